@@ -1,4 +1,4 @@
-"""The sessions: `nox -l` is the manual. Everything they do is in the package `cuwheel`."""
+"""The sessions: `nox -l` is the manual. Their code is in the package `cuwheel`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import tempfile
 
 if sys.version_info < (3, 10):  # noqa: UP036 - nox runs on older ones
     sys.exit(
-        "cuwheel: this nox runs on Python {}.{}, and cuwheel needs 3.10 or newer, to run on and to "
-        "build for: install nox there (`python3.12 -m pip install nox`), and start it with "
+        "cuwheel: this nox runs on Python {}.{}, but cuwheel runs on and builds for 3.10 or "
+        "newer: install nox there (`python3.12 -m pip install nox`), and start it with "
         "`python3.12 -m nox`".format(*sys.version_info)
     )
 
@@ -53,7 +53,7 @@ def tests_e2e(session: nox.Session) -> None:
 
 @nox.session(name="tests-nightly", tags=["test"])
 def tests_nightly(session: nox.Session) -> None:
-    """Run what a release needs: upstream's sources, others' wheels, an empty cache."""
+    """Run the tests for a release: upstream's sources, others' wheels, an empty cache."""
     run(session, "dev", "-m", "pytest", *LONG, "-m", "nightly", *session.posargs)
     if not session.posargs:
         with tempfile.TemporaryDirectory() as cache:
@@ -62,13 +62,13 @@ def tests_nightly(session: nox.Session) -> None:
 
 @nox.session(tags=["test"])
 def fuzz(session: nox.Session) -> None:
-    """Feed changed files to all readers: [-- --fuzz-minutes 30 --fuzz-seed 7]."""
+    """Feed corrupted files to all parsers: [-- --fuzz-minutes 30 --fuzz-seed 7]."""
     run(session, "dev", "-m", "pytest", *FAST, "-m", "nightly", "tests/fuzz", *session.posargs)
 
 
 @nox.session(tags=["maintain"])
 def completions(session: nox.Session) -> None:
-    """Write what completes `cuwheel` in bash, zsh and fish, from the commands' options."""
+    """Write the bash, zsh and fish completions of `cuwheel` from the commands' options."""
     run(session, "dev", "-m", "cuwheel.cli.reference.completions")
 
 
@@ -92,7 +92,7 @@ def package(session: nox.Session) -> None:
     chosen = session.posargs[0] if session.posargs else f"{ROOT}/public/package"
     target = os.path.join(session.invoked_from, chosen)  # noqa: PTH118 - as ROOT
     if os.path.exists(target):  # noqa: PTH110 - as ROOT
-        session.error(f"{target} exists: remove it, or name another folder behind --")
+        session.error(f"{target} exists: remove it, or give another folder after --")
     run(session, "dev", "-m", "build", "--no-isolation", "--outdir", target, ROOT)
     made = sorted(glob.glob(f"{target}/*"))  # noqa: PTH207 - as ROOT
     run(session, "dev", "-m", "twine", "check", "--strict", *made)
@@ -106,7 +106,7 @@ def bench(session: nox.Session) -> None:
     """Measure, side by side in one run: -- builds, memory, audit, elf, determinism."""
     kind, *rest = session.posargs or ("",)
     if kind not in BENCHMARKS:
-        session.error(f"say what to measure: nox -s bench -- {'|'.join(BENCHMARKS)}")
+        session.error(f"choose what to measure: nox -s bench -- {'|'.join(BENCHMARKS)}")
     run(session, "dev", "-m", f"bench.{kind.replace('-', '_')}", *rest)
 
 

@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return _run(command, rest, console)
     except KeyboardInterrupt:
-        console.warn("interrupted; nothing half-made is left, the next run goes on from here")
+        console.warn("interrupted; no partial files are left, and the next run continues from here")
         return _INTERRUPTED
     except BrokenPipeError:  # who read the report has enough: `… | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -111,9 +111,9 @@ def _check_projects() -> None:
 
     if lost := missing_roots(project_roots()):
         raise UsageError(
-            "CUWHEEL_PROJECT is wrong",
+            "CUWHEEL_PROJECT is invalid",
             why="\n".join(lost),
-            fix="correct it, or unset it: cuwheel's own recipes need none",
+            fix="correct it, or unset it: cuwheel's own recipes don't need it",
         )
 
 

@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         return _report(of_system_error(error))
     except KeyboardInterrupt:
-        _say("interrupted; the next run makes its environment anew")
+        _say("interrupted; the next run makes the environment again")
         return _INTERRUPTED
 
 
@@ -84,7 +84,7 @@ def _environment(name: str, root: Path, *, offline: bool) -> Path:
     if not lock.is_file():
         raise LockError(
             f"envs/{lock.name} is missing",
-            why="cuwheel installs nothing without a hash, its own tools included",
+            why="cuwheel installs nothing without a hash, not even its own tools",
             fix=f"git checkout envs/{lock.name}",
         )
     identity = f"{sys.version}\n{sys.base_prefix}\n{lock.read_text()}"
@@ -109,7 +109,7 @@ def _make(folder: Path, lock: Path, *, offline: bool) -> None:
         if (folder / "complete").exists():
             return
         venv = _venv_command()
-        _say(f"making its own environment from envs/{lock.name} (once)")
+        _say(f"making cuwheel's own environment from envs/{lock.name} (once)")
         # A venv can't be renamed (its scripts hold its path), so it is made in place; what
         # counts as made is the marker, written last.
         shutil.rmtree(folder, ignore_errors=True)
@@ -135,8 +135,8 @@ def _venv_command() -> list[str]:
     if importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip"):
         return [sys.executable, "-m", "venv"]
     raise InstallError(
-        "cuwheel's own environment can't be made",
-        why=f"{sys.executable} has neither virtualenv, which nox brings along, nor venv and "
+        "cuwheel's own environment could not be made",
+        why=f"{sys.executable} has neither virtualenv, which comes with nox, nor venv and "
         "ensurepip",
         fix=_no_virtualenv_fix(),
     )
@@ -147,8 +147,8 @@ def _no_virtualenv_fix() -> str:
     if not is_console_script():
         return "start cuwheel through nox, or with the Python that nox is installed for"
     return (
-        "install virtualenv beside cuwheel: `uvx --with virtualenv cuwheel …`, "
-        "`pipx inject cuwheel virtualenv` or `pip install virtualenv`"
+        "install virtualenv next to cuwheel: `uvx --with virtualenv cuwheel …`, `pipx inject "
+        "cuwheel virtualenv` or `pip install virtualenv`"
     )
 
 
@@ -220,8 +220,8 @@ def _failure(
 ) -> CuwheelError:
     if watch and watch.fault:
         return InstallError(
-            "cuwheel's own environment can't be made",
-            why=f"pip was ended: {watch.fault}",
+            "cuwheel's own environment could not be made",
+            why=f"pip was terminated: {watch.fault}",
             fix=SLOW_FIX,
         )
     if any("No space left on device" in line for line in lines):
@@ -232,12 +232,12 @@ def _failure(
     why = f"pip's last attempt: {broken[-1]}" if broken else (relevant or [f"status {status}"])[-1]
     last = "".join(f"\n    {line}" for line in relevant[-_TAIL:])
     return InstallError(
-        "cuwheel's own environment can't be made",
+        "cuwheel's own environment could not be made",
         why=why,
-        fix="run once without --offline: that fills the cache; or name a folder that "
-        "`nox -s mirror` wrote, for this Python too, with CUWHEEL_MIRROR"
+        fix="run once without --offline, which fills the cache; or set CUWHEEL_MIRROR to a folder "
+        "that `nox -s mirror` wrote for this Python"
         if offline
-        else "see that the package index can be reached (pip's own configuration applies here), "
+        else "check that the package index can be reached (pip's own configuration applies here), "
         f"then run the same command again; its last lines were{last}",
     )
 

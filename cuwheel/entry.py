@@ -125,9 +125,9 @@ def check_place(command: str, arguments: Sequence[str]) -> None:
 
     if command in OF_CHECKOUT and not is_checkout():
         raise ProjectError(
-            f"cuwheel {command} works on cuwheel's own repository",
-            why="it reads or writes what an installed cuwheel doesn't have",
-            fix="clone the repository, and start its nox session of this name there",
+            f"cuwheel {command} only works in cuwheel's own repository",
+            why="it reads or writes files that an installed cuwheel doesn't have",
+            fix="clone the repository, and run the nox session of this name there",
         )
     is_asked_for_help = not {"--help", "-h"}.isdisjoint(arguments)
     if command in _ANYWHERE or is_asked_for_help or command not in {v.name for v in VERBS}:
@@ -136,8 +136,8 @@ def check_place(command: str, arguments: Sequence[str]) -> None:
         raise ProjectError(
             f"cuwheel {command} needs a project, and there is none here",
             why=f"neither {os.getcwd()} nor a folder above it has recipes/",  # noqa: PTH109
-            fix="go to a project's folder, or make one here: `cuwheel init`; without a project "
-            "there are audit, diagnose, explain and pick",
+            fix="change to a project's folder, or make one here: `cuwheel init`; audit, diagnose, "
+            "explain and pick work without a project",
         )
 
 

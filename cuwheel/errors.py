@@ -51,9 +51,9 @@ class CuwheelError(Exception):
 
 
 class UsageError(CuwheelError):
-    """An option, a session or a name on the command line isn't one that cuwheel knows.
+    """An option, a session or a name on the command line is unknown.
 
-    The message names the nearest known one. `nox -l` lists every session,
+    The message suggests the closest known name. `nox -l` lists every session,
     `nox -s build-<recipe>-<toolkit> -- --help` every option.
     """
 
@@ -62,11 +62,11 @@ class UsageError(CuwheelError):
 
 
 class ProjectError(CuwheelError):
-    """A command of an installed cuwheel was started outside of any project.
+    """A command of an installed cuwheel was run outside of a project.
 
-    What builds needs recipes. A project is a folder with `recipes/`, `envs/` and `patches/`; it is
-    found upwards from the working directory, and `CUWHEEL_PROJECT` names others. `cuwheel init`
-    makes one. audit, diagnose, explain and pick need none.
+    Commands that build need recipes. A project is a folder with `recipes/`, `envs/` and `patches/`;
+    cuwheel searches the working directory and its parents for one, and `CUWHEEL_PROJECT` names
+    others. `cuwheel init` creates one. audit, diagnose, explain and pick need no project.
     """
 
     exit_code = 7
@@ -74,9 +74,9 @@ class ProjectError(CuwheelError):
 
 
 class RecipeError(CuwheelError):
-    """A recipe is not well formed: a field is missing, contradicts another, or has no known value.
+    """A recipe is invalid: a field is missing, contradicts another, or has an unknown value.
 
-    All faults of the recipe are listed together. The reference of every field is in
+    All errors of the recipe are listed together. The reference of every field is in
     docs/reference/recipe.md.
     """
 
@@ -85,11 +85,11 @@ class RecipeError(CuwheelError):
 
 
 class UnsupportedArchError(CuwheelError):
-    """An architecture was asked for that this CUDA release can't compile for.
+    """A requested GPU architecture is not supported by this CUDA release.
 
-    Each nvcc knows a fixed range of compute capabilities: new GPUs need a newer toolkit, and old
-    ones were dropped from newer toolkits. Take the arch out of `archs` (or `--arch`), or build
-    with a toolkit that knows it.
+    Each nvcc supports a fixed range of compute capabilities: new GPUs need a newer toolkit, and old
+    ones were dropped from newer toolkits. Remove the arch from `archs` (or `--arch`), or build with
+    a toolkit that supports it.
     """
 
     exit_code = 4
@@ -97,12 +97,12 @@ class UnsupportedArchError(CuwheelError):
 
 
 class FrameworkError(CuwheelError):
-    """The release of the framework that was asked for doesn't go with the target.
+    """The requested release of the framework doesn't match the target.
 
     A wheel is compiled against one release of PyTorch, which was built with one release of CUDA and
-    has wheels for some Pythons. Two CUDA releases in one process end in undefined symbols or worse,
-    so the toolkit has to be the framework's: `nox -s build -- <recipe> --framework torch==2.15.0`
-    takes the one that fits.
+    has wheels for some Pythons. Two CUDA releases in one process lead to undefined symbols or
+    worse, so the toolkit has to be of the release that the framework was built with:
+    `nox -s build -- <recipe> --framework torch==2.15.0` selects it.
     """
 
     exit_code = 6
@@ -110,11 +110,11 @@ class FrameworkError(CuwheelError):
 
 
 class InterpreterNotFoundError(CuwheelError):
-    """The Python that the wheel is for is not on this machine.
+    """The Python that the wheel is for was not found on this machine.
 
-    The message lists every location searched and what was found there. A pyenv shim on PATH
-    doesn't count when the version behind it is not installed. Install that Python, or give the
-    path of an interpreter: `-- --python /path/to/python3.12`.
+    The message lists every location searched and what was found there. A pyenv shim on PATH doesn't
+    count when the version behind it is not installed. Install that Python, or pass the path of an
+    interpreter: `-- --python /path/to/python3.12`.
     """
 
     exit_code = 5
@@ -126,8 +126,8 @@ class LockError(CuwheelError):
 
     Every package that cuwheel installs comes from a lock under `envs/`, with a hash.
     `nox -s lock -- <name>` writes the lock again: those of a recipe from what it declares
-    (`requires`, `framework`, `link`), the others from their `.in` file. `nox -s lock-check` tells
-    which ones are stale.
+    (`requires`, `framework`, `link`), the others from their `.in` file. `nox -s lock-check` lists
+    the stale ones.
     """
 
     exit_code = 10
@@ -137,9 +137,8 @@ class LockError(CuwheelError):
 class InstallError(CuwheelError):
     """The locked packages of an environment or toolchain could not be installed.
 
-    The index may be out of reach, a file may no longer match its hash, or the cache may hold
-    nothing yet while `--offline` is set. The installer's own words stand in the log that the
-    message names.
+    The index may be unreachable, a file may no longer match its hash, or the cache may still lack a
+    file while `--offline` is set. The installer's own messages are in the log that the error names.
     """
 
     exit_code = 11
@@ -147,12 +146,12 @@ class InstallError(CuwheelError):
 
 
 class ToolchainError(CuwheelError):
-    """The CUDA toolchain is incomplete, damaged, or not of the target's release.
+    """The CUDA toolchain is incomplete, damaged, or of another release than the target's.
 
-    A toolchain is checked each time it is used. A damaged one is removed and made again; what is
-    left to report is a lock that mixes releases (nvcc, ptxas, crt and nvvm must be of one), a
-    toolkit on the machine that is not the asked release (`--toolchain system`), or a provider that
-    has no lock for this toolkit.
+    A toolchain is checked each time it is used, and a damaged one is removed and made again. What
+    remains as an error: a lock that mixes releases (nvcc, ptxas, crt and nvvm must have the same
+    one), a toolkit on the machine that has another release than requested (`--toolchain system`),
+    or a provider that has no lock for this toolkit.
     """
 
     exit_code = 20
@@ -160,12 +159,12 @@ class ToolchainError(CuwheelError):
 
 
 class TargetRootError(CuwheelError):
-    """A wheel for another kind of machine needs a root folder of one, and there is no fitting one.
+    """A wheel for another platform needs a root folder of that platform, and none fits.
 
     `--platform linux_aarch64` compiles here and runs nothing of the other machine, but Python's
     headers and build settings are that machine's, and so is the Python that the smoke test starts
-    under QEMU. `--target-root` or CUWHEEL_TARGET_ROOT names the folder; docs/how-to/arm64.md says
-    how one is made.
+    under QEMU. `--target-root` or CUWHEEL_TARGET_ROOT names the folder; docs/how-to/arm64.md
+    describes how to make one.
     """
 
     exit_code = 24
@@ -173,10 +172,11 @@ class TargetRootError(CuwheelError):
 
 
 class DamagedPackagesError(ToolchainError):
-    """Files of installed packages differ from what the packages themselves say.
+    """Files of installed packages differ from the hashes that the packages record.
 
     The disk or another program damaged the installer's cache. With a network, cuwheel downloads
-    them again by itself; with `--offline`, remove the folder `uv` in the cache and fill it anew.
+    them again; with `--offline`, remove the folder `uv` in the cache and run once without
+    `--offline`.
     """
 
     exit_code = 21
@@ -186,9 +186,9 @@ class DamagedPackagesError(ToolchainError):
 class DownloadError(CuwheelError):
     """A file could not be downloaded.
 
-    The address didn't answer, answered with an error, or broke off too often. A partial file is
-    kept and the next run goes on from there. Without a network: put the file where the message
-    says, or give the source by hand with `-- --source FILE`.
+    The server didn't answer, answered with an error, or the connection broke too often. A partial
+    file is kept, and the next run resumes it. Without a network: put the file where the message
+    says, or pass the source with `-- --source FILE`.
     """
 
     exit_code = 30
@@ -197,12 +197,12 @@ class DownloadError(CuwheelError):
 
 
 class UnknownProjectError(DownloadError):
-    """No package index has a project of this name, or not the release or the source asked for.
+    """No package index has this project, or the requested release or source of it.
 
     The indexes answered; the name, the version or the index is wrong, or upstream publishes only
     wheels there. The message says what each index has. Names are those of the package index
-    (`flash-attn`), which may differ from what is imported. A source that is on no index can be
-    pinned in the recipe by its own address: `Archive`, or `GitCommit`.
+    (`flash-attn`), which may differ from the name that is imported. A source that is on no index
+    can be pinned in the recipe by its own URL: `Archive`, or `GitCommit`.
     """
 
     exit_code = 35
@@ -236,7 +236,7 @@ class UnsafeArchiveError(CuwheelError):
     """An archive tries to write outside the folder it is unpacked into, or can't be read.
 
     Members with `..`, absolute names, links that lead outside, and device files are refused, and
-    nothing of the archive is kept. A real sdist holds none of these.
+    nothing of the archive is kept. A real sdist contains none of these.
     """
 
     exit_code = 33
@@ -244,10 +244,10 @@ class UnsafeArchiveError(CuwheelError):
 
 
 class SourceError(CuwheelError):
-    """A source tree can't be used: one that `--source` names, or one that `nox -s new` has read.
+    """A source tree can't be used: given with `--source`, or read by `nox -s new`.
 
     It has to be a folder with a `pyproject.toml` or `setup.py`, or an archive of one. `nox -s new`
-    drafts a recipe only where it holds CUDA code.
+    drafts a recipe only if the source contains CUDA code.
     """
 
     exit_code = 34
@@ -257,8 +257,8 @@ class SourceError(CuwheelError):
 class PatchError(CuwheelError):
     """A patch of the recipe doesn't apply to the source, or has no effect.
 
-    Patches apply exactly: no fuzz, no offset. The message names the file and the hunk. When the
-    package's version moved, make the patch again from the new source; when upstream took the
+    Patches apply exactly: no fuzz, no offset. The message names the file and the hunk. If the
+    package's version changed, make the patch again from the new source; if upstream merged the
     change, remove the patch from the recipe.
     """
 
@@ -277,12 +277,12 @@ class PreflightError(CuwheelError):
 
 
 class SandboxError(CuwheelError):
-    """The sandbox that `--sandbox` asks for doesn't work on this machine.
+    """The sandbox that `--sandbox` requires doesn't work on this machine.
 
     A sandbox needs namespaces of the kernel. Many containers refuse them, and Ubuntu 24.04 grants
     them only to programs with an AppArmor profile, such as bubblewrap. Without `--sandbox` a build
-    takes what there is, and where there is nothing, the compiler launcher alone keeps this
-    machine's paths out of the wheel; the provenance says so.
+    uses whatever sandbox is available; where there is none, only the compiler launcher keeps this
+    machine's paths out of the wheel, and the provenance records that.
     """
 
     exit_code = 51
@@ -292,9 +292,9 @@ class SandboxError(CuwheelError):
 class ContainerError(CuwheelError):
     """A build can't run in the image that `--container` names.
 
-    podman or docker has to be installed and to work for you, the image has to be on this machine or
-    in reach, and it has to hold a Python for cuwheel to run on. docs/how-to/containers.md says how
-    images are pinned, and what a container is given.
+    podman or docker has to be installed and usable by you, the image has to be on this machine or
+    pullable, and it has to contain a Python that cuwheel can run on. docs/how-to/containers.md says
+    how images are pinned, and what a container can access.
     """
 
     exit_code = 52
@@ -372,10 +372,10 @@ class BuildFailedError(CommandFailedError):
     """The package's own build failed: the compiler, the linker or the build backend stopped.
 
     The first error in the log is the one that counts; later ones often follow from it. `Killed` or
-    status 137 means that memory ran out: a compiler was killed three times, twice
-    of them with nothing of cuwheel's beside it. Fewer jobs don't help then. End other programs,
-    raise the container's limit, or take a machine with more memory; `nox -s profile -- TARGET`
-    tells what each compile took.
+    status 137 means out of memory: a compiler was killed three times, in two of them with no other
+    compile of cuwheel running. Fewer jobs don't help then. Close other programs, raise the
+    container's memory limit, or use a machine with more memory; `nox -s profile -- TARGET` shows
+    how much each compile used.
     """
 
     exit_code = 61
@@ -386,7 +386,7 @@ class RebuildFailedError(CommandFailedError):
     """One of the builds of a verification failed.
 
     `nox -s verify` builds a target several times, in other folders and with other settings. The
-    message shows the last lines of the build that failed; its own error is among them.
+    message shows the last lines of the build that failed, which include its own error.
     """
 
     exit_code = 62
@@ -396,8 +396,8 @@ class RebuildFailedError(CommandFailedError):
 class CellsFailedError(CuwheelError):
     """Some cells of the matrix failed; all others were built.
 
-    The table says what each failed with, `dist/.cuwheel/` has its log, and `dist/matrix.html` both.
-    `nox -s matrix -- build` again builds those that aren't there, and nothing else.
+    The table shows the error of each, `dist/.cuwheel/` has the logs, and `dist/matrix.html` shows
+    both. Running `nox -s matrix -- build` again builds only the missing ones.
     """
 
     exit_code = 63
@@ -405,10 +405,10 @@ class CellsFailedError(CuwheelError):
 
 
 class NightlyFailedError(CuwheelError):
-    """A step of the nightly cycle failed; the others were run all the same.
+    """A step of the nightly cycle failed; the other steps ran.
 
-    The report says what each step did and why it failed, with its log and what the log says:
-    `nightly/latest/index.html`, and `nightly.json` beside it as data. docs/how-to/nightly.md.
+    The report says what each step did and why it failed, with its log and the cause found in the
+    log: `nightly/latest/index.html`, and `nightly.json` beside it as data. docs/how-to/nightly.md.
     """
 
     exit_code = 64
@@ -416,10 +416,11 @@ class NightlyFailedError(CuwheelError):
 
 
 class NightlyTimeError(CuwheelError):
-    """The nightly cycle didn't get through in its time.
+    """The nightly cycle reached its time limit.
 
-    What was running was ended, what was left is skipped in the report, and what was built or
-    compiled by then is kept: the next night goes on from there. `--time-limit` gives it more.
+    What was running was terminated, the remaining steps are marked as skipped in the report, and
+    what was built or compiled by then is kept: the next night continues from there. `--time-limit`
+    raises the limit.
     """
 
     exit_code = 65
@@ -429,8 +430,9 @@ class NightlyTimeError(CuwheelError):
 class GpuInUseError(CuwheelError):
     """Another nightly run uses this GPU, or this machine where it has none.
 
-    Two at once would make each other slow, and measure that. The message says who holds the lock;
-    a run waits for it unless `--no-wait` is given. The lock ends with its process.
+    Two runs at once would slow each other down and falsify the measurements. The message says which
+    process holds the lock; a run waits for it unless `--no-wait` is given. The lock is released
+    when its process ends.
     """
 
     exit_code = 66
@@ -438,10 +440,10 @@ class GpuInUseError(CuwheelError):
 
 
 class RepairError(CuwheelError):
-    """The built wheel could not be turned into one that is portable.
+    """The built wheel could not be made portable.
 
-    It holds no compiled library, needs a CUDA or framework library that the recipe's `link` doesn't
-    declare, or auditwheel refuses it.
+    It contains no compiled library, needs a CUDA or framework library that the recipe's `link`
+    doesn't declare, or auditwheel refuses it.
     """
 
     exit_code = 70
@@ -449,10 +451,10 @@ class RepairError(CuwheelError):
 
 
 class AuditError(CuwheelError):
-    """The finished wheel breaks its contract, so it is not published.
+    """The finished wheel violates its contract, so it is not published.
 
-    Each breach names the file in the wheel and the rule; the entries of the rules stand below,
-    under "What the audit finds". `nox -s audit -- WHEEL` reads any wheel, of other projects too.
+    Each violation names the file in the wheel and the rule; the rules are described below, under
+    "What the audit finds". `nox -s audit -- WHEEL` checks any wheel, also of other projects.
     """
 
     exit_code = 80
@@ -460,10 +462,10 @@ class AuditError(CuwheelError):
 
 
 class AuditWarningError(CuwheelError):
-    """A wheel that was audited works, under conditions that it doesn't state.
+    """An audited wheel works, but under conditions that it doesn't state.
 
-    Only the session `audit` ends like this; a build tells of warnings and goes on. Each is printed
-    with its rule, whose entry below says why it matters. `-- --fail-on error` lets them pass.
+    Only the session `audit` fails with this; a build prints warnings and continues. Each is printed
+    with its rule, whose entry below says why it matters. `-- --fail-on error` accepts them.
     """
 
     exit_code = 81
@@ -471,11 +473,10 @@ class AuditWarningError(CuwheelError):
 
 
 class NotReproducibleError(CuwheelError):
-    """Building again gave other bytes.
+    """Building again gave different bytes.
 
     The report names the members, sections and kernels that differ, and the causes that could be
-    told from them. What cuwheel does against each, and what it can't do, stands in
-    docs/reproducibility.md.
+    identified. docs/reproducibility.md says what cuwheel does against each, and what it can't do.
     """
 
     exit_code = 82
@@ -483,11 +484,12 @@ class NotReproducibleError(CuwheelError):
 
 
 class PolicyError(CuwheelError):
-    """Too few rebuilders state that they have got this wheel's bytes.
+    """Too few rebuilders confirm this wheel's bytes.
 
-    A policy (`rebuilders.txt`) says how many of which rebuilders have to. The message names each
-    statement that was found and doesn't count, with its reason, and who has made none:
-    docs/how-to/rebuild.md. A wheel that was changed behind its maker's back ends here.
+    A policy (`rebuilders.txt`) says how many of which rebuilders have to confirm them. The message
+    names each statement that was found but doesn't count, with the reason, and the rebuilders
+    without a statement: docs/how-to/rebuild.md. A wheel that was changed after its build fails
+    here.
     """
 
     exit_code = 83
@@ -495,12 +497,12 @@ class PolicyError(CuwheelError):
 
 
 class OtherInputsError(CuwheelError):
-    """This checkout can't build the wheel again with what its provenance names.
+    """This checkout doesn't have the inputs that the wheel's provenance names.
 
-    The recipe, a lock, a patch or cuwheel's own code is another here, and the commit that the
-    statement names isn't in this clone. The message names each file with both hashes. Fetch the
-    commit (`git fetch`), or build with what is here: `nox -s rebuild -- WHEEL --here` says what
-    that gives.
+    The recipe, a lock, a patch or cuwheel's own code differs here, and the commit that the
+    provenance names isn't in this clone. The message names each file with both hashes. Fetch the
+    commit (`git fetch`), or build with the inputs that are here: `nox -s rebuild -- WHEEL --here`
+    shows what that gives.
     """
 
     exit_code = 84
@@ -510,9 +512,9 @@ class OtherInputsError(CuwheelError):
 class SmokeError(CuwheelError):
     """The wheel installs but doesn't work in a clean environment.
 
-    An import failed, a library of the wheel can't be loaded, CUDA of two major releases is in
-    one process, or a CUDA library was loaded from outside site-packages, which means that the
-    wheel only works on machines that have that library by chance.
+    An import failed, a library of the wheel can't be loaded, CUDA of two major releases is in one
+    process, or a CUDA library was loaded from outside site-packages, which means that the wheel
+    only works on machines that happen to have that library.
     """
 
     exit_code = 90
@@ -520,10 +522,10 @@ class SmokeError(CuwheelError):
 
 
 class GpuError(CuwheelError):
-    """What was asked for needs a GPU, and there is none that can do it.
+    """The command needs a GPU, and this machine has none that is suitable.
 
-    There is no driver or no GPU, the wheel holds no code for the one that is there, its memory is
-    too small or damaged, or another process is on it. `nox -s diagnose` says more of the machine.
+    There is no driver or no GPU, the wheel has no code for the GPU, its memory is too small or
+    damaged, or another process uses it. `nox -s diagnose` shows more about the machine.
     """
 
     exit_code = 91
@@ -531,12 +533,12 @@ class GpuError(CuwheelError):
 
 
 class WrongResultError(CuwheelError):
-    """The package gives wrong results on this GPU, or other code than its own ran.
+    """The package gives wrong results on this GPU, or code other than its own ran.
 
-    Speed doesn't count then. Each case was compared with the same computed by other code in higher
-    precision; the limit of its relative error stands in the probe, `recipes/perf/<recipe>.py`.
-    Where none of the kernels that ran is in the wheel, the package took another path: a fallback,
-    or another installation of it.
+    Its speed is meaningless then. Each case was compared with a reference, computed by other code
+    in higher precision; the limit of the relative error is in the probe,
+    `recipes/perf/<recipe>.py`. If none of the kernels that ran is in the wheel, other code did the
+    work: a fallback, or another installation of the package.
     """
 
     exit_code = 92
@@ -546,8 +548,8 @@ class WrongResultError(CuwheelError):
 class ProbeError(CuwheelError):
     """A case of a performance probe could not be run.
 
-    The package or the probe raised, the process died, or it didn't answer in time. The log that the
-    message names holds all that was said.
+    The package or the probe raised an exception, the process died, or it timed out. The log that
+    the message names has the whole output.
     """
 
     exit_code = 93
@@ -557,8 +559,8 @@ class ProbeError(CuwheelError):
 class SlowerError(CuwheelError):
     """The wheel is slower than the one that it was compared with.
 
-    Both ran in turns on this GPU, and the difference is larger than the tolerance and than what the
-    old wheel differs from itself.
+    Both ran alternately on this GPU, and the difference is larger than the tolerance and than the
+    noise of the old wheel compared with itself.
     """
 
     exit_code = 94
@@ -566,11 +568,11 @@ class SlowerError(CuwheelError):
 
 
 class UndecidedError(CuwheelError):
-    """The measurements scatter too much to say whether the wheel is slower.
+    """The measurements are too noisy to say whether the wheel is slower.
 
     Undecided never counts as passed; cases that could not be compared leave a run undecided, too.
-    Another process on the GPU, clocks that fall because of heat or power, and calls of few
-    microseconds scatter; run it again on an idle GPU.
+    Noise comes from another process on the GPU, from clocks that drop because of heat or power, and
+    from calls of a few microseconds; run it again on an idle GPU.
     """
 
     exit_code = 95
@@ -589,13 +591,13 @@ class WheelIndexError(CuwheelError):
 
 
 class PublishedWheelError(CuwheelError):
-    """A wheel with this file name is published with other bytes.
+    """Another wheel is published under this file name.
 
-    What is published never changes: who has the file, or its hash in a lock, would get another one
-    under the same name. A build gives a wheel of other bytes the next build tag (`pkg-1.0-1-…`),
-    which installers prefer. This error comes where that was too late, as another build published
-    the name meanwhile, or where `--build-tag` names one that is taken. `--replace` overwrites the
-    file, for a `dist/` that nobody installs from.
+    Published files never change: anyone who has the file, or its hash in a lock, would get a
+    different one under the same name. A build whose wheel has different bytes gives it the next
+    build tag (`pkg-1.0-1-…`), which installers prefer. This error means that it was too late for
+    that, because another build published the name in the meantime, or that `--build-tag` names a
+    tag in use. `--replace` overwrites the file, for a `dist/` that nobody installs from.
     """
 
     exit_code = 101
@@ -603,11 +605,11 @@ class PublishedWheelError(CuwheelError):
 
 
 class IndexCheckError(CuwheelError):
-    """A package index that was checked breaks rules that installers go by, or has changed.
+    """A package index violates rules that installers rely on, or has changed.
 
-    The report names each rule with the files that break it, why that matters and what to do;
-    docs/reference/index-check.md lists them all. Whoever doesn't keep the index reports it to whom
-    does.
+    The report names each rule with the files that violate it, why it matters and what to do;
+    docs/reference/index-check.md lists all rules. If the index isn't yours, report it to its
+    operator.
     """
 
     exit_code = 102
@@ -615,12 +617,12 @@ class IndexCheckError(CuwheelError):
 
 
 class ReleaseRequirementError(CuwheelError):
-    """A wheel isn't released, as it hasn't passed what the release requires of each.
+    """A wheel isn't released because it hasn't passed what the release requires.
 
-    `--require perf,verify` asks for a record of exactly these bytes: a passed measurement
-    (`nox -s perf`), and builds that gave them again (`nox -s verify`). Of several records the
-    newest counts. The message names each wheel and what to run; `--reports DIR` names other folders
-    of records.
+    `--require perf,verify` requires a record of exactly these bytes: a passed measurement
+    (`nox -s perf`), and builds that gave them again (`nox -s verify`). If there are several
+    records, the newest counts. The message names each wheel and what to run; `--reports DIR` names
+    other folders of records.
     """
 
     exit_code = 103
@@ -630,8 +632,8 @@ class ReleaseRequirementError(CuwheelError):
 class UploadError(CommandFailedError):
     """twine couldn't upload the wheels of a release.
 
-    Its last lines say why. What was uploaded before that stays: the same command again compares the
-    index with the release by hash, and uploads the rest. User and password come from
+    Its last lines say why. What was uploaded before that stays: running the same command again
+    compares the index with the release by hash, and uploads the rest. User and password come from
     `TWINE_USERNAME` and `TWINE_PASSWORD`, the keyring or `~/.pypirc`, never from the command line.
     """
 
@@ -640,11 +642,11 @@ class UploadError(CommandFailedError):
 
 
 class SigstoreError(CuwheelError):
-    """Sigstore didn't sign a statement, or its roots can't be read.
+    """Sigstore didn't sign a statement, or its trust roots can't be read.
 
-    Signing takes the identity of a CI job (in GitHub Actions with `id-token: write`), and asks
-    servers for a certificate of ten minutes and an entry in a public log. What can't be reached is
-    named. A key from a file needs nobody: `-- --key FILE`.
+    Signing uses the identity of a CI job (in GitHub Actions with `id-token: write`), and requests a
+    certificate that is valid for ten minutes and an entry in a public log. The message names the
+    server that can't be reached. Signing with a key file needs no server: `-- --key FILE`.
     """
 
     exit_code = 105
@@ -652,7 +654,7 @@ class SigstoreError(CuwheelError):
 
 
 class StageOrderError(CuwheelError):
-    """A single stage was asked for whose input is not there.
+    """A single stage was requested, but its input is missing.
 
     `--stage` runs one stage on what the stage before it left in the work folder. Run the earlier
     stages first, or the whole build without `--stage`, with `--keep-work`.
@@ -663,9 +665,9 @@ class StageOrderError(CuwheelError):
 
 
 class DiskFullError(CuwheelError):
-    """A disk ran full.
+    """A disk is full.
 
-    The message names the folder. Nothing half-made is left under a final name. `CUWHEEL_CACHE`,
+    The message names the folder. No partial file is left under a final name. `CUWHEEL_CACHE`,
     `--work` and `TMPDIR` move the cache, the work folder and temporary files to another disk.
     """
 
@@ -676,8 +678,8 @@ class DiskFullError(CuwheelError):
 class FileAccessError(CuwheelError):
     """A file or folder can't be read or written.
 
-    The message names it and gives the system's reason: it belongs to somebody else, its file system
-    is read-only, or something of another kind has its name. `CUWHEEL_CACHE`, `--work` and `--dist`
+    The message names it and gives the system's reason: it belongs to another user, its file system
+    is read-only, or something of another type has its name. `CUWHEEL_CACHE`, `--work` and `--dist`
     name other folders.
     """
 
@@ -686,14 +688,14 @@ class FileAccessError(CuwheelError):
 
 
 class UntrustedCacheError(CuwheelError):
-    """The cache is somebody else's, or others can write it.
+    """The cache belongs to another user, or others can write to it.
 
     cuwheel runs programs from its cache: its own environment, compilers, installers. So it refuses
-    one that everybody can write or replace (a folder anywhere above it may be written by all, and
-    isn't sticky as `/tmp` is), one of another user who doesn't share it with a group of yours, and,
-    as root, one of any other user. `CUWHEEL_CACHE` names another; `CUWHEEL_COMPILE_CACHE`, which is
-    looked at in the same way, another compile cache. Under `sudo`, `HOME` may still be the
-    user's: `CUWHEEL_CACHE=~root/.cache/cuwheel`.
+    a cache that everybody can write or replace (a folder above it is world-writable and doesn't
+    have the sticky bit, as `/tmp` has), a cache of another user who doesn't share it with a group
+    of yours, and, as root, a cache of any other user. `CUWHEEL_CACHE` names another cache;
+    `CUWHEEL_COMPILE_CACHE`, which is checked in the same way, another compile cache. Under `sudo`,
+    `HOME` may still be the user's: `CUWHEEL_CACHE=~root/.cache/cuwheel`.
     """
 
     exit_code = 122
@@ -701,10 +703,10 @@ class UntrustedCacheError(CuwheelError):
 
 
 class SlurmError(CuwheelError):
-    """Jobs can't be given to Slurm.
+    """Jobs can't be submitted to Slurm.
 
     Its programs (`sbatch`, `squeue`, `scancel`) aren't on this machine, its controller doesn't
-    answer, or it has no partition of this name. docs/how-to/slurm.md says what a cluster must have.
+    answer, or it has no partition of this name. docs/how-to/slurm.md says what a cluster needs.
     """
 
     exit_code = 115
@@ -712,9 +714,9 @@ class SlurmError(CuwheelError):
 
 
 class NoFittingWheelError(CuwheelError):
-    """No wheel that is offered fits the environment, or the one that does can't be installed.
+    """No available wheel fits the environment, or the one that does can't be installed.
 
-    The message names the nearest wheel and what speaks against it. `nox -s pick` says more, also of
+    The message names the closest wheel and why it doesn't fit. `nox -s pick` shows more, also of
     other indexes (`--index`); `nox -s install -- TARGET --fallback build` builds one.
     """
 
@@ -723,10 +725,10 @@ class NoFittingWheelError(CuwheelError):
 
 
 class WheelStatementError(CuwheelError):
-    """The statement beside a wheel isn't about this wheel, can't be read, or isn't there.
+    """The provenance of a wheel is missing, can't be read, or is about another wheel.
 
-    `nox -s install` compares the wheel's SHA-256 with the one that its provenance names. Where they
-    differ, one of both was changed after the build, and nothing is installed, whatever `--fallback`
+    `nox -s install` compares the wheel's SHA-256 with the one in its provenance. If they differ,
+    one of the two was changed after the build, and nothing is installed, whatever `--fallback`
     says.
     """
 
@@ -763,27 +765,28 @@ def of_system_error(error: OSError, option: str = "") -> CuwheelError:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return DiskFullError(
             f"no space left on the disk of {name}",
-            why=f"the system says: {reason}",
+            why=f"system error: {reason}",
             fix="free some space, or move the cache to another disk with CUWHEEL_CACHE",
         )
     if error.errno == errno.EFBIG:
         return FileAccessError(
             f"{name} is too large",
             why=reason,
-            fix="see what has written it and remove it, or take it from its repository again; if "
-            "cuwheel was to write it, raise the limit on the size of files (`ulimit -f`)",
+            fix="check what wrote it and remove it, or check it out again; if cuwheel was writing "
+            "it, raise the limit on file sizes (`ulimit -f`)",
         )
     if option:
         return FileAccessError(
             f"{name} can't be used",
-            why=f"{option} names it, and the system says: {reason}",
-            fix=f"see whether it is there and whose it is, or name another one with {option}",
+            why=f"{option} names it; system error: {reason}",
+            fix=f"check that it exists and who owns it, or name another one with {option}",
         )
     return FileAccessError(
         f"{name} can't be used",
-        why=f"the system says: {reason}",
-        fix="see whose it is and whether its file system is read-only, or name other folders: "
-        "CUWHEEL_CACHE for the cache, `-- --work DIR` and `-- --dist DIR` for the checkout's",
+        why=f"system error: {reason}",
+        fix="check its owner and whether its file system is read-only, or use other folders: "
+        "CUWHEEL_CACHE for the cache, `-- --work DIR` and `-- --dist DIR` for those of the "
+        "checkout",
     )
 
 
@@ -795,11 +798,11 @@ def of_refused_lock(path: Path, error: OSError) -> CuwheelError:
     """What it means that a file can't be locked, for one of `NO_LOCKS`."""
     return FileAccessError(
         f"{path} can't be locked",
-        why=f"the system says: {error.strerror}; without locks two builds could write the same "
-        "files at once",
-        fix="take a disk that locks: of NFS the lock service has to run, Lustre has to be mounted "
-        "with `flock`; CUWHEEL_CACHE names the cache, `-- --work DIR` and `-- --dist DIR` the "
-        "checkout's folders",
+        why=f"system error: {error.strerror}; without locks two builds could write the same files "
+        "at once",
+        fix="use a file system that supports locks: NFS needs its lock service running, Lustre "
+        "has to be mounted with `flock`; CUWHEEL_CACHE names the cache, `-- --work DIR` and `-- "
+        "--dist DIR` the checkout's folders",
     )
 
 
@@ -822,7 +825,7 @@ def suggest(asked: str, known: Iterable[str]) -> str:
     names = sorted(known)
     if near := nearest(asked, names):
         return f'did you mean "{near}"?'
-    return f"known are: {', '.join(names)}" if names else "none are known here"
+    return f"known: {', '.join(names)}" if names else "none are known here"
 
 
 def _indented(text: str) -> str:
@@ -832,7 +835,7 @@ def _indented(text: str) -> str:
 
 def _explain_status(status: int) -> str:
     if status in {-9, 137}:
-        return "it was killed (SIGKILL), most often because the memory ran out"
+        return "it was killed (SIGKILL), most often because the machine ran out of memory"
     if status < 0:
-        return f"it was ended by signal {-status}"
-    return f"it ended with status {status}"
+        return f"it was terminated by signal {-status}"
+    return f"it exited with status {status}"

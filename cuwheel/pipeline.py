@@ -16,13 +16,13 @@ from cuwheel.build.run_state import (
     FROM_SMOKE,
     MARK,
     RAN,
-    begin_to_tidy,
-    go_on,
     have_all_run,
-    is_being_tidied,
+    is_cleaning_up,
     is_unfinished,
+    mark_cleanup,
     mark_of,
     read_mark,
+    resume_run,
     save_stage,
 )
 from cuwheel.build.summary import Summary
@@ -113,7 +113,7 @@ def make(job: Job, *, keep_work: bool) -> Summary:
         # Of other targets too, which may never be built again.
         remove_unpublished(workspace.dist)
         remove_parts(_record(job).parent)
-        if is_being_tidied(workspace):
+        if is_cleaning_up(workspace):
             _tidy(workspace)
         key = key_of(job)
         record = _read_record(job)
@@ -124,13 +124,13 @@ def make(job: Job, *, keep_work: bool) -> Summary:
             return _unchanged(record)
         is_built = _has_built(record, key, job)
         for reason in reasons:
-            doing = "trying the wheel again" if is_built else "building"
+            doing = "testing the wheel again" if is_built else "building"
             workspace.console.note(f"{doing}, because {reason}")
         has_changed = bool(record) and bool(changes(record["key"], key))
         if has_changed and not is_built and not job.settings.replace:
             workspace.console.note(
-                f"{record['summary']['wheel']} stays as it is published: a wheel with other bytes "
-                "gets a build tag"
+                f"{record['summary']['wheel']} stays published as it is: a wheel with different "
+                "bytes gets a build tag"
             )
         if is_built:
             _try_again(job, key)
@@ -181,18 +181,18 @@ def make_stage(name: str, job: Job) -> Any:
     workspace = job.workspace
     with _exclusive(job), naming_full_disk(workspace.work), workspace.console.stage(name):
         mark, key = workspace.work / MARK, key_of(job)
-        if is_unfinished(workspace) and not go_on(workspace, key):
+        if is_unfinished(workspace) and not resume_run(workspace, key):
             mark.unlink()  # what this leaves is of another target than the interrupted run's
         record = _stage(name)(job)
         save_stage(name, record, workspace, key)
         if name == STAGES[-1]:
             if have_all_run(STAGES, workspace, key):
-                _finish(job, key, ("its stages were run one by one",))
+                _finish(job, key, ("its stages were run separately",))
                 mark.unlink(missing_ok=True)
             else:
                 workspace.console.note(
-                    "stages before this one ran with other settings than these, so the next build "
-                    "makes the wheel again"
+                    "earlier stages ran with different settings, so the next build makes the wheel "
+                    "again"
                 )
     return record
 
@@ -290,16 +290,16 @@ def _recording_failure(job: Job) -> Iterator[None]:
 def _reasons(record: dict[str, Any], key: dict[str, str], job: Job) -> tuple[str, ...]:
     workspace = job.workspace
     if not record:
-        return (f"{workspace.dist} holds no record of this target",)
+        return (f"{workspace.dist} has no record of this target",)
     if found := changes(record["key"], key):
         return tuple(_told(line, record, job) for line in found)
     wheel = workspace.dist / record["summary"]["wheel"]
     if not wheel.is_file():
-        return (f"{wheel.name} is gone from {workspace.dist}",)
+        return (f"{wheel.name} is missing from {workspace.dist}",)
     if sha256_of_file(wheel) != record["summary"]["sha256"]:
-        return (f"{wheel.name} is not the file that was built",)
+        return (f"{wheel.name} is not the wheel that was built",)
     if gone := missing_beside(wheel, record["summary"]["sha256"]):
-        return (f"{', '.join(gone)} in {workspace.dist} is gone, or not the wheel's",)
+        return (f"{', '.join(gone)} in {workspace.dist} is missing, or belongs to another wheel",)
     return () if job.settings.reuse else ("--no-cache was given",)
 
 
@@ -395,7 +395,7 @@ def _finish(job: Job, key: dict[str, str], reasons: tuple[str, ...]) -> Summary:
 def _run_stage(name: str, job: Job, key: dict[str, str]) -> None:
     workspace = job.workspace
     if name not in _EACH_TIME and workspace.has(name):
-        workspace.console.note(f"{name}: kept from the interrupted run before")
+        workspace.console.note(f"{name}: kept from the interrupted run")
         return
     with workspace.console.stage(name):
         try:
@@ -414,7 +414,7 @@ def _show_log(name: str, workspace: Workspace) -> None:
 def _prepare_work(job: Job, key: dict[str, str]) -> None:
     """Keep what an interrupted run of the same wheel left; remove everything else."""
     workspace = job.workspace
-    is_ours = job.settings.reuse and is_unfinished(workspace) and go_on(workspace, key)
+    is_ours = job.settings.reuse and is_unfinished(workspace) and resume_run(workspace, key)
     if not is_ours:
         remove_tree(workspace.work)
     for name in _EACH_TIME:
@@ -431,7 +431,7 @@ def _tidy(workspace: Workspace) -> None:
         published = workspace.load("index", IndexedWheel)
         repaired = workspace.load("repair", RepairedWheel)
         workspace.save("repair", dataclasses.replace(repaired, path=published.wheel))
-    begin_to_tidy(workspace)
+    mark_cleanup(workspace)
     for path in workspace.work.iterdir():
         if path.name not in {*_KEPT, MARK}:
             remove_tree(path)
@@ -465,7 +465,7 @@ def _summarise(workspace: Workspace) -> Summary:
 def _cache_summary(built: BuiltWheel) -> str:
     if not built.cache:
         return ""
-    hits = f"{built.cache}: {built.hits} of {built.compiles} compiles were there"
+    hits = f"{built.cache}: {built.hits} of {built.compiles} compiles were in it"
     if not built.shared:
         return hits
     steps = plural(built.shared, "step")

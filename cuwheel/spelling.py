@@ -15,15 +15,15 @@ ENTRY_VARIABLE = "CUWHEEL_ENTRY"
 _SESSION = re.compile(r"\bnox -s (build(?=-))?-?([^\s`,;:)]+)( --(?![\w-]))?")
 _OPTION = re.compile(r"(^|[:;,] )-- (?=--\w)")  # one that stands alone
 _PHRASES = (
-    ("`nox -l` shows behind `build-`", "`cuwheel help` shows behind `build`"),
+    ("`nox -l` lists after `build-`", "`cuwheel help` lists after `build`"),
     ("nox -l", "cuwheel help"),
     ("start it through nox: ", ""),
     ("lists the sessions", "lists the commands"),
-    ("put --help behind `--` to see", "add --help to see"),
-    ("with the same options behind `--`", "with the same options"),
+    ("put --help after `--` to see", "add --help to see"),
+    ("with the same options after `--`", "with the same options"),
     ("nox was started", "cuwheel was started"),
     ("that runs nox", "that runs cuwheel"),
-    ("the session understands", "the command understands"),
+    ("the session supports", "the command supports"),
 )
 
 

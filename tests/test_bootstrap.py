@@ -26,7 +26,7 @@ from tests.support.mirrored import mirror_wheels
 from tests.support.secrets import arguments_with
 from tests.support.server import Site, serving, slow_server
 
-_MAKING = "making its own environment from envs/tiny.lock (once)"
+_MAKING = "making cuwheel's own environment from envs/tiny.lock (once)"
 _WHERE = "import tiny_cuda; print(tiny_cuda.__file__)"
 
 
@@ -131,7 +131,7 @@ def test_refuses_cache_that_can_not_be_locked(fresh: Checkout, tmp_path: Path) -
     status, output = fresh.run("-c", "pass", **foreign_flock(tmp_path, errno.ENOLCK))
 
     assert status == FileAccessError.exit_code
-    assert ".lock can't be locked\n  because  the system says: No locks available" in output
+    assert ".lock can't be locked\n  because  system error: No locks available" in output
 
 
 def test_gives_status_of_command(made: Checkout) -> None:
@@ -190,7 +190,7 @@ def test_refuses_lock(fresh: Checkout, lock: str, word: str) -> None:
     status, output = fresh.run("-c", "pass")
 
     assert status == InstallError.exit_code
-    assert "error: cuwheel's own environment can't be made" in output
+    assert "error: cuwheel's own environment could not be made" in output
     assert word in output
     assert not (fresh.environments[0] / "complete").exists()
 
@@ -241,7 +241,7 @@ def test_names_python_that_can_make_none(
     status, output = bare.run("-c", "pass", PYTHONHOME=str(tmp_path), **variables)
 
     assert status == InstallError.exit_code
-    assert "has neither virtualenv, which nox brings along, nor venv" in output
+    assert "has neither virtualenv, which comes with nox, nor venv" in output
     assert advice in output
 
 
@@ -360,7 +360,7 @@ def test_ends_pip_where_the_mirror_sends_a_byte_now_and_then(fresh: Checkout) ->
         )
 
     assert status == InstallError.exit_code
-    assert "pip was ended: less than 368640 bytes came in 2 seconds" in output
+    assert "pip was terminated: less than 368640 bytes came in 2 seconds" in output
     assert "CUWHEEL_SLOW_NETWORK=4" in output
 
 

@@ -56,7 +56,7 @@ def test_shows_command_log_and_tail() -> None:
 
 @pytest.mark.parametrize(
     ("status", "words"),
-    [(-9, "memory ran out"), (137, "memory ran out"), (-11, "signal 11"), (2, "status 2")],
+    [(-9, "ran out of memory"), (137, "ran out of memory"), (-11, "signal 11"), (2, "status 2")],
 )
 def test_explains_status(status: int, words: str) -> None:
     assert words in make_failed(status=status).why
@@ -79,7 +79,7 @@ def test_shares_no_field(field: str) -> None:
     ("asked", "known", "answer"),
     [
         ("--pyton", ["--python", "--arch"], 'did you mean "--python"?'),
-        ("zzz", ["b", "a"], "known are: a, b"),
+        ("zzz", ["b", "a"], "known: a, b"),
         ("zzz", [], "none are known here"),
     ],
 )
@@ -101,4 +101,4 @@ def test_says_what_the_system_refuses(number: int, kind: type[CuwheelError]) -> 
 
     assert type(error) is kind
     assert "/some/file" in error.what
-    assert error.why == f"the system says: {os.strerror(number)}"
+    assert error.why == f"system error: {os.strerror(number)}"

@@ -66,9 +66,9 @@ except WheelIndexError as error:
     print(error)
 """
 BOMBS = {
-    "METADATA": (b"Classifier: a\n", "METADATA has 256.0 MiB unpacked, at most 4.0 MiB are read"),
-    "WHEEL": (b"Tag: py3-none-any\n", "WHEEL has 256.0 MiB unpacked, at most 4.0 MiB are read"),
-    "RECORD": (b"a,,\n", "RECORD has 256.0 MiB unpacked, at most 16.0 MiB are read"),
+    "METADATA": (b"Classifier: a\n", "METADATA has 256.0 MiB unpacked, and the limit is 4.0 MiB"),
+    "WHEEL": (b"Tag: py3-none-any\n", "WHEEL has 256.0 MiB unpacked, and the limit is 4.0 MiB"),
+    "RECORD": (b"a,,\n", "RECORD has 256.0 MiB unpacked, and the limit is 16.0 MiB"),
 }
 
 
@@ -128,12 +128,12 @@ def test_refuses_table_of_members_that_no_wheel_has(
     with pytest.raises(UnsafeArchiveError) as caught, open_wheel(wheel):
         pass
 
-    assert "its table of members may have 1,000 bytes" in caught.value.why
+    assert "the limit for its table of members is 1,000 bytes" in caught.value.why
 
 
 @pytest.mark.parametrize(
     ("limit", "fault"),
-    [("MEMBER", "unpacked, at most 1 byte"), ("WHEEL", "all members have")],
+    [("MEMBER", "unpacked, and the limit is 1 byte"), ("WHEEL", "all members have")],
 )
 def test_refuses_contents_that_no_wheel_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, fault: str

@@ -167,7 +167,9 @@ def test_old_python_gets_one_sentence(release: str) -> None:
     done = run([python, ROOT / "noxfile.py"], env={"PATH": os.defpath}, check=False)
 
     assert done.status == 1
-    assert done.output.startswith(f"cuwheel: this nox runs on Python {release}, and cuwheel needs ")
+    assert done.output.startswith(
+        f"cuwheel: this nox runs on Python {release}, but cuwheel runs on "
+    )
     assert len(done.output.splitlines()) == 1
 
 
@@ -238,5 +240,5 @@ def test_says_nothing_of_a_program_that_it_does_not_need(pristine: Path) -> None
     """PATH has no uv, which nox looks for in every session."""
     said = nox(pristine, "-s", "bench").output
 
-    assert "say what to measure" in said
+    assert "choose what to measure" in said
     assert "uv" not in said

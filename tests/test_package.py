@@ -180,6 +180,6 @@ def test_helps_with_commands_and_targets(site: Path, tmp_path: Path) -> None:
 
     inside = cuwheel(site, tmp_path / "deep", "--help").stdout
 
-    assert "No project is here: `cuwheel init` makes one" in outside
+    assert "There is no project here: `cuwheel init` makes one" in outside
     assert "explain " in outside
     assert "tiny-capi-130  Build the wheel of tiny-capi 1.0.0 for CUDA 13.0." in inside

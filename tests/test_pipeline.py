@@ -198,8 +198,8 @@ def test_changed_smoke_test_repeats_no_earlier_stage(engine: Engine, tmp_path: P
 
     assert (stopped.status, refused.status) == (SmokeError.exit_code, SmokeError.exit_code)
     assert (taken_up.status, done.status) == (0, 0), taken_up.output + done.output
-    assert "build: kept from the interrupted run before" in taken_up.output
-    assert "trying the wheel again, because smoke tiny_skbuild.py: " in done.output
+    assert "build: kept from the interrupted run" in taken_up.output
+    assert "testing the wheel again, because smoke tiny_skbuild.py: " in done.output
     assert not re.search(r"(?m)^(source|build|repair|audit)\b", refused.output + done.output)
     assert sha256_of_file(wheel) == digest
     statement = (own.dist / f"{wheel.name}.provenance.json").read_text()

@@ -21,7 +21,7 @@ _TYPED = {
     "nox -s lock-check": "cuwheel lock-check",
     "nox -s mirror --: --to is missing": "cuwheel mirror: --to is missing",
     "`nox -l` lists the sessions": "`cuwheel help` lists the commands",
-    "name one: -- --wheel FILE": "name one: --wheel FILE",
+    "pass one: -- --wheel FILE": "pass one: --wheel FILE",
     "-- --python 3.12": "--python 3.12",
     "behind `more`; -- --fail-on error": "behind `more`; --fail-on error",
     "git diff -- recipes": "git diff -- recipes",

@@ -48,7 +48,7 @@ def platform_problems(target: Target) -> list[Problem]:
         return []
     fix = f"build it on a machine with {target.platform.machine}"
     if target.provider != "pypi":
-        fix = f"name a toolkit from 13.0 on and leave `--toolchain` out, or {fix}"
+        fix = f"use toolkit 13.0 or newer without `--toolchain`, or {fix}"
     what = f"{target.name} can't be built for {target.platform.name} here"
     return [Problem(what=what, why=why, fix=fix)]
 
@@ -63,18 +63,18 @@ def check_python(job: Job) -> list[Problem]:
         problems.append(
             Problem(
                 what=f"Python.h of {python.path} is missing",
-                why=f"{python.include} doesn't hold it",
-                fix=f"apt-get install python{python.release}-dev, or take another Python",
+                why=f"{python.include} doesn't contain it",
+                fix=f"apt-get install python{python.release}-dev, or use another Python",
             )
         )
     if target.recipe.python != "any" and target.provider == "conda" and python.is_of_system:
         problems.append(
             Problem(
-                what=f"{python.path} can't be compiled against with a conda toolchain",
-                why=f"its headers in {python.include} need the system's C library, the toolchain "
-                "has another one",
-                fix=f"-- --python {python.release} takes the one of the conda lock; or name a "
-                "Python of pyenv, uv, or of your own",
+                what=f"{python.path} doesn't work with a conda toolchain",
+                why=f"its headers in {python.include} are for the system's C library, and the "
+                "toolchain has its own",
+                fix=f"-- --python {python.release} uses the Python of the conda lock; or give one "
+                "from pyenv, uv, or of your own",
             )
         )
     return problems + _check_release(target, python)
@@ -86,9 +86,9 @@ def _check_release(target: Target, python: Interpreter) -> list[Problem]:
         return []
     return [
         Problem(
-            what=f"Python {python.version} is not one that {target.recipe.name} is built for",
-            why=f"the recipe says {target.recipe.requires_python}",
-            fix="take another one with -- --python",
+            what=f"Python {python.version} is not supported by the recipe of {target.recipe.name}",
+            why=f"its `requires_python` is {target.recipe.requires_python}",
+            fix="choose another one with -- --python",
         )
     ]
 
@@ -104,8 +104,8 @@ def check_driver(job: Job) -> list[Problem]:
     return [
         Problem(
             what=f"a wheel for CUDA {target.toolkit.release} doesn't run on this machine",
-            why=f"its driver is {found}, it needs {least} at least",
-            fix=f"{_fitting_toolkit(target, found)}update the driver, or build for another machine "
+            why=f"its driver is {found}, and the wheel needs {least} or newer",
+            fix=f"{_fitting_toolkit(target, found)}update the driver, or build for other machines "
             "with -- --any-driver",
         )
     ]
@@ -190,7 +190,7 @@ def _check_conda_packages(target: Target) -> list[Problem]:
     return [
         Problem(
             what=f"the conda toolchain for CUDA {target.toolkit.release} lacks packages",
-            why=f"{target.recipe.name} needs {' '.join(missing)}; {lock} holds no such package",
+            why=f"{target.recipe.name} needs {' '.join(missing)}; {lock} doesn't have it",
             fix=f"add {' '.join(missing)} to {lock.with_name('environment.yml')}, then "
             f"`nox -s lock -- toolchain:{target.toolkit.tag}:conda`",
         )
@@ -208,9 +208,9 @@ def check_disk(job: Job) -> list[Problem]:
     problems = [
         Problem(
             what=f"the disk of {folder} is too small",
-            why=f"{show_size(machine.free_disk(folder))} are free, {show_size(needed)} are needed",
-            fix="free some space, or name a folder on another disk: -- --work DIR for the work, "
-            "CUWHEEL_CACHE for the cache",
+            why=f"{show_size(machine.free_disk(folder))} are free, {show_size(needed)} needed",
+            fix="free some space, or use a folder on another disk: -- --work DIR for the work "
+            "folder, CUWHEEL_CACHE for the cache",
         )
         for folder, needed in rooms.items()
         if machine.free_disk(folder) < needed
@@ -233,9 +233,10 @@ def _warn_of_memory(job: Job) -> None:
         job.workspace.console.warn(_say_too_large(too_large, most))
     if not known and most < target.recipe.memory_per_job:
         job.workspace.console.warn(
-            f"a large compile of {target.recipe.name} may take "
-            f"{show_size(target.recipe.memory_per_job)}, and there are {show_size(most)} (limits "
-            "of containers counted): it will run alone, and be killed if that is too little"
+            f"a large compile of {target.recipe.name} may need "
+            f"{show_size(target.recipe.memory_per_job)} of memory, and {show_size(most)} are "
+            "available (container limits included): it will run alone, and be killed if that is "
+            "not enough"
         )
 
 
@@ -247,9 +248,10 @@ def _say_too_large(peaks: list[tuple[int, str, str]], most: int) -> str:
     )
     more = f" and {len(peaks) - _NAMED} more" if len(peaks) > _NAMED else ""
     return (
-        f"{plural(len(peaks), 'compile')} took more memory before than the {show_size(most)} that "
-        f"there are (limits of containers counted): {named}{more}. What the compile cache doesn't "
-        f"have will be killed; {show_size(peaks[0][0] + peaks[0][0] // 8)} would do"
+        f"{plural(len(peaks), 'compile')} used more memory in an earlier build than the "
+        f"{show_size(most)} available now (container limits included): {named}{more}. Those that "
+        f"aren't in the compile cache will be killed; {show_size(peaks[0][0] + peaks[0][0] // 8)} "
+        "would be enough"
     )
 
 
@@ -310,7 +312,8 @@ def check_folder_names(job: Job) -> list[Problem]:
     return [
         Problem(
             what=f"the folder {path} can't be used",
-            why="its name holds a blank, comma, colon or quote, which compiler flags can't carry",
+            why="its name contains a space, comma, colon or quote, which compiler flags can't "
+            "contain",
             fix="move it with -- --work DIR or CUWHEEL_CACHE",
         )
         for path in odd
@@ -325,8 +328,8 @@ def check_dist(job: Job) -> list[Problem]:
         return []
     return [
         Problem(
-            what=f"no wheel can be put into {dist}",
-            why=f"{nearest} {'may not be written' if nearest.is_dir() else 'is no folder'}",
-            fix="name another folder with -- --dist DIR",
+            what=f"wheels can't be written to {dist}",
+            why=f"{nearest} {'is not writable' if nearest.is_dir() else 'is not a folder'}",
+            fix="use another folder: -- --dist DIR",
         )
     ]

@@ -84,9 +84,9 @@ def _check_given_source(job: Job) -> list[Problem]:
     if given is None or given.is_dir() or given.is_file():
         return []
     error = SourceError(
-        f"{given} is neither a folder nor a file",
-        why="--source names it, as seen from the folder in which nox was started",
-        fix="name a folder with pyproject.toml or setup.py, or an archive of one",
+        f"{given} doesn't exist",
+        why="--source names it, relative to the folder in which nox was started",
+        fix="give a folder with pyproject.toml or setup.py, or an archive of one",
     )
     return [problem_of(error)]
 
@@ -99,8 +99,8 @@ def _check_smoke_script(job: Job) -> list[Problem]:
     return [
         Problem(
             what=f"the smoke test {script.name} is missing",
-            why=f"`smoke` in {job.target.recipe.module} names it, and there is no {script}",
-            fix="write it, or take `script` out of the recipe",
+            why=f"`smoke` in {job.target.recipe.module} names it, and {script} doesn't exist",
+            fix="write it, or remove `script` from the recipe",
         )
     ]
 
@@ -122,7 +122,7 @@ def _warn_of_suppliers(job: Job) -> None:
     lacking = [name for name in dict.fromkeys(required) if pinned_version(lock, name) is None]
     if lacking:
         job.workspace.console.warn(
-            f"the finished wheel may fail its smoke test: the recipe's `link` can make it require "
-            f"{', '.join(lacking)}, and {target.locked_smoke.path} holds none; "
+            "the finished wheel may fail its smoke test: the recipe's `link` can make it require "
+            f"{', '.join(lacking)}, and {target.locked_smoke.path} has none of them; "
             f"{target.locked_smoke.way_to_add(*lacking)}"
         )

@@ -108,8 +108,8 @@ def _real_places(inputs: BuildInputs) -> ViewPaths:
     cc, cxx = inputs.machine.c_compiler, inputs.machine.host_compiler
     if cc is None or cxx is None:
         raise StageOrderError(
-            "preflight ran before there was a compiler",
-            why="this toolchain brings its own, and wasn't there yet",
+            "preflight ran before the compiler was there",
+            why="this toolchain brings its own compiler, and it wasn't installed yet",
             fix="run the stages toolchain and preflight first, in this order",
         )
     return ViewPaths(

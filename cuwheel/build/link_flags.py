@@ -122,8 +122,8 @@ def _check_libraries(target: Target, home: Path, site_packages: Path) -> list[Pr
     wheels = dict.fromkeys(component.distribution for component in missing)
     return [
         Problem(
-            what=f"there is no {names} to link",
-            why=f"neither {home / 'lib64'} nor the build environment holds it",
+            what=f"{names} was not found",
+            why=f"it is neither in {home / 'lib64'} nor in the build environment",
             fix=target.locked_build.way_to_add(*wheels),
         )
     ]
@@ -142,10 +142,10 @@ def _check_archives(target: Target, workspace: Workspace) -> list[Problem]:
     return [
         Problem(
             what=f"{', '.join(lacking)} can't be linked statically",
-            why=f"{location} holds no archive of it; NVIDIA's wheels have one of the CUDA "
+            why=f"{location} has no static library of it; NVIDIA's wheels have one for the CUDA "
             "runtime only",
-            fix="take another mode (`link` in the recipe, --link), or a toolchain that has the "
-            "archives (-- --toolchain system)",
+            fix="choose another mode (`link` in the recipe, --link), or a toolchain that has the "
+            "static libraries (-- --toolchain system)",
         )
     ]
 

@@ -220,8 +220,8 @@ def _of_source(old: str, new: str) -> str:
     if before and not now:
         return f"what the recipe pins, instead of {before}"
     if now:
-        return f"{now} has other content"
-    return f"the recipe names another one, {_shortened(old)} -> {_shortened(new)}"
+        return f"{now} has different content"
+    return f"the recipe names a different one, {_shortened(old)} -> {_shortened(new)}"
 
 
 def _shortened(value: str) -> str:

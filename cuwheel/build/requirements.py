@@ -111,7 +111,7 @@ def check_backend_requirements(  # noqa: PLR0913 - of what, where, and what is l
         *problems,
         Problem(
             what="build requirements are missing from the lock",
-            why=f"the backend asks for {', '.join(unmet)} too (get_requires_for_build_wheel)",
+            why=f"the backend also requires {', '.join(unmet)} (get_requires_for_build_wheel)",
             fix=target.locked_build.way_to_add(*unmet),
         ),
     ]
@@ -136,9 +136,9 @@ def _check_run(target: Target, required: Iterable[str], said: str) -> list[Probl
         )
         if lacking:
             problem = Problem(
-                what="the finished wheel requires what the smoke test's lock doesn't hold",
-                why=f"{said} that it requires {', '.join(lacking)}; the smoke test installs all "
-                f"that by hash, and {one.locked_smoke.path} has none that fits",
+                what="the finished wheel requires packages that the smoke test's lock doesn't have",
+                why=f"{said} that it requires {', '.join(lacking)}; the smoke test installs every "
+                f"package by hash, and {one.locked_smoke.path} has no matching one",
                 fix=one.locked_smoke.way_to_add(*lacking),
             )
             problems.append(problem)

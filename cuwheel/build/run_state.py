@@ -27,12 +27,12 @@ def is_unfinished(workspace: Workspace) -> bool:
     return (workspace.work / MARK).is_file()
 
 
-def begin_to_tidy(workspace: Workspace) -> None:
+def mark_cleanup(workspace: Workspace) -> None:
     """Note that the run has ended, and that only what the next one doesn't need is in the way."""
     write_atomically(workspace.work / MARK, _TIDYING)
 
 
-def is_being_tidied(workspace: Workspace) -> bool:
+def is_cleaning_up(workspace: Workspace) -> bool:
     """Whether somebody has begun with that, and not come to its end."""
     return read_mark(workspace) == _TIDYING
 
@@ -63,7 +63,7 @@ def mark_of(key: dict[str, str]) -> str:
     return f"{digest_of_key(part_of_build(key))} {digest_of_key(key)}"
 
 
-def go_on(workspace: Workspace, key: dict[str, str]) -> bool:
+def resume_run(workspace: Workspace, key: dict[str, str]) -> bool:
     """Make an unfinished run's folder one of this key, where no more than the smoke test differs.
 
     Returns:

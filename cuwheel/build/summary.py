@@ -30,7 +30,7 @@ _COPIED = frozenset({"wheel", "sha256", "next"})
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What a person wants to know about a finished wheel.
+    """Summary of a finished wheel.
 
     Attributes:
         wheel: file name.
@@ -39,12 +39,12 @@ class Summary:
         archs: compute capabilities of its machine code.
         ptx_archs: compute capabilities of its PTX.
         platform_tag: e.g. `manylinux_2_34_x86_64`.
-        external: soname and who supplies it.
+        external: soname and supplier of each external library.
         bundled: file and bytes of each library that was copied in.
-        durations: stage and seconds, in order; stages kept from an earlier run are left out, and
-            so are all where there was nothing to do.
+        durations: stage and seconds, in order, without stages kept from an earlier run; empty if
+            there was nothing to do.
         peak_memory: bytes, of the build stage.
-        cache: what the compile cache did, in words; empty where there was none.
+        cache: what the compile cache did, in words; empty without one.
     """
 
     wheel: str

@@ -50,9 +50,9 @@ def check_torch_extension(job: Job) -> list[Problem]:
     unknown = [arch for arch in map(dotted_arch, job.target.archs) if arch not in known]
     if known and unknown:
         workspace.console.warn(
-            f"{framework.pin} refuses {', '.join(unknown)} in TORCH_CUDA_ARCH_LIST: a package that "
-            "leaves the archs to it fails; where its setup.py takes flags for nvcc, give it "
-            "{gencode} in the recipe's `build`"
+            f"{framework.pin} rejects {', '.join(unknown)} in TORCH_CUDA_ARCH_LIST: a package that "
+            "relies on this variable fails; if its setup.py takes nvcc flags, pass {gencode} in "
+            "the recipe's `build`"
         )
     _warn_of_flags(job, site)
     standard = _DEFAULT_STANDARD.search(text)
@@ -76,9 +76,9 @@ def _warn_of_flags(job: Job, site: Path) -> None:
     ]
     if older:
         workspace.console.warn(
-            f"{framework.pin} is C++{least[1]}, and of setup.py {', '.join(older)}: what is "
-            f'compiled with that ends in "#error C++{least[1]} or later"; a patch can take the '
-            "option out, as PyTorch's builder gives one itself"
+            f"{framework.pin} needs C++{least[1]}, and in setup.py {', '.join(older)}: files "
+            f'compiled with that option fail with "#error C++{least[1]} or later"; a patch can '
+            "remove the option, as PyTorch's builder sets one itself"
         )
 
 
@@ -89,9 +89,9 @@ def _check_standard(job: Job, standard: int) -> list[Problem]:
     return [
         Problem(
             what=f"GCC {compiler.version} can't compile C++{standard}",
-            why=f"{job.target.framework.pin} is compiled against with -std=c++{standard}, which "
-            f"GCC {oldest} is the first to have",
-            fix="install a newer g++ that this nvcc takes, or build with --toolchain conda, which "
-            "brings its own",
+            why=f"{job.target.framework.pin} needs -std=c++{standard}, which GCC supports from "
+            f"{oldest} on",
+            fix="install a newer g++ that this nvcc supports, or build with --toolchain conda, "
+            "which brings its own",
         )
     ]

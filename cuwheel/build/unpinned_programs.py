@@ -40,7 +40,7 @@ _OWNERS = {name: project for project, names in _PROGRAMS.items() for name in nam
 _SCRIPT = """\
 #!/bin/sh
 echo {name} >> "{log}"
-echo 'cuwheel: {name} of the machine is not used, as no lock pins it: {fix}' >&2
+echo 'cuwheel: {name} of the machine is not used, because no lock pins it: {fix}' >&2
 exit 127
 """
 

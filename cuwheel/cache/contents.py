@@ -48,7 +48,7 @@ KINDS = (
     Kind(folder="conda", what="conda packages, unpacked", is_pruned=False),
     Kind(folder="uv", what="Python packages, unpacked", is_pruned=False),
 )
-OTHER = Kind(folder="", what="records of what was measured, found and asked", is_pruned=False)
+OTHER = Kind(folder="", what="records of measurements and look-ups", is_pruned=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,7 +71,7 @@ def prune(chosen: Sequence[Entry]) -> Pruned:
     return Pruned(removed=tuple(removed), in_use=left)
 
 
-def foresee(chosen: Sequence[Entry]) -> Pruned:
+def preview(chosen: Sequence[Entry]) -> Pruned:
     """What `prune` would do now."""
     free = tuple(one for one in chosen if _is_free(one))
     return Pruned(removed=free, in_use=tuple(one for one in chosen if one not in free))

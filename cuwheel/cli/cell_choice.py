@@ -103,9 +103,9 @@ def chosen_cells(given: argparse.Namespace, console: Console) -> tuple[Cell, ...
         raise _no_framework(given.framework)
     if not kept:
         raise UsageError(
-            f"no cell is called {' or '.join(given.only)}" if given.only else "there is no cell",
+            f"there is no cell {' or '.join(given.only)}" if given.only else "there is no cell",
             why=suggest((given.only or [""])[0], named),
-            fix="`nox -s matrix` shows all; a pattern is written --only 'causal-conv1d-130-*'",
+            fix="`nox -s matrix` shows all; write a pattern as --only 'causal-conv1d-130-*'",
         )
     cells = sorted(map(chooser.cell, kept), key=_order)
     return tuple(cell for cell in cells if _is_changed(cell, given.changed_since))
@@ -117,7 +117,7 @@ def _no_framework(asked: Sequence[str]) -> UsageError:
     return UsageError(
         f"no recipe is compiled against {' or '.join(asked)}",
         why=f"the recipes name {', '.join(known) or 'no framework'}",
-        fix="leave --framework out: packages without one are shown then, too",
+        fix="leave out --framework, which also shows packages without one",
     )
 
 
@@ -167,7 +167,7 @@ class _Chooser:
         """Every combination; whether the index has a wheel for its Python isn't asked yet."""
         for entry in load_catalogue(project_roots()):
             if entry.recipe is None:
-                self.console.warn(f"{entry.name} is left out: {entry.fault}")
+                self.console.warn(f"{entry.name} is skipped: {entry.fault}")
                 continue
             check_recipe(entry.recipe)
             for tag, framework, fault in self._combinations(entry, entry.recipe):

@@ -44,7 +44,7 @@ _LARGEST_SUMMARY = 1 << 20  # bytes, as GitHub takes them of a step
 # A package's own code runs in `build` alone; what it needs has been fetched by then.
 _BUILDING = "build"
 _PARTS = (
-    ("preflight", "what is to be downloaded", True),
+    ("preflight", "downloads", True),
     (_BUILDING, "the package's own build, without network", False),
 )
 
@@ -125,7 +125,11 @@ def add_container_options(parser: Parser) -> None:
         help="build in this image, with its compilers and C library; the network is off while the "
         "package's own build runs",
     )
-    add("--container-engine", choices=ENGINES, help="default: podman where it is installed")
+    add(
+        "--container-engine",
+        choices=ENGINES,
+        help="program that runs the image; default: podman if it is installed",
+    )
 
 
 def check_container_options(given: argparse.Namespace) -> None:
@@ -136,9 +140,9 @@ def check_container_options(given: argparse.Namespace) -> None:
     """
     if given.container_engine and not given.container:
         raise UsageError(
-            "--container-engine stands alone",
-            why="it says what runs the image that --container names",
-            fix="name an image with --container, or leave it out",
+            "--container-engine needs --container",
+            why="it selects the program that runs the image",
+            fix="add --container, or leave out --container-engine",
         )
 
 
@@ -218,7 +222,7 @@ def parts_of(given: argparse.Namespace) -> Iterator[Part]:
     """The runs that a command line takes; each goes on where the one before it stopped."""
     again = ("--no-cache",) if given.no_cache else ()
     if given.dry_run:
-        yield Part(options=("--dry-run", *again), says="why it would be built", network=False)
+        yield Part(options=("--dry-run", *again), says="the reasons for the build", network=False)
         return
     if given.stage:
         is_building = given.stage == _BUILDING
@@ -236,7 +240,7 @@ def parts_of(given: argparse.Namespace) -> Iterator[Part]:
         yield Part(options=options, says=says, network=network, goes_on=goes_on)
     # Without --no-cache, which would build again, here.
     options = ("--until", end) if given.until else ()
-    yield Part(options=options, says="what comes after the build", network=True)
+    yield Part(options=options, says="the stages after the build", network=True)
 
 
 def words_of(given: argparse.Namespace) -> Iterator[str]:

@@ -93,7 +93,7 @@ def parser_of(name: str) -> Parser:
 def _find(name: str, form: str) -> Callable[..., Any]:
     if name not in COMMANDS:
         raise UsageError(
-            f'no command is called "{name}"',
+            f'there is no command "{name}"',
             why=suggest(name, COMMANDS),
             fix="start it through nox: `nox -l` lists the sessions",
         )

@@ -79,10 +79,10 @@ class StatesInside:
             )
             if status:
                 raise ContainerError(
-                    "how the cells stand can't be known",
-                    why=f"the cuwheel in {self.container.image.reference} ended with status "
+                    "the state of the cells is unknown",
+                    why=f"the cuwheel in {self.container.image.reference} exited with status "
                     f"{status}",
-                    fix="read what it has said above; the same image has to do for a single build",
+                    fix="read its output above; the same image has to work for a single build",
                 )
             return from_data(cells, json.loads(read_text(path)))
 

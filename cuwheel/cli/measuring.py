@@ -75,9 +75,9 @@ def measure_wheel(given: argparse.Namespace, console: Console) -> None:
     """
     if given.model and not given.sweep:
         raise UsageError(
-            f"--model {given.model} is for requests at once",
-            why="without --sweep none are made, and the model would never be loaded",
-            fix="add --sweep, or leave --model out",
+            f"--model {given.model} is only for concurrent requests",
+            why="without --sweep there are none, and the model would never be loaded",
+            fix="add --sweep, or leave out --model",
         )
     entries = load_catalogue(project_roots())
     target = named_targets("perf", [given.target])[0] if given.target else None
@@ -86,8 +86,8 @@ def measure_wheel(given: argparse.Namespace, console: Console) -> None:
     if entry is None:
         raise UsageError(
             "there is nothing to measure",
-            why="dist/ holds no wheel with a probe, and neither a target nor --wheel is named",
-            fix="build one, `nox -s build-causal-conv1d-130`, or name one: -- --wheel FILE",
+            why="dist/ has no wheel with a probe, and neither a target nor --wheel was given",
+            fix="build one, `nox -s build-causal-conv1d-130`, or pass one: -- --wheel FILE",
         )
     check_has_driver(entry.name)
     folder = (
@@ -103,8 +103,8 @@ def measure_wheel(given: argparse.Namespace, console: Console) -> None:
         if old and old.entry.name != entry.name:
             raise UsageError(
                 f"{old.path.name} can't be compared with a wheel of {entry.name}",
-                why=f"it is of {old.entry.name}",
-                fix="name another wheel of the same package",
+                why=f"it is a wheel of {old.entry.name}",
+                fix="choose another wheel of the same package",
             )
         asked = PerfRequest(
             recipe=entry.name,
@@ -163,9 +163,9 @@ def _choose(
         chosen = read_wheel(given_path(given.wheel), entries)
         if target and chosen.entry.name != target[0].name:
             raise UsageError(
-                f"{chosen.path.name} is no wheel of {given.target}",
-                why=f"it is of {chosen.entry.name}",
-                fix="leave the target out: the wheel says which it is",
+                f"{chosen.path.name} is not a wheel of {given.target}",
+                why=f"it is a wheel of {chosen.entry.name}",
+                fix="leave out the target: the wheel determines it",
             )
         return chosen
     dist = given_path(given.dist) if given.dist else project_folder() / "dist"
@@ -174,9 +174,9 @@ def _choose(
     )
     if target and not found and not given.python:
         raise UsageError(
-            f"no wheel of {given.target} is in {dist}",
-            why="nothing has been built into it yet",
-            fix=f"nox -s build-{given.target}, or name one: -- --wheel FILE",
+            f"{dist} has no wheel of {given.target}",
+            why="none has been built yet",
+            fix=f"nox -s build-{given.target}, or pass one: -- --wheel FILE",
         )
     return found
 
@@ -205,15 +205,15 @@ class _Places:
                     folder, wheel.path, wheel.sha256, python=python, cache=default_cache(), log=log
                 )
                 link_neighbours(folder, python)
-            self.console.note(f"{name} is run in your own environment, without a sandbox")
+            self.console.note(f"{name} runs in your own environment, without a sandbox")
             return Place(python=python, folder=folder if wheel else None, name=name)
         tag = wheel.tag if wheel else ""
         if wheel is None or not (tag or target):
             raise UsageError(
                 f"{name} doesn't say which CUDA it is for, so no environment can be made for it",
                 why="its version has no local part such as +cu130",
-                fix="name the interpreter of an environment that has what it requires: "
-                "-- --python /path/to/bin/python",
+                fix="pass the interpreter of an environment that has its requirements: -- "
+                "--python /path/to/bin/python",
             )
         python, job = self._install(wheel, tag or (target[1] if target else ""), folder)
         confinement = self._confinement(folder, job, name)
@@ -223,10 +223,10 @@ class _Places:
         """The environment and the GPUs; weights of a model where they are a folder."""
         model = _model(self.given)
         if model and not Path(model).is_dir():
-            self.console.note(f"{name} is run without a sandbox: {model} may have to be fetched")
+            self.console.note(f"{name} runs without a sandbox: {model} may have to be downloaded")
             return None
         if job.sandbox == "none":
-            self.console.note(f"{name} is run without a sandbox, as this system gives none")
+            self.console.note(f"{name} runs without a sandbox, because this system allows none")
         return Confinement(
             sandbox=job.sandbox,
             environment=(folder / "environment").resolve(),
@@ -276,7 +276,7 @@ def _report(run: PerfRun, folder: Path, given: argparse.Namespace, console: Cons
         console.answer(run)
     else:
         print_run(run, report_terminal(), console)
-    console.note(f"report: {folder / 'perf.html'}, perf.png and perf.json beside it")
+    console.note(f"report: {folder / 'perf.html'}, with perf.png and perf.json next to it")
 
 
 def _judge(run: PerfRun, folder: Path) -> None:
@@ -293,22 +293,23 @@ def _judge(run: PerfRun, folder: Path) -> None:
     outcome = run.outcome
     if outcome == "wrong":
         raise WrongResultError(
-            f"{run.package} is wrong on {run.gpu_names}",
+            f"{run.package} gives wrong results on {run.gpu_names}",
             why="\n".join(run.faults),
-            fix=f"{more}; compare with the stock wheel (--wheel), and report it upstream if that "
-            "is wrong too",
+            fix=f"{more}; compare with upstream's own wheel (--wheel), and report it upstream if "
+            "that is wrong too",
         )
     if outcome == "failed":
         raise ProbeError(
             f"{run.package}: {plural(len(run.failures), 'case')} of its probe failed",
             why="\n".join(run.failures),
-            fix=f"all that was said is in {folder / 'perf.log'}; {more}",
+            fix=f"the whole output is in {folder / 'perf.log'}; {more}",
         )
     if outcome == "not run":
         raise GpuError(
             f"{run.package}: no case could be run on {run.gpu_names}",
             why="\n".join(f"{case.name}: {case.skipped}" for case in run.cases),
-            fix="free its memory (`nvidia-smi` lists who has it), or take a larger GPU",
+            fix="free its memory (`nvidia-smi` lists the processes that use it), or use a larger "
+            "GPU",
         )
     told = [
         f"{case.name}: {case.comparison.ratio:.3f} times the time of {run.against} "
@@ -327,7 +328,7 @@ def _judge(run: PerfRun, folder: Path) -> None:
         raise UndecidedError(
             f"it is undecided whether {run.package} is slower than {run.against}",
             why="\n".join(told),
-            fix="run it again when nothing else uses the GPU; a wider --tolerance decides sooner",
+            fix="run it again when nothing else uses the GPU, or with a wider --tolerance",
         )
 
 

@@ -44,8 +44,8 @@ class Parser(argparse.ArgumentParser):
         """
         raise UsageError(
             f"{self.prog}: {message}",
-            why="this command line isn't one that the session understands",
-            fix="put --help behind `--` to see every option",
+            why="the session doesn't support this command line",
+            fix="put --help after `--` to see every option",
         )
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
@@ -65,7 +65,7 @@ class Parser(argparse.ArgumentParser):
             raise UsageError(
                 f"{self.prog}: unknown option {name}",
                 why=suggest(name, [flag for flag in known if flag.startswith("--")]),
-                fix="put --help behind `--` to see every option",
+                fix="put --help after `--` to see every option",
             )
         self._refuse_empty(parsed)
         return parsed
@@ -74,7 +74,7 @@ class Parser(argparse.ArgumentParser):
         for name, value in vars(parsed).items():
             is_empty = value == "" and value != self.get_default(name)
             if is_empty or (isinstance(value, list) and "" in value):
-                self.error(f"--{name} is given without a value (an unset variable?)")
+                self.error(f"--{name} was given without a value (an unset variable?)")
 
 
 def new_parser(session: str, description: str) -> Parser:
@@ -101,9 +101,9 @@ def refuse_none(session: str, kind: str, names: Sequence[str], known: Sequence[s
     """
     if not names:
         raise UsageError(
-            f"nox -s {session} -- takes a {kind}, and none is named",
-            why=f"there are {', '.join(known)}" if known else f"there is no {kind} here",
-            fix=f"name one of them, as in `nox -s {session} -- {known[0]}`"
+            f"nox -s {session} -- needs a {kind}",
+            why=f"known: {', '.join(known)}" if known else f"there is no {kind} here",
+            fix=f"choose one of them, as in `nox -s {session} -- {known[0]}`"
             if known
             else "add a recipe: CONTRIBUTING.md shows how",
         )
@@ -116,7 +116,7 @@ def read_count(text: str) -> int:
         argparse.ArgumentTypeError: it is none.
     """
     if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text} is no number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
     return int(text)
 
 
@@ -128,5 +128,5 @@ def size_argument(text: str) -> int:
     """
     size = read_size(text)
     if size is None:
-        raise argparse.ArgumentTypeError(f"{text} is no size such as 500M or 20G")
+        raise argparse.ArgumentTypeError(f"{text} is not a size such as 500M or 20G")
     return size

@@ -16,7 +16,7 @@ def add_report_options(
     *,
     quiet: str,
     verbose: str,
-    as_json: str = "print data to standard output instead of text",
+    as_json: str = "print JSON to standard output instead of text",
 ) -> None:
     """Add `--quiet`, `--verbose` and `--json`.
 

@@ -67,7 +67,7 @@ def choose_target(
     """
     recipe = entry.recipe
     if recipe is None:  # pragma: no cover - find_recipe has refused it
-        raise UsageError(f"{entry.name} can't be loaded", why=entry.fault)
+        raise UsageError(f"{entry.name} could not be loaded", why=entry.fault)
     framework, platform = chosen_framework(recipe, given.framework), platform_of(given.platform)
     toolkit = toolkit_by_release(tag)
     if given.toolchain == "pypi":
@@ -137,8 +137,8 @@ def _archs(recipe: Recipe, toolkit: Toolkit) -> tuple[str, ...]:
     except KeyError:
         raise UsageError(
             f"{recipe.name} has no archs for CUDA {toolkit.release}",
-            why=f"its `archs` name {', '.join(recipe.archs)}",
-            fix=f"name them with -- --arch, or add {toolkit.release} to `archs` in {recipe.module}",
+            why=f"its `archs` are for {', '.join(recipe.archs)}",
+            fix=f"pass them with -- --arch, or add {toolkit.release} to `archs` in {recipe.module}",
         ) from None
 
 
@@ -157,7 +157,7 @@ def framework_of(text: str | None) -> Framework | None:
         pin = None
     if pin is None or pin.operator != "==" or "*" in pin.version:
         raise UsageError(
-            f"--framework {text} is no pin",
+            f"--framework {text} is not a pinned version",
             why="the wheel is compiled against one release",
             fix="write it as name==version, e.g. --framework torch==2.11.0",
         )
@@ -181,8 +181,8 @@ def release_of(asked: str, found: Interpreter | InterpreterNotFoundError) -> str
         raise found
     if not re.fullmatch(r"\d+\.\d+(\.\d+)?t?", asked):
         raise UsageError(
-            f"--python {asked} is neither a release nor a path",
-            why="a release is written 3.12, 3.12.1 or 3.14t, a path holds a /",
+            f"--python {asked} is neither a version nor a path",
+            why="write a version as 3.12, 3.12.1 or 3.14t; a path contains a /",
             fix="e.g. -- --python 3.12, or -- --python /usr/bin/python3",
         )
     plain = plain_release(asked)
@@ -203,5 +203,5 @@ def chosen_framework(recipe: Recipe, text: str | None) -> Framework | None:
     raise UsageError(
         f"{recipe.name} can't be built with --framework {framework.pin}",
         why=f"it is compiled against {own.name if own else 'no framework'}",
-        fix=f"name a release of {own.name}, or leave it out" if own else "leave it out",
+        fix=f"choose a release of {own.name}, or leave out --framework" if own else "leave it out",
     )

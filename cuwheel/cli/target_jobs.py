@@ -140,21 +140,21 @@ def _python_to_find(
     release = find_python(asked, os.environ).release if os.sep in asked else asked
     if release.endswith("t"):
         raise UsageError(
-            f"the wheel of {recipe.name} doesn't serve --python {python}",
+            f"the wheel of {recipe.name} doesn't work with --python {python}",
             why="a free-threaded Python has no stable ABI (PEP 703)",
-            fix=f"name one with it, or none: the wheel is built with {chosen}",
+            fix=f"choose one that has it, or leave out --python: the wheel is built with {chosen}",
         )
     if chosen != recipe.oldest_python:
         console.note(
-            f"building with Python {chosen}, the oldest that the root folder has: the wheel keeps "
-            f"to the stable ABI of {recipe.oldest_python}"
+            f"building with Python {chosen}, the oldest that the root folder has: the wheel uses "
+            f"the stable ABI of {recipe.oldest_python}"
         )
     if release == chosen or release.startswith(f"{chosen}."):
         return asked
     if asked and chosen == recipe.oldest_python:
         console.note(
-            f"building with Python {chosen}: the wheel keeps to the stable ABI and serves "
-            f"{release} too"
+            f"building with Python {chosen}: the wheel uses the stable ABI and also works "
+            f"with {release}"
         )
     return chosen
 
@@ -213,8 +213,8 @@ def _jobs(text: str) -> int | None:
         return None
     if not text.isdecimal() or int(text) == 0:
         raise UsageError(
-            f"--jobs {text} is no number of compiles",
-            why="it has to be a whole number from 1 on, or auto",
-            fix="leave it out: auto is one for each core",
+            f"--jobs {text} is not a number of compiles",
+            why="it has to be a positive whole number, or auto",
+            fix="leave it out: auto is one per core",
         )
     return int(text)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 PROVIDERS = ("pypi", "conda", "system")
-PROVIDER_HELP = "where nvcc comes from; default: pypi from CUDA 13.0 on, conda before"
+PROVIDER_HELP = "source of nvcc; default: pypi from CUDA 13.0 on, conda for older ones"
 # What a build is told besides; sessions without these options leave it as it is.
 _BUILD_DEFAULTS = {
     "dist": None,
@@ -29,7 +29,7 @@ _BUILD_DEFAULTS = {
 
 def add_targets(parser: Parser, metavar: str = "TARGET", more: str = "") -> None:
     """Add the targets' names; which there are, `target_choice.named_targets` knows."""
-    words = f"recipe and toolkit, as causal-conv1d-130{more}"
+    words = f"recipe and toolkit, such as causal-conv1d-130{more}"
     parser.add_argument("targets", nargs="*", metavar=metavar, help=words)
 
 
@@ -41,11 +41,15 @@ def add_target_options(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="3.12|PATH",
-        help="repeatable; default: the Python that runs nox",
+        help="Python that the wheel is for, repeatable; default: the Python that runs nox",
     )
     add_arch(parser)
     add_platform(parser)
-    add("--framework", metavar="torch==2.11.0", help="default: the recipe's")
+    add(
+        "--framework",
+        metavar="torch==2.11.0",
+        help="release that the wheel is compiled against; default: the recipe's",
+    )
     add("--source", metavar="DIR|ARCHIVE", help="build this instead of the recipe's source")
     add_cuda_options(parser)
     add_work_options(parser)
@@ -58,8 +62,8 @@ def add_cuda_options(parser: Parser) -> None:
     add(
         "--link",
         choices=tuple(MODES),
-        help="where CUDA's libraries are: in NVIDIA's wheels, copied into this wheel, or linked "
-        "in; default: the recipe's",
+        help="how CUDA's libraries are provided: by NVIDIA's wheels, copied into this wheel, or "
+        "linked statically; default: the recipe's",
     )
     add("--toolchain", choices=PROVIDERS, help=PROVIDER_HELP)
 
@@ -80,7 +84,7 @@ def add_platform(parser: Parser) -> None:
     parser.add_argument(
         "--platform",
         choices=tuple(PLATFORMS),
-        help="the machines that the wheel is for; default: this one's kind",
+        help="the platform that the wheel is for; default: that of this machine",
     )
     add_target_root(parser)
 
@@ -114,8 +118,7 @@ def add_target_root(parser: Parser) -> None:
     parser.add_argument(
         "--target-root",
         metavar="DIR",
-        help="root folder of another kind of machine, with its Python; default: "
-        "CUWHEEL_TARGET_ROOT",
+        help="root folder of another platform, with its Python; default: CUWHEEL_TARGET_ROOT",
     )
 
 
@@ -127,11 +130,12 @@ def add_work_options(parser: Parser) -> None:
         metavar="DIR",
         help="folder for intermediate files; default: work/ in the checkout",
     )
-    add("--offline", action="store_true", help="download nothing; what is in the cache has to do")
+    add("--offline", action="store_true", help="download nothing, use only the cache")
     add(
         "--any-driver",
         action="store_true",
-        help="the wheel is for another machine: this one's GPU driver may be too old for it",
+        help="accept a GPU driver on this machine that is too old for the wheel, which is for "
+        "other machines",
     )
 
 
@@ -142,13 +146,13 @@ def add_build_options(parser: Parser) -> None:
         "--jobs",
         default="auto",
         metavar="N|auto",
-        help="compiles at once; auto: one for each core, started as memory allows",
+        help="compiles at once; auto: one per core, as memory allows",
     )
     add("--dist", metavar="DIR", help="folder for finished wheels; default: dist/ in the checkout")
     add(
         "--sandbox",
         choices=("auto", *KINDS),
         default="auto",
-        help="what keeps the build from network and other files; default: bubblewrap where it is "
-        "installed, else the kernel's namespaces (unshare), else none",
+        help="what isolates the build from the network and other files; default: bubblewrap if it "
+        "is installed, else the kernel's namespaces (unshare), else none",
     )

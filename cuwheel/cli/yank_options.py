@@ -15,9 +15,18 @@ if TYPE_CHECKING:
 def add_yank_options(parser: Parser) -> None:
     """Let a session withdraw wheels, and take that back."""
     add = parser.add_argument
-    add("--yank", metavar="FILE|NAME==VERSION", help="withdraw wheels: only who pinned gets them")
-    add("--reason", default="", metavar="TEXT", help="with --yank: why, for who has it pinned")
-    add("--unyank", metavar="FILE|NAME==VERSION", help="take that back")
+    add(
+        "--yank",
+        metavar="FILE|NAME==VERSION",
+        help="yank wheels: installers only use them where they are pinned",
+    )
+    add(
+        "--reason",
+        default="",
+        metavar="TEXT",
+        help="with --yank: the reason, shown to users who pinned the wheel",
+    )
+    add("--unyank", metavar="FILE|NAME==VERSION", help="undo --yank")
 
 
 def yanks_of(given: argparse.Namespace) -> dict[str, str | None]:
@@ -28,21 +37,21 @@ def yanks_of(given: argparse.Namespace) -> dict[str, str | None]:
     """
     if given.reason and not given.yank:
         raise UsageError(
-            "--reason is for --yank, and nothing is withdrawn",
-            why="it says to whoever has a wheel pinned why it was withdrawn",
-            fix="name the wheel: -- --yank NAME==VERSION --reason TEXT",
+            "--reason is for --yank, and nothing is yanked",
+            why="it tells users who pinned a wheel why it was yanked",
+            fix="choose the wheel: -- --yank NAME==VERSION --reason TEXT",
         )
     if given.yank and given.yank == given.unyank:
         raise UsageError(
-            f"--yank and --unyank both name {given.yank}",
-            why="a wheel is withdrawn or it isn't",
-            fix="leave one of them out",
+            f"--yank and --unyank were both given for {given.yank}",
+            why="a wheel is either yanked or not",
+            fix="leave out one of them",
         )
     if given.yank and not given.reason:
         raise UsageError(
             "--yank needs a reason",
-            why="installers show it to whoever has the wheel pinned",
-            fix='say it: -- --yank NAME==VERSION --reason "crashes on sm_120"',
+            why="installers show it to users who pinned the wheel",
+            fix='add it: -- --yank NAME==VERSION --reason "crashes on sm_120"',
         )
     pairs = ((given.yank, given.reason), (given.unyank, None))
     return {name: reason for name, reason in pairs if name}

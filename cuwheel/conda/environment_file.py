@@ -76,9 +76,12 @@ def read_source(path: Path) -> CondaSource:
         if not needed.is_file():
             raise LockError(
                 f"{needed.parent.name}/{needed.name} is missing",
-                why="it says what the conda lock beside it has to hold"
+                why="it lists what the conda lock next to it has to contain"
                 if needed == path
-                else "it says which system the lock is for; this machine must not matter",
+                else (
+                    "it says which system the lock is for, so that the lock doesn't depend on "
+                    "this machine"
+                ),
                 fix=f"write {needed}; envs/cuda122 shows one",
             )
     declared, described = _load(path), _load(virtual)
@@ -108,30 +111,32 @@ def _load(path: Path) -> dict[Any, Any]:
     try:
         content = read_yaml(path)
     except yaml.YAMLError as problem:
-        raise _not_understood(path, f"it is no YAML: {' '.join(str(problem).split())}") from problem
+        raise _not_understood(
+            path, f"it is not valid YAML: {' '.join(str(problem).split())}"
+        ) from problem
     if not isinstance(content, dict):
-        raise _not_understood(path, "it holds no mapping")
+        raise _not_understood(path, "it is not a mapping")
     return content
 
 
 def _not_understood(path: Path, why: str) -> LockError:
     return LockError(
-        f"{path.parent.name}/{path.name} can't be understood",
+        f"{path.parent.name}/{path.name} is invalid",
         why=why,
         fix="write it as envs/cuda122 shows: `channels`, `platforms: [linux-64]` and "
-        "`dependencies`, each as `name ==version`; docs/how-to/toolchains.md has more",
+        "`dependencies`, each as `name ==version`; see docs/how-to/toolchains.md",
     )
 
 
 def _channels(declared: dict[Any, Any], faults: list[str]) -> tuple[str, ...]:
     given = declared.get("channels")
     if not isinstance(given, list) or not given or not all(isinstance(one, str) for one in given):
-        faults.append("`channels` is no list of names")
+        faults.append("`channels` is not a list of names")
         return ()
     if any(_SECRET.search(one) for one in given):
         faults.append(
-            "a channel is named with a user, a variable or a token: CUWHEEL_CONDA_MIRROR may hold "
-            "such a thing, a lock may not"
+            "a channel contains a user, a variable or a token: CUWHEEL_CONDA_MIRROR may contain "
+            "these, a lock may not"
         )
     return tuple(one for one in given if one != "nodefaults")
 
@@ -139,19 +144,19 @@ def _channels(declared: dict[Any, Any], faults: list[str]) -> tuple[str, ...]:
 def _dependencies(declared: dict[Any, Any], faults: list[str]) -> list[CondaDependency]:
     given = declared.get("dependencies")
     if not isinstance(given, list) or not given:
-        faults.append("`dependencies` is no list of packages")
+        faults.append("`dependencies` is not a list of packages")
         return []
     found = []
     for one in given:
         if not isinstance(one, str) or "://" in one:
             faults.append(
-                f"{one} is no package of a channel: Python packages belong into envs/build"
+                f"{one} is not a package of a channel: Python packages belong in envs/build"
             )
             continue
         try:
             found.append(parse_dependency(one))
         except ValueError:
-            faults.append(f"`{one}` is no dependency")
+            faults.append(f"`{one}` is not a dependency")
     return found
 
 
@@ -164,7 +169,9 @@ def _system(described: dict[Any, Any], faults: list[str]) -> dict[str, str]:
         return {}
     wrong = [name for name, version in system.items() if not _is_virtual(name, version)]
     faults += [
-        f"virtual-packages.yml: {name} is no virtual package, `__name: 'version'`" for name in wrong
+        f"virtual-packages.yml: {name} is not a virtual package, which is written `__name: "
+        "'version'`"
+        for name in wrong
     ]
     return {} if wrong else system
 
@@ -176,12 +183,15 @@ def _is_virtual(name: object, version: object) -> bool:
 
 def _other_faults(declared: dict[Any, Any], text: str) -> list[str]:
     unknown = [str(key) for key in declared if key not in _KEYS]
-    faults = [f"`{key}` is no key of it; {suggest(key, _KEYS)}" for key in unknown]
+    faults = [f"`{key}` is not a known key; {suggest(key, _KEYS)}" for key in unknown]
     platforms = declared.get("platforms", [PLATFORM])
     if not isinstance(platforms, list) or PLATFORM not in platforms:
         faults.append(f"`platforms` doesn't name {PLATFORM}")
     chosen = [line.strip() for line in text.splitlines() if _SELECTOR.match(line)]
-    return faults + [f"`{line}` has a selector: there is one platform only" for line in chosen]
+    return faults + [
+        f"`{line}` has a selector, which isn't supported: there is only one platform"
+        for line in chosen
+    ]
 
 
 def digest_of_input(source: Path) -> str:

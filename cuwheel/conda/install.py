@@ -91,7 +91,7 @@ def fetch_packages(  # noqa: PLR0913 - what, from where, to where, and how
     except DownloadError as problem:
         channels = sorted({redact_url(mirrors.url_for(package.channel)) for package in packages})
         raise DownloadError(
-            f"{title} can't be downloaded",
+            f"{title} could not be downloaded",
             why=f"from the conda channel {', '.join(channels)}: {problem.what}: {problem.why}",
             fix=_download_fix(offline=offline),
         ) from problem
@@ -111,11 +111,11 @@ def needed_disk(packages: Iterable[CondaPackage], cache: Path) -> int:
 def _download_fix(*, offline: bool) -> str:
     if configured_mirror(os.environ, offline=offline):
         return (
-            f"the mirror in {MIRROR_VARIABLE} wasn't written for this target: complete it where "
-            "there is a network: `nox -s mirror -- RECIPE-TOOLKIT --to DIR`, "
+            f"the mirror in {MIRROR_VARIABLE} doesn't have everything for this target; complete it "
+            "on a machine with a network: `nox -s mirror -- RECIPE-TOOLKIT --to DIR`, "
             "docs/how-to/offline.md"
         )
-    return f"leave --offline out, or {UNREACHABLE_FIX}" if offline else UNREACHABLE_FIX
+    return f"run without --offline, or {UNREACHABLE_FIX}" if offline else UNREACHABLE_FIX
 
 
 def install_packages(  # noqa: PLR0913 - what, from where, to where, and how
@@ -177,10 +177,10 @@ def install_packages(  # noqa: PLR0913 - what, from where, to where, and how
             make_private(aside)
     if fault:
         raise InstallError(
-            f"{title} can't be installed",
+            f"{title} could not be installed",
             why=fault,
-            fix=f"what was said is in {_log(final, cache)}; remove {cache / 'conda'} and "
-            f"{cache / 'downloads'} if you suspect the disk",
+            fix=f"the log is {_log(final, cache)}; if the disk may be faulty, remove "
+            f"{cache / 'conda'} and {cache / 'downloads'}",
         )
 
 
@@ -246,11 +246,11 @@ def _link(
     if done.status == REFUSED:
         return f"rattler says: {done.output.strip()}"
     if done.status:
-        last = (done.output.strip().splitlines() or [f"it ended with status {done.status}"])[-1]
+        last = (done.output.strip().splitlines() or [f"it exited with status {done.status}"])[-1]
         raise InstallError(
-            f"the program that unpacks the packages of {final.name} didn't do its work",
+            f"the program that unpacks the packages of {final.name} failed",
             why=last,
-            fix=f"all that it said is in {log}; run cuwheel through nox, which installs what is "
+            fix=f"its whole output is in {log}; run cuwheel through nox, which installs what is "
             "needed",
         )
     wrong = _damaged(aside)

@@ -46,7 +46,7 @@ class _Fields:
 
     def refuse_other_keys(self, known: Iterable[str]) -> None:
         if not isinstance(self.content, dict):
-            self.faults.append(f"{self.where} is no mapping")
+            self.faults.append(f"{self.where} is not a mapping")
             return
         for key in self.content:
             if key not in known:
@@ -57,7 +57,7 @@ class _Fields:
         if isinstance(value, str) and (form.fullmatch(value) or value == default):
             return value
         if value is not None:
-            self.faults.append(f"{self.where}: its {key} can't be {value!r}")
+            self.faults.append(f"{self.where}: its {key} is invalid: {value!r}")
         elif isinstance(self.content, dict):
             self.faults.append(f"{self.where} has no {key}")
         return ""
@@ -66,7 +66,7 @@ class _Fields:
         """The mapping under a key; an empty one where there is none."""
         value = self._value(key, {})
         if not isinstance(value, dict):
-            self.faults.append(f"{self.where}: its {key} is no mapping")
+            self.faults.append(f"{self.where}: its {key} is not a mapping")
             value = {}
         return _Fields(where=f"{key} of {self.where}", content=value, faults=self.faults)
 
@@ -108,7 +108,7 @@ def lock_of_document(content: object, faults: list[str]) -> tuple[CondaLock, str
     stated = metadata.fields("custom_metadata").texts()
     packages = [_package(one, n, stated, faults) for n, one in enumerate(document.list("package"))]
     number = Counter(package.name for package in packages)
-    faults += [f"package {name} is there twice" for name in sorted(number) if number[name] > 1]
+    faults += [f"package {name} is listed twice" for name in sorted(number) if number[name] > 1]
     lock = CondaLock(
         packages=tuple(sorted(packages, key=lambda package: package.name)),
         channels=tuple(_channel(one, faults) for one in metadata.list("channels")),

@@ -65,7 +65,7 @@ def read_conda_lock(path: Path) -> CondaLock:
     if stated != lock.content:
         raise LockError(
             f"{path.parent.name}/{path.name} was edited by hand",
-            why="its packages are not those that its metadata vouches for",
+            why="its packages don't match the digest in its metadata",
             fix=_fix_for_lock(path),
         )
     return lock
@@ -109,11 +109,13 @@ def _parse(path: Path) -> tuple[CondaLock, str]:
     except FileNotFoundError:
         raise LockError(
             f"{path.parent.name}/{path.name} is missing",
-            why="a conda environment is installed from its lock only",
+            why="a conda environment is only installed from its lock",
             fix=f"nox -s lock -- {name_of_lock(path.parent.name)}",
         ) from None
     except yaml.YAMLError as problem:
-        raise _no_lock(path, [f"it is no YAML: {' '.join(str(problem).split())}"]) from problem
+        raise _no_lock(
+            path, [f"it is not valid YAML: {' '.join(str(problem).split())}"]
+        ) from problem
     if faults:
         raise _no_lock(path, faults)
     return found
@@ -122,7 +124,7 @@ def _parse(path: Path) -> tuple[CondaLock, str]:
 def _no_lock(path: Path, faults: list[str]) -> LockError:
     more = [f"… and {len(faults) - _SHOWN} more"] if len(faults) > _SHOWN else []
     return LockError(
-        f"{path.parent.name}/{path.name} is no conda lock",
+        f"{path.parent.name}/{path.name} is not a valid conda lock",
         why="\n".join((*faults[:_SHOWN], *more)),
         fix=_fix_for_lock(path),
     )

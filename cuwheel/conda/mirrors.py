@@ -23,7 +23,7 @@ _FILE = re.compile(
 )
 _FORM = (
     f"set {MIRRORS_VARIABLE} to https://HOST/PATH or file:///FOLDER for all channels, or to "
-    "`conda-forge=https://HOST/PATH`, several of these separated by blanks"
+    "`conda-forge=https://HOST/PATH`, several of these separated by spaces"
 )
 
 
@@ -53,7 +53,7 @@ class Mirrors:
         common = [_checked(word) for word, found in matches.items() if not found]
         if len(common) > 1:
             raise UsageError(
-                f"{MIRRORS_VARIABLE} names {len(common)} mirrors without saying for which channel",
+                f"{MIRRORS_VARIABLE} has {len(common)} mirrors without a channel",
                 why=", ".join(map(redact_url, common)),
                 fix=_FORM,
             )
@@ -89,7 +89,7 @@ class Mirrors:
         channels = self._channels.get(base, set())
         if len(channels) > 1:
             raise UsageError(
-                f"it isn't known which channel {redact_url(url)} is of",
+                f"it is unknown which channel {redact_url(url)} belongs to",
                 why=f"{MIRRORS_VARIABLE} names one mirror for {' and '.join(sorted(channels))}",
                 fix=_FORM,
             )

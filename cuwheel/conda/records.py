@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-NOT_FETCHED = "not fetched: names, hashes and sizes are as the index states them"
+NOT_FETCHED = "not downloaded: names, hashes and sizes are those of the index"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _SUBDIRS = (rattler.Subdir(PLATFORM), rattler.Subdir("noarch"))
 
 _REFUSED = (
-    "see that the address is that of the channel (of its mirror, where CUWHEEL_CONDA_MIRROR is "
-    "set), and that it needs no user and password, or has them: https://me:secret@…"
+    "check that the URL is that of the channel (or of its mirror, if CUWHEEL_CONDA_MIRROR is set), "
+    "and that it contains user and password if the server needs them: https://me:secret@…"
 )
 _LIMIT = 300.0  # seconds; conda-forge's index takes some on a slow line
 # Seconds in which rattler's threads let go of the interpreter's lock behind their answer. Python
@@ -41,12 +41,12 @@ _LIMIT = 300.0  # seconds; conda-forge's index takes some on a slow line
 _LETS_GO = 0.1
 _UNSOLVABLE = (rattler.exceptions.SolverError, rattler.exceptions.InvalidMatchSpecError)
 
-_MIRROR = "name a mirror of the channel: CUWHEEL_CONDA_MIRROR=https://… or file://…"
+_MIRROR = "use a mirror of the channel: CUWHEEL_CONDA_MIRROR=https://… or file://…"
 UNREACHABLE_FIX = (
-    "see that the machine reaches it (behind a proxy HTTPS_PROXY, with a certificate authority of "
-    f"your own SSL_CERT_FILE);\nor {_MIRROR};"
-    "\nor make one that holds all that a build needs, where there is a network, and carry it here: "
-    "`nox -s mirror -- RECIPE-TOOLKIT --to DIR`, docs/how-to/offline.md"
+    "check that the machine can reach it (behind a proxy set HTTPS_PROXY, for your own certificate "
+    f"authority SSL_CERT_FILE);\nor {_MIRROR};\nor make a mirror with everything that a build "
+    "needs, on a machine with a network, and copy it here: `nox -s mirror -- RECIPE-TOOLKIT --to "
+    "DIR`, docs/how-to/offline.md"
 )
 
 
@@ -92,15 +92,15 @@ def solve(  # noqa: PLR0913 - what, from where, and how
     except (TimeoutError, asyncio.TimeoutError) as problem:
         raise DownloadError(
             f"the index of {', '.join(map(redact_url, addresses))} can't be read",
-            why=f"it answered at first, but wasn't read and solved within {limit:.0f} seconds",
+            why=f"it answered, but reading and solving took more than {limit:.0f} seconds",
             fix=f"{SLOW_FIX};\nor {UNREACHABLE_FIX}",
         ) from problem
     except _UNSOLVABLE as problem:
         raise LockError(
-            f"{source.path.parent.name}/{source.path.name} can't be solved",
+            f"{source.path.parent.name}/{source.path.name} could not be solved",
             why=_plain(str(problem)),
-            fix="correct its pins: each has to be in the channel, for longer than the cooldown "
-            "(`--cooldown DAYS`), and all have to go together",
+            fix="correct its pins: each has to have been in the channel for longer than the "
+            "cooldown (`--cooldown DAYS`), and all have to be compatible",
         ) from problem
     except (rattler.exceptions.GatewayError, rattler.exceptions.FetchRepoDataError) as problem:
         raise DownloadError(
@@ -127,8 +127,8 @@ def _check_answers(address: str, *, offline: bool, retry_policy: RetryPolicy) ->
         )
     if not ask_head(url, Attempts(retry_policy), fix=_REFUSED).is_there:
         raise DownloadError(
-            f"{redact_url(address)} is no channel that can be read",
-            why="there is no noarch/repodata.json",
+            f"{redact_url(address)} is not a readable channel",
+            why="it has no noarch/repodata.json",
             fix=_REFUSED,
         )
 
@@ -159,9 +159,9 @@ def _package(
     url = mirrors.canonical(record.url)
     if not url.startswith(own):
         raise LockError(
-            f"{record.file_name} is at an address that belongs to none of the channels",
+            f"{record.file_name} has a URL outside of the channels",
             why=f"{redact_url(url)} is not below {' or '.join(own)}",
-            fix="name the mirror in CUWHEEL_CONDA_MIRROR by the address that its index gives",
+            fix="set CUWHEEL_CONDA_MIRROR to the mirror's URL as its index states it",
         )
     depends: dict[str, str] = {}
     for text in record.depends:  # a name can stand there twice, each time with one bound

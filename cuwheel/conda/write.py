@@ -43,13 +43,13 @@ def write_conda_lock(
     name = f"{path.parent.name}/{path.name}"
     if rendered.refused:
         raise LockError(
-            f"{name} can't be written",
+            f"{name} could not be written",
             why=f"conda-lock says: {rendered.refused}",
             fix="write environment.yml and virtual-packages.yml as envs/cuda122 shows",
         )
     if source and rendered.digest != lock.digest:
         raise LockError(
-            f"conda-lock doesn't read in {source.parent.name}/{source.name} what cuwheel reads",
+            f"conda-lock reads {source.parent.name}/{source.name} differently than cuwheel",
             why=f"its content hash is {rendered.digest}, ours is {lock.digest}",
             fix="write each dependency as `name ==version`",
         )
@@ -71,11 +71,11 @@ def _render(lock: CondaLock, python: Path, source: Path | None) -> Rendered:
         done = run([python, "-s", "-W", "ignore", "-m", _PROGRAM, request], env=env, check=False)
         if answer.is_file() and not done.status:
             return Rendered(**json.loads(read_text(answer)))
-    said = done.output.strip().splitlines() or [f"it ended with status {done.status}"]
+    said = done.output.strip().splitlines() or [f"it exited with status {done.status}"]
     if says_disk_full(said):
         raise disk_full(Path(folder).parent)
     raise InstallError(
-        "the program that writes conda locks didn't do its work",
+        "the program that writes conda locks failed",
         why=said[-1],
-        fix=f"remove {python.parent.parent}: the next run makes conda-lock's environment anew",
+        fix=f"remove {python.parent.parent}: the next run makes conda-lock's environment again",
     )

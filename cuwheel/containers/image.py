@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 IMAGE_VARIABLE = "CUWHEEL_IMAGE"
-"""Set for the cuwheel inside, and by nobody else: the image that it runs in."""
+"""Set only for the cuwheel in a container: the image that it runs in."""
 
 # Names as in the OCI Distribution Specification, with a registry and perhaps a tag, which says
 # nothing beside a digest; or the ID of an image, which podman and docker both take for its name.
@@ -62,12 +62,12 @@ def parse_image(text: str) -> Image:
         name = _TAG.sub("", tagged)
         raise UsageError(
             f"--container {text} is not pinned by digest",
-            why="a name or a tag can stand for another image tomorrow; a wheel's rebuild key and "
-            "provenance say in which image it was built",
+            why="a tag can point to another image tomorrow; a wheel's rebuild key and provenance "
+            "record the image it was built in",
             fix=f"`podman pull {tagged}`, then `podman image inspect --format '{{{{.Digest}}}}' "
-            f"{tagged}` (docker: '{{{{index .RepoDigests 0}}}}') says the digest, to be written as "
-            f"{name}@sha256:…; of an image made on this machine, write the ID: '{{{{.Id}}}}', as "
-            "sha256:…",
+            f"{tagged}` (docker: '{{{{index .RepoDigests 0}}}}') prints the digest: write "
+            f"{name}@sha256:…; for an image built on this machine, write its ID ('{{{{.Id}}}}') "
+            "as sha256:…",
         )
     return Image(reference=text, name=found["name"] or "", digest=found["digest"])
 

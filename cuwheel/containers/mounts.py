@@ -115,9 +115,9 @@ def _mount(path: Path, *how: str) -> str:
     """The value of `--mount`: comma-separated, quoted as in CSV."""
     if "\n" in str(path):
         raise UsageError(
-            f"{str(path)!r} can't be given to a container",
-            why="there is a line break in its name",
-            fix="take another folder",
+            f"{str(path)!r} can't be mounted into a container",
+            why="its name contains a line break",
+            fix="use another folder",
         )
     written = io.StringIO()
     fields = ("type=bind", f"source={path}", f"destination={path}", *how)

@@ -27,9 +27,9 @@ def no_engine(asked: str | None) -> ContainerError:
     """Neither of the programs is there, or not the one that was asked for."""
     return ContainerError(
         f"{asked} is not installed" if asked else "neither podman nor docker is installed",
-        why="--container runs the build in an image, and one of them does that",
-        fix="install podman, which needs no daemon and no root (Debian, Ubuntu: `apt-get install "
-        "podman uidmap slirp4netns`), or leave --container out",
+        why="--container needs one of them to run the build in an image",
+        fix="install podman, which needs neither a daemon nor root (Debian, Ubuntu: `apt-get "
+        "install podman uidmap slirp4netns`), or run without --container",
     )
 
 
@@ -43,7 +43,7 @@ def engine_refused(program: str, said: str, uid: int | None = None) -> Container
     """
     return ContainerError(
         f"{program} can't run a container here",
-        why=_last_line(said) or f"{program} has said why, above",
+        why=_last_line(said) or f"{program} printed the reason above",
         fix=_fix(program, said, os.getuid() if uid is None else uid),
     )
 
@@ -54,8 +54,8 @@ def image_missing(program: str, image: Image) -> ContainerError:
         why = "it isn't on this machine, and --offline allows no download"
         fix = f"`{program} pull {image.reference}` once, or `{program} load` it from a file"
     else:
-        why = "an ID names an image of this machine only; no registry has it"
-        fix = f"`{program} image ls --no-trunc` lists them; or write NAME@sha256:…"
+        why = "an ID refers to an image on this machine only; registries don't know it"
+        fix = f"`{program} image ls --no-trunc` lists the images; or write NAME@sha256:…"
     return ContainerError(f"{program} has no image {image.reference}", why=why, fix=fix)
 
 
@@ -70,10 +70,10 @@ def pull_failed(program: str, image: Image, said: str) -> ContainerError:
     if _NO_RANGES.search(said):
         return engine_refused(program, said)
     return ContainerError(
-        f"{image.reference} can't be pulled",
+        f"{image.reference} could not be pulled",
         why=_last_line(said),
-        fix=f"see that the registry can be reached (`{program} login`, where it asks who you are), "
-        "and that it has an image of this name and digest",
+        fix=f"check that the registry can be reached (`{program} login`, if it needs a login), "
+        "and that it has an image with this name and digest",
     )
 
 
@@ -83,21 +83,21 @@ def no_python_inside(image: Image, names: str) -> ContainerError:
         f"{image.reference} has no Python that cuwheel can run on",
         why=f"none of {names.replace(' ', ', ')} on its PATH is 3.10 or newer and has venv and "
         "ensurepip",
-        fix="take an image that has, such as manylinux's; or put one on it (Debian, Ubuntu: "
-        "`apt-get install python3-venv python3-dev`), and name the new image by its own digest",
+        fix="use an image that has one, such as manylinux's; or install one in it (Debian, "
+        "Ubuntu: `apt-get install python3-venv python3-dev`), and give the new image's digest",
     )
 
 
 def _fix(program: str, said: str, uid: int) -> str:
     if _NO_DAEMON.search(said):
-        return "start docker's daemon, and see that you may use it; or take podman, which has none"
+        return "start docker's daemon, and check that you may use it; or use podman, which has none"
     if program == "podman" and uid and (_NO_RANGES.search(said) or not _has_ranges(uid)):
         return (
-            "give yourself ids for containers: `sudo usermod --add-subuids 100000-165535 "
+            "assign subordinate ids to your user: `sudo usermod --add-subuids 100000-165535 "
             "--add-subgids 100000-165535 $USER`, `podman system migrate`; newuidmap (Debian: "
             "uidmap) has to be installed"
         )
-    return f"see that `{program} run --rm IMAGE true` works for you"
+    return f"check that `{program} run --rm IMAGE true` works for you"
 
 
 def _last_line(said: str) -> str:

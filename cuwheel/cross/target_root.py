@@ -100,9 +100,7 @@ def _no_python(
     return TargetRootError(
         f"{folder} has no Python {release} for {platform.machine}",
         why=f"it has {names}" if found else f"there is none in {searched}",
-        fix=f"build for the one that it has, `-- --python {fitting[0]}`, or {make}"
-        if fitting
-        else make,
+        fix=f"build for the one it has, `-- --python {fitting[0]}`, or {make}" if fitting else make,
     )
 
 
@@ -134,10 +132,10 @@ def _read(root: Path, prefix: Path, python: Path, file: Path, platform: Platform
     headers = tuple(path for path in (own, plain) if (path / "pyconfig.h").is_file())
     if not (plain / "Python.h").is_file() or platform.triplet not in soabi:
         raise TargetRootError(
-            f"{python} can't be compiled for",
-            why=f"{plain / 'Python.h'} isn't there"
+            f"{python} can't be used for compiling",
+            why=f"{plain / 'Python.h'} doesn't exist"
             if platform.triplet in soabi
-            else f"{file.name} says {soabi or 'nothing'} of its ABI, and not {platform.triplet}",
+            else f"{file.name} has the ABI {soabi or 'unknown'}, not one of {platform.triplet}",
             fix="install the Python's headers in that root (Debian: libpython3-dev), for "
             f"{platform.machine}",
         )
@@ -170,6 +168,6 @@ def _build_settings(file: Path) -> dict[str, object]:
     except (SyntaxError, ValueError, AttributeError) as problem:
         raise TargetRootError(
             f"{file} can't be read",
-            why=f"it should hold one dictionary, build_time_vars ({problem})",
+            why=f"it should contain one dictionary, build_time_vars ({problem})",
             fix="install that Python again in its root",
         ) from None

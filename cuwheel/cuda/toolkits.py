@@ -239,9 +239,9 @@ def toolkit_by_release(release: str) -> Toolkit:
         if release in (toolkit.release, toolkit.tag):
             return toolkit
     raise UsageError(
-        f"cuwheel knows no CUDA {release}",
+        f"cuwheel doesn't know CUDA {release}",
         why=_meant_release(release),
-        fix="name one of the known releases, or add it to cuwheel/cuda/toolkits.py",
+        fix="use one of the known releases, or add it to cuwheel/cuda/toolkits.py",
     )
 
 
@@ -285,7 +285,7 @@ def check_archs(owner: str, toolkit: Toolkit, archs: tuple[str, ...]) -> None:
             f"{owner}: CUDA {toolkit.release} cannot compile for {names}",
             why=f"an arch is written without sm_ and dot: {', '.join(meant)}"
             if len(meant) == len(unknown)
-            else f"its nvcc knows sm_{', sm_'.join(toolkit.archs)}",
+            else f"its nvcc supports sm_{', sm_'.join(toolkit.archs)}",
             fix=", ".join(meant)
-            or f"remove {quoted} from `archs` (or --arch), or take another toolkit",
+            or f"remove {quoted} from `archs` (or --arch), or use another toolkit",
         )

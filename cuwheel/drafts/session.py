@@ -77,7 +77,7 @@ def draft_recipe(
         # Another run may have made it meanwhile, and somebody changed it since.
         _refuse_existing(options.project, path, entries, overwrites=options.overwrites)
         _write(path, render_draft(draft))
-    workspace.console.tell_durations()
+    workspace.console.print_durations()
     print_draft(draft, upstream, survey, path)
     return path
 

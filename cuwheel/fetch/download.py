@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 16  # bytes
 _PROGRESS = 1 << 14  # bytes; an attempt that brings less counts as one that brought nothing
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")  # RFC 9110, section 14.4
-FIX = "give the source with `-- --source FILE`"
+FIX = "pass the source with `-- --source FILE`"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +134,7 @@ class Download:
             actual = self._hash()
         if actual != self._file.digest and started_at:
             self._task.console.note(
-                f"the kept part of {self._file.name} doesn't fit; starting anew"
+                f"the partial download of {self._file.name} doesn't match; starting again"
             )
             self._partial.unlink()
             self._receive_all()
@@ -169,8 +169,8 @@ class Download:
     def _copy(self, source: Path) -> None:
         if not source.is_file():
             raise DownloadError(
-                f"{redact_url(self._url)} can't be downloaded",
-                why="there is no such file",
+                f"{redact_url(self._url)} could not be downloaded",
+                why="the server has no such file",
                 fix=self._fix(),
             )
         with source.open("rb") as stream:
@@ -191,13 +191,13 @@ class Download:
     def _take(self, answer: requests.Response, done: int) -> Exception | None:
         if answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             self._partial.unlink(missing_ok=True)
-            return EOFError("the server's file is shorter than the part that is here")
+            return EOFError("the server's file is shorter than the part downloaded so far")
         if not answer.ok:
             raise refused(self._url, answer, fix=self._fix())
         offset = _offset(answer)
         if offset not in {0, done}:
             self._partial.unlink(missing_ok=True)
-            return EOFError("the server sent another part of the file than it was asked for")
+            return EOFError("the server sent a different part of the file than requested")
         length = answer.headers.get("Content-Length")
         total = offset + int(length) if length and length.isdigit() else None
         self._write(self._pieces(answer, offset), offset, total)
@@ -214,7 +214,7 @@ class Download:
             yield piece
             size += len(piece)
             if self._attempts.left <= 0:
-                raise requests.ReadTimeout(self._attempts.slow_words)
+                raise requests.ReadTimeout(self._attempts.slow_reason)
             # A server that starts anew and breaks off at the same byte makes no progress.
             if size >= self._counted + self._attempts.retry_policy.least:
                 self._counted = size
@@ -238,10 +238,9 @@ class Download:
             return
         self._partial.unlink(missing_ok=True)
         raise OversizedDownloadError(
-            f"{redact_url(self._url)} is larger than the {self._file.max_size} bytes "
-            "that are allowed",
-            why=f"it has at least {size} bytes",
-            fix="examine what the address sends; if the file is right and has grown, "
+            f"{redact_url(self._url)} is larger than the {self._file.max_size} bytes allowed",
+            why=f"it has {size} bytes or more",
+            fix="check what the server sends; if the file is right and has grown, "
             f"{self._file.regrow}",
         )
 
@@ -254,7 +253,7 @@ class Download:
         return hash_of_file(self._partial, self._file.algorithm)
 
     def _fix(self) -> str:
-        kept = f" (it goes on after {self._size()} bytes)" if self._size() else ""
+        kept = f" (it resumes after {self._size()} bytes)" if self._size() else ""
         return f"try again later{kept}, put the file at {self._path}, or {self._task.fix}"
 
     def _wrong_hash(self, actual: str, aside: Path) -> HashMismatchError:
@@ -263,9 +262,9 @@ class Download:
         kind = {"sha256": "SHA-256", "md5": "MD5"}[algorithm]
         return HashMismatchError(
             f"{redact_url(self._url)} is not the file that {owner} pins",
-            why=f"its {kind} is {actual}, that of {owner} is {self._file.digest}",
-            fix=f"examine what {host} sent, it lies in {aside}; {self._file.repin} only when you "
-            "know that upstream's file is this one",
+            why=f"its {kind} is {actual}, and {owner} expects {self._file.digest}",
+            fix=f"examine the file that {host} sent, which is kept as {aside}; {self._file.repin} "
+            "only if you know that this is upstream's file",
         )
 
 

@@ -139,8 +139,8 @@ class _Task:
 def _fix_for(commit: Commit, path: Path, fix: str) -> str:
     where = redact_url(commit.repository)
     return (
-        f"try again later, or copy downloads/{path.parent.name}/{path.name} out of the cache of a "
-        f"machine that reaches {where} to {path}{f', or {fix}' if fix else ''}"
+        f"try again later, or copy downloads/{path.parent.name}/{path.name} from the cache of a "
+        f"machine that can reach {where} to {path}{f', or {fix}' if fix else ''}"
     )
 
 
@@ -148,8 +148,8 @@ def _check_git(commit: Commit, fix: str) -> None:
     if which("git", os.environ.get("PATH", os.defpath)):
         return
     raise DownloadError(
-        f"{commit.origin} can't be fetched",
-        why="there is no program `git` on PATH, which fetches it, and reads what is in the cache",
+        f"{commit.origin} could not be fetched",
+        why="`git` isn't on PATH; it fetches the commit, and reads what is in the cache",
         fix=f"install git{f', or {fix}' if fix else ''}",
     )
 
@@ -164,7 +164,8 @@ def _is_intact(task: _Task) -> bool:
     except WrongPackError as fault:
         aside = path.replace(path.with_name(f"{path.name}.wrong-{sha256_of_file(path)[:8]}"))
         task.console.warn(
-            f"{path.name} is damaged or another commit's and isn't used (now {aside.name}): {fault}"
+            f"{path.name} is damaged or of another commit, and isn't used (now {aside.name}): "
+            f"{fault}"
         )
         return False
     return True
@@ -203,8 +204,8 @@ def _check_hash(commit: Commit, tar: Path) -> None:
         raise HashMismatchError(
             f"the tar of {commit.origin} is not the file that the recipe pins",
             why=f"its SHA-256 is {actual}, that of the recipe is {commit.sha256}",
-            fix="correct the recipe's `sha256` when you know that the commit is the right one; "
-            "the commit's own id was checked",
+            fix="if the commit is the right one, correct the recipe's `sha256`; the commit's own "
+            "id was verified",
         )
 
 
@@ -218,7 +219,7 @@ def _fetch(task: _Task) -> None:
     if task.offline and not is_local(commit.repository):
         raise DownloadError(
             f"{task.path.name} is not in the cache",
-            why="--offline is set, so it can't be fetched",
+            why="--offline is set, so it could not be fetched",
             fix=task.fix,
         )
     _check_reachable(task)
@@ -229,9 +230,9 @@ def _fetch(task: _Task) -> None:
             _verify(pack, task)
         except WrongPackError as fault:
             raise DownloadError(
-                f"{commit.origin} can't be fetched",
-                why=f"what came is not that commit: {fault}",
-                fix=f"see that the recipe's `commit` is right, or {task.fix}",
+                f"{commit.origin} could not be fetched",
+                why=f"what was fetched is not that commit: {fault}",
+                fix=f"check that the recipe's `commit` is right, or {task.fix}",
             ) from fault
         pack.chmod(0o644)
         task.path.parent.mkdir(exist_ok=True)
@@ -250,8 +251,8 @@ def _fetch_pack(task: _Task, home: Path) -> Path:
     packs = list((repository / "objects" / "pack").glob("*.pack"))
     if len(packs) != 1:
         raise DownloadError(
-            f"{commit.origin} can't be fetched",
-            why=f"git kept {len(packs)} packs of it instead of one",
+            f"{commit.origin} could not be fetched",
+            why=f"git kept {len(packs)} packs instead of one",
             fix=task.fix,
         )
     return packs[0]
@@ -266,7 +267,7 @@ def _failed(task: _Task, error: CommandFailedError) -> DownloadError:
             fix="correct the recipe's `commit`",
         )
     return DownloadError(
-        f"{task.commit.origin} can't be fetched",
+        f"{task.commit.origin} could not be fetched",
         why=f"git says: {words_of(error)}",
         fix=task.fix,
     )

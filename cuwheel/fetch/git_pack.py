@@ -65,7 +65,7 @@ def archive_pack(pack: Path, commit: str, tar: Path, *, prefix: str, home: Path)
         run_git("index-pack", link, repository=repository)
         kind = run_git("cat-file", "-t", commit, repository=repository).strip()
         if kind != "commit":
-            raise WrongPackError(f"{commit} is no commit but a {kind}")
+            raise WrongPackError(f"{commit} is not a commit but a {kind}")
         run_git("rev-list", "--no-walk", "--objects", "--quiet", commit, repository=repository)
         words = ("archive", "--format=tar", f"--prefix={prefix}", "-o", tar, commit)
         run_git(*words, repository=repository, writes=tar)
@@ -131,7 +131,7 @@ def _login_settings(remote: str) -> Iterator[str]:
 def words_of(error: CommandFailedError) -> str:
     """The last of what git said, in one line."""
     said = "; ".join(line.strip() for line in error.tail[-_SHOWN:])
-    return said or f"nothing; its status is {error.status}"
+    return said or f"nothing; its exit status is {error.status}"
 
 
 def _variables(home: Path) -> dict[str, str]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _WINDOW = 8 << 20  # bytes asked for at once; more isn't read
 _CHUNK = 1 << 16  # bytes
 _SPAN = re.compile(r"bytes (?P<start>\d+)-\d+/(?P<size>\d+)")
-_FIX = "try again later, or name another index with UV_DEFAULT_INDEX"
+_FIX = "try again later, or set UV_DEFAULT_INDEX to another index"
 
 
 def open_remote(url: str, *, window: int = 0) -> IO[bytes]:
@@ -102,8 +102,8 @@ class _RemoteFile(io.RawIOBase):
             raise unreachable(self._url, problem, fix=_FIX) from problem
         raise DownloadError(
             f"{redact_url(self._url)} can't be read in parts",
-            why="the server sent another part than it was asked for",
-            fix="name an index whose server knows `Range` with UV_DEFAULT_INDEX",
+            why="the server sent a different part than requested",
+            fix="set UV_DEFAULT_INDEX to an index whose server supports `Range` requests",
         )
 
     def _receive(self, answer: requests.Response) -> bytes:
@@ -120,7 +120,7 @@ class _RemoteFile(io.RawIOBase):
                 break
             part += piece
             if self._attempts.left <= 0:
-                raise requests.ReadTimeout(self._attempts.slow_words)
+                raise requests.ReadTimeout(self._attempts.slow_reason)
             if len(part) >= counted + self._attempts.retry_policy.least:
                 counted = len(part)
                 self._attempts.note_progress()

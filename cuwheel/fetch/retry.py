@@ -74,7 +74,7 @@ class Attempts:
         return min(self._last_news + self.retry_policy.limit, self._end) - monotonic()
 
     @property
-    def slow_words(self) -> str:
+    def slow_reason(self) -> str:
         """Which limit it is that has passed."""
         policy = self.retry_policy
         if monotonic() >= self._end:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 SLOW_VARIABLE = "CUWHEEL_SLOW_NETWORK"
 SLOW_FIX = (
-    f"see that the server is well; where the line itself is slow, {SLOW_VARIABLE}=4 allows "
-    "everything four times as long"
+    f"check the server; if the connection itself is slow, {SLOW_VARIABLE}=4 makes all time limits "
+    "four times as long"
 )
 _TICKS = os.sysconf("SC_CLK_TCK")  # a second, as /proc counts the processor's time
 _WORK = 0.02  # of one processor's time; what waits for a server takes less
@@ -46,9 +46,9 @@ def slow_factor(environ: Mapping[str, str] = os.environ) -> float:
         factor = 0.0
     if not 0 < factor < float("inf"):
         raise UsageError(
-            f"{SLOW_VARIABLE} holds {given}, which is no positive number",
-            why="every time limit of the network is multiplied by it",
-            fix=f"{SLOW_VARIABLE}=4 allows everything four times as long",
+            f"{SLOW_VARIABLE} is {given}, which is not a positive number",
+            why="every network time limit is multiplied by it",
+            fix=f"{SLOW_VARIABLE}=4 makes all of them four times as long",
         )
     return factor
 

@@ -46,16 +46,16 @@ def cached_path(cache: Path, file: PinnedFile) -> Path:
     if not _HASHES[file.algorithm].fullmatch(file.digest):
         raise _refused_place(file, f"{file.pinned_by} gives {file.digest!r} as {file.algorithm}")
     if file.name in {"", ".."} or file.name != PurePosixPath(file.name).name:
-        raise _refused_place(file, "it is no name of a file")
+        raise _refused_place(file, "it is not a valid file name")
     folder = file.sha256 or f"md5-{file.md5}"
     return cache / "downloads" / folder / file.name
 
 
 def _refused_place(file: PinnedFile, why: str) -> DownloadError:
     return DownloadError(
-        f"{file.name!r} can't be kept in the cache",
+        f"{file.name!r} can't be stored in the cache",
         why=why,
-        fix="don't use what names it so: correct it, or ask whoever runs it",
+        fix="don't use the source of this name: correct it, or ask its operator",
     )
 
 
@@ -190,7 +190,7 @@ def find_mirrored(path: Path, attempts: Attempts, *, offline: bool) -> str | Non
     if mirror is None:
         return None
     url = mirror.url_of(path.parent.name, path.name)
-    head = ask_head(url, attempts, fix=f"see that {MIRROR_VARIABLE} is right")
+    head = ask_head(url, attempts, fix=f"check that {MIRROR_VARIABLE} is right")
     return url if head.is_there else None
 
 
@@ -213,7 +213,7 @@ def _address(
     raise DownloadError(
         f"{path.name} is not in the cache",
         why="--offline is set, so it can't be downloaded",
-        fix=f"put the file at {path}, or {fix}",
+        fix=f"copy the file to {path}, or {fix}",
     )
 
 

@@ -69,27 +69,27 @@ def checked_mirror(address: str, variable: str) -> str:
     parts, shown = urlsplit(address), redact_url(address)
     if not parts.scheme:
         raise UsageError(
-            f"{variable} holds {shown}, which is no address",
-            why="it has no https:// or file:// in front",
+            f"{variable} is {shown}, which is not a URL",
+            why="it doesn't start with https:// or file://",
             fix=f"write {Path(shown).expanduser().absolute().as_uri()}",
         )
     if parts.scheme == "file" and (parts.netloc or not parts.path):
         raise UsageError(
-            f"{variable} holds {shown}, which names no folder",
-            why="behind file:// the name of a host is read, here "
+            f"{variable} is {shown}, which is not the URL of a folder",
+            why="after file:// comes a host name, here "
             f"{parts.netloc.rpartition('@')[2] or 'none'}",
             fix="write file:/// and the folder's absolute path, three slashes in all",
         )
     if parts.scheme == "file" and not local_path(address).is_dir():
         raise UsageError(
-            f"{variable} names {local_path(address)}, and there is no such folder",
-            why="a mirror is a folder that is there, or the address of a server",
-            fix="correct the path, or mount what should be there",
+            f"{variable} names {local_path(address)}, which is not an existing folder",
+            why="a mirror is an existing folder or the URL of a server",
+            fix="correct the path, or mount the folder",
         )
     if parts.scheme not in {"file", "http", "https"} or not (parts.path or parts.netloc):
         raise UsageError(
-            f"{variable} holds {shown}, which can't be read",
-            why="http, https and file are known",
+            f"{variable} is {shown}, which is not supported",
+            why="supported schemes are http, https and file",
             fix="write https://HOST/PATH or file:///FOLDER",
         )
     return address.rstrip("/")

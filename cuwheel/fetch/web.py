@@ -145,10 +145,10 @@ def unreachable(url: str, problem: BaseException, *, fix: str) -> DownloadError:
     host = urlsplit(url).hostname or "this machine"
     slow = f"; {SLOW_FIX}" if isinstance(problem, _TIMEOUTS) else ""
     return DownloadError(
-        f"{redact_url(url)} can't be downloaded",
+        f"{redact_url(url)} could not be downloaded",
         why=f"{host}: {redact_text(reason_of(problem).replace(url, redact_url(url)))}",
-        fix=f"{fix}{slow}; behind a proxy set HTTPS_PROXY, with a certificate authority of your "
-        "own SSL_CERT_FILE; without internet, docs/how-to/offline.md",
+        fix=f"{fix}{slow}; behind a proxy set HTTPS_PROXY, for your own certificate authority "
+        "SSL_CERT_FILE; without internet see docs/how-to/offline.md",
     )
 
 
@@ -157,9 +157,9 @@ def refused(url: str, answer: requests.Response, *, fix: str) -> DownloadError:
     status = answer.status_code
     phrase = next((f" {known.phrase}" for known in http.HTTPStatus if known == status), "")
     asked = _asked_wait(answer)
-    wait = f" and asked to be left alone for {asked:.0f} seconds" if asked else ""
+    wait = f" and asked to retry after {asked:.0f} seconds" if asked else ""
     error = DownloadError(
-        f"{redact_url(url)} can't be downloaded",
+        f"{redact_url(url)} could not be downloaded",
         why=f"the server answered {status}{phrase}{wait}",
         fix=fix,
     )

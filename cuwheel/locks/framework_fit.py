@@ -58,7 +58,7 @@ def fitting_toolkit(
     built = f"with CUDA {cuda}" if cuda else "with no CUDA that its requirements name"
     raise FrameworkError(
         f"{recipe.name} can't be built for {framework.pin}",
-        why=f"that was built {built}, and the recipe's toolkits are {', '.join(recipe.toolkits)}",
+        why=f"that was built {built}, but the recipe's toolkits are {', '.join(recipe.toolkits)}",
         fix=_way_to_declare(recipe, root, framework, cuda),
     )
 
@@ -104,8 +104,8 @@ def settle_framework(target: Target, workspace: Workspace, *, offline: bool) -> 
         spec = _serving(spec_of(declared, target.root), release)
         resolve_locks((spec,), workspace)
         workspace.console.note(
-            f"there was no lock for {framework.pin}: {declared.path} is new, made as "
-            f"`{declared.command}` does; `git add {declared.path}` pins it"
+            f"there was no lock for {framework.pin}: {declared.path} was written, as by "
+            f"`{declared.command}`; `git add {declared.path}` keeps the pin"
         )
 
 
@@ -123,7 +123,7 @@ def python_fault(framework: Framework, python: str, workspace: Workspace, *, off
     pythons = _read_release(framework, workspace).pythons
     if python in pythons:
         return ""
-    return f"{framework.pin} has no wheel for Python {python}: it has them for {', '.join(pythons)}"
+    return f"{framework.pin} has no wheel for Python {python}, only for {', '.join(pythons)}"
 
 
 def fit_specs(
@@ -157,7 +157,7 @@ def _fit(spec: PypiLockSpec | CondaLockSpec, workspace: Workspace) -> PypiLockSp
             f"{spec.name} can't be locked for {framework.pin}",
             why=f"that was built with CUDA {release.cuda}, and the lock is for a target of CUDA "
             f"{' or '.join(served)}",
-            fix=f"name a {framework.name} that was built with CUDA {' or '.join(served)}, or "
+            fix=f"choose a {framework.name} that was built with CUDA {' or '.join(served)}, or "
             f'add "{release.cuda}" to `toolkits` in {recipe.module}',
         )
     return _serving(spec, release)
@@ -200,8 +200,8 @@ def _read_release(framework: Framework, workspace: Workspace) -> FrameworkReleas
 def _unlocked(declared: RecipeLock, subject: str) -> LockError:
     return LockError(
         f"{subject}: the lock {declared.path} is missing",
-        why="it is made from what the index has, and --offline forbids asking it",
-        fix=f"with network, `{declared.command}`",
+        why="writing it needs the package index, and --offline is set",
+        fix=f"`{declared.command}` on a machine with a network",
     )
 
 
@@ -210,11 +210,11 @@ def _cuda_faults(target: Target, framework: Framework, cuda: str) -> Iterator[Cu
     recipe, release = target.recipe, target.toolkit.release
     if cuda in {"", release}:
         return
-    way = f"`nox -s build -- {recipe.name} --framework {framework.pin}` takes CUDA {cuda}"
+    way = f"`nox -s build -- {recipe.name} --framework {framework.pin}` uses CUDA {cuda}"
     yield FrameworkError(
         f"{target.id}: {framework.pin} was built with CUDA {cuda}",
-        why=f"the target is for CUDA {release}; two CUDA releases in one process end in undefined "
-        "symbols",
+        why=f"the target is for CUDA {release}; two CUDA releases in one process lead to "
+        "undefined symbols",
         fix=way
         if cuda in recipe.toolkits
         else _way_to_declare(recipe, target.root, framework, cuda),
@@ -250,7 +250,7 @@ def _nearest(python: str, known: tuple[str, ...]) -> str:
 def _way_to_declare(recipe: Recipe, root: Path, framework: Framework, cuda: str) -> str:
     """How a recipe comes to be built with a CUDA release that it doesn't name."""
     if all(toolkit.release != cuda for toolkit in TOOLKITS):
-        return f"take a {framework.name} for CUDA {', '.join(recipe.toolkits)}"
+        return f"use a {framework.name} for CUDA {', '.join(recipe.toolkits)}"
     again = f"`nox -s build -- {recipe.name} --framework {framework.pin}`"
     named = [one for one in ("archs", "framework") if isinstance(getattr(recipe, one), Mapping)]
     lines = [f"`{one}`{_line_of(root / recipe.module, one)}" for one in ("toolkits", *named)]

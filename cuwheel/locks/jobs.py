@@ -152,12 +152,12 @@ def _named(
             )
         if kind in {"build", "smoke"} and package and not nearest(package, recipes):
             raise UsageError(
-                f'no lock is called "{name}"',
+                f'there is no lock "{name}"',
                 why=f"there is no recipe of {package}",
                 fix=how_to_draft(package),
             )
         raise UsageError(
-            f'no lock is called "{name}"',
+            f'there is no lock "{name}"',
             why=suggest(name, [*names, "all"]),
             fix=f"nox -s lock -- {near}"
             if (near := nearest(name, [*names, "all"]))
@@ -195,7 +195,7 @@ def check_target_lock(target: Target) -> None:
         lines = [f"{one.path}: {line}" for one, found in faults.items() for line in found]
     raise LockError(
         f"{target.id}: {what}",
-        why="\n".join((*lines, f"{whose} input is what {target.recipe.module} declares")),
+        why="\n".join((*lines, f"{whose} input is the declarations in {target.recipe.module}")),
         fix=_command_for(faults),
     )
 
@@ -283,9 +283,9 @@ def _with_framework(
     declared = job.source
     if not isinstance(declared, RecipeLock) or declared.framework is None:
         raise UsageError(
-            f"--framework doesn't go with {job.name}",
-            why="only locks of recipes that are compiled against a framework hold one",
-            fix="leave it out, or name one lock, e.g. build:causal-conv1d",
+            f"--framework can't be used with {job.name}",
+            why="only locks of recipes that are compiled against a framework contain one",
+            fix="leave it out, or name such a lock, e.g. build:causal-conv1d",
         )
     root = job.lock.parents[len(declared.path.parts) - 1]
     return spec_of(replace(declared, framework=framework), root)

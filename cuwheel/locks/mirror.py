@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 _MAX_SIZE = 8 << 30  # bytes of a file whose size nobody states
 _ENGINE_PYTHON = (3, 10)  # the oldest that runs cuwheel itself
 _FIX = (
-    "name a mirror of the channel with CUWHEEL_CONDA_MIRROR, or another package index with "
-    "UV_DEFAULT_INDEX"
+    "set CUWHEEL_CONDA_MIRROR to a mirror of the channel, or UV_DEFAULT_INDEX to another package "
+    "index"
 )
 
 
@@ -148,7 +148,7 @@ def _sources(targets: Sequence[Target]) -> dict[Declared, str]:
         else:
             found[recipe.source] = "" if isinstance(recipe.source, GitCommit) else FIX
         for resource in recipe.resources:
-            fix = f"get the resource {resource.name} on another machine and copy it there"
+            fix = f"download the resource {resource.name} on another machine and copy it there"
             found.setdefault(resource.source, fix)
     return found
 
@@ -164,37 +164,38 @@ def _checked(targets: Sequence[Target], given: Path, cache: Path) -> Sdist | Arc
     if len(sources) > 1:
         raise UsageError(
             f"--source {given} can't be the source of {len(sources)} recipes",
-            why="it is one file",
-            fix="call the session once for each recipe, with the same --to",
+            why="it is a single file",
+            fix="run the session once for each recipe, with the same --to",
         )
     [declared] = sources.values()
     if isinstance(declared, Folder):
         raise UsageError(
             f"--source {given} can't be the source of a recipe that has it in the project",
-            why=f"the mirror gets {declared.path} with the project",
+            why=f"the mirror gets {declared.path} as part of the project",
             fix="leave out --source",
         )
     if isinstance(declared, GitCommit):
         final = path_of(declared, cache)
         raise UsageError(
             f"--source {given} can't be the source of a recipe that pins a git commit",
-            why="nothing in an archive proves which commit it is; git's pack of it does",
-            fix=f"copy downloads/{final.parent.name}/{final.name} out of the cache of a machine "
-            f"that reaches {redact_url(declared.repository)} to {final}, and leave out --source; "
-            "to build from the archive, unpinned, give it to the build's own `-- --source`",
+            why="an archive doesn't prove which commit it contains; git's pack does",
+            fix=f"copy downloads/{final.parent.name}/{final.name} from the cache of a machine "
+            f"that can reach {redact_url(declared.repository)} to {final}, and leave out "
+            "--source; to build from the archive, unpinned, pass it to the build itself: `-- "
+            "--source`",
         )
     if not given.is_file():
         raise UsageError(
-            f"--source {given} is no file",
-            why="the mirror holds the archive that the recipe pins, nothing else",
-            fix="name that archive",
+            f"--source {given} is not a file",
+            why="the mirror only takes the archive that the recipe pins",
+            fix="pass that archive",
         )
     actual = sha256_of_file(given)
     if actual != declared.sha256:
         raise HashMismatchError(
             f"{given} is not the file that the recipe pins",
             why=f"its SHA-256 is {actual}, the recipe's is {declared.sha256}",
-            fix="download it again; a mirror serves pinned builds only",
+            fix="download it again; a mirror is only for pinned builds",
         )
     return declared
 
@@ -273,7 +274,7 @@ def _toolchain_lock(target: Target) -> Path:
     if found is None:
         raise LockError(
             f"{target.name}: there is no lock of its toolchain in envs/cuda{target.toolkit.tag}",
-            why=f"it names the {target.provider} packages of the toolchain",
+            why=f"it lists the toolchain's {target.provider} packages",
             fix=f"nox -s lock -- toolchain:{target.toolkit.tag}",
         )
     return found

@@ -77,10 +77,10 @@ def read_targets(folder: Path) -> dict[str, ServedTarget]:
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise FileAccessError(
-            f"{path} can't be understood",
-            why="it isn't what `nox -s mirror` writes",
-            fix="name another folder with --to, or remove that file: the mirror is checked and "
-            "completed then",
+            f"{path} is invalid",
+            why="`nox -s mirror` didn't write it",
+            fix="use another folder: --to, or remove that file: the mirror is then checked and "
+            "completed",
         ) from None
 
 
@@ -167,7 +167,7 @@ def _readme(served: Mapping[str, ServedTarget], folder: Path) -> str:
             "    python3 -m venv ~/nox",
             f"    ~/nox/bin/pip install --no-index --find-links {WHEELS_PAGE} -r {lock}",
             "",
-            "Then, still in this folder (a path with blanks has to be written with %20):",
+            "Then, still in this folder (write %20 for each space in its path):",
             "",
             f"    export {MIRROR_VARIABLE}=file://$PWD",
             *own,
@@ -175,8 +175,8 @@ def _readme(served: Mapping[str, ServedTarget], folder: Path) -> str:
             f"    cp -r {_PROJECT} ~/{_PROJECT} && cd ~/{_PROJECT}",
             *(f"    ~/nox/bin/{served[name].command}" for name in sorted(served)),
             "",
-            "Served by an intranet server, the folder's address takes the place of file://$PWD,",
-            "and --offline is left out. Whatever comes is checked against the locks.",
+            "If an intranet server serves this folder, use its URL instead of file://$PWD,",
+            "and leave --offline out. Every file is checked against the locks.",
             *(_FOREIGN if has_foreign else ()),
             f"More: {_PROJECT}/docs/how-to/offline.md",
             "",

@@ -136,7 +136,7 @@ def verify_locks(
                 _compare(package, file) for package, file in zip(known.packages, files, strict=True)
             )
             verified = replace(
-                known, packages=seen, files=f"fetched {today}: every hash and size compared"
+                known, packages=seen, files=f"fetched {today}: every hash and size verified"
             )
             write_conda_lock(job.lock, verified, command=job.command, python=python)
             workspace.console.note(f"{job.lock.parent.name}: {_describe(verified)}, all as locked")
@@ -150,8 +150,8 @@ def _compare(package: CondaPackage, file: Path) -> CondaPackage:
     if package.size not in {0, size}:
         raise HashMismatchError(
             f"{package.file_name} is not the file that the lock names",
-            why=f"it has {size} bytes, the lock says {package.size}",
-            fix="find out who changed the channel or the lock, then write the lock again",
+            why=f"it has {size} bytes, and the lock says {package.size}",
+            fix="find out why the channel or the lock changed, then write the lock again",
         )
     return replace(package, size=size, sha256=package.sha256 or sha256_of_file(file))
 

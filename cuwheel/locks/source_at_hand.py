@@ -37,7 +37,7 @@ def warn_of_source(specs: Iterable[object], console: Console, work: Path) -> Non
         lacking = _lacking(spec.source, spec.lock, spec.python, tree) if tree else []
         if lacking:
             console.warn(
-                f"{spec.lock.name} lacks what the source in {tree} asks for: "
+                f"{spec.lock.name} lacks build requirements of the source in {tree}: "
                 f"{', '.join(lacking)}; {spec.source.way_to_add(*lacking)}"
             )
 

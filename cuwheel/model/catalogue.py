@@ -73,13 +73,13 @@ def find_recipe(name: str, entries: Iterable[CatalogueEntry]) -> CatalogueEntry:
         refuse_broken(name, known.values())
     if entry is None and (missing := missing_recipe(name, known.values())):
         raise UsageError(
-            f'no recipe is called "{name}"',
+            f'there is no recipe "{name}"',
             why=f"there is no recipe of {missing}",
             fix=how_to_draft(missing),
         )
     if entry is None:
         raise UsageError(
-            f'no recipe is called "{name}"', why=suggest(name, known), fix="`nox -l` lists them"
+            f'there is no recipe "{name}"', why=suggest(name, known), fix="`nox -l` lists them"
         )
     refuse_broken(entry.name, (entry,))
     return entry
@@ -125,16 +125,16 @@ def find_target(name: str, entries: Iterable[CatalogueEntry]) -> tuple[Catalogue
             find_recipe(entry.name, entries)  # says what is wrong with it
     if missing := missing_recipe(plain, entries):
         raise UsageError(
-            f'no target is called "{name}"',
+            f'there is no target "{name}"',
             why=f"there is no recipe of {missing}",
             fix=how_to_draft(missing),
         )
     known = target_names(entries)
     own = [one for one in known if one.rpartition("-")[0] == plain]
     raise UsageError(
-        f'no target is called "{name}"',
+        f'there is no target "{name}"',
         why=f"the toolkit is missing: {' or '.join(own)}" if own else suggest(name, known),
-        fix="take one that `nox -l` shows behind `build-`",
+        fix="choose one that `nox -l` lists after `build-`",
     )
 
 
@@ -142,7 +142,7 @@ def how_to_draft(package: str) -> str:
     """What to do where a package has no recipe."""
     return (
         f"`nox -s new -- {package}` drafts one from the package's source on the index, "
-        "CONTRIBUTING.md shows how it is finished; `nox -l` shows what there is"
+        "CONTRIBUTING.md shows how to complete it; `nox -l` lists all recipes"
     )
 
 
@@ -160,17 +160,17 @@ def missing_recipe(target: str, entries: Iterable[CatalogueEntry]) -> str:
 def missing_roots(roots: Iterable[Path]) -> tuple[str, ...]:
     """One line for each project folder that is not there."""
     lost = [root for root in roots if not root.is_dir()]
-    return tuple(f"CUWHEEL_PROJECT names {root}, which is no folder" for root in lost)
+    return tuple(f"CUWHEEL_PROJECT names {root}, which is not a folder" for root in lost)
 
 
 def _load(root: Path, path: Path) -> CatalogueEntry:
     spec = importlib.util.spec_from_file_location(f"cuwheel_recipe_{path.stem}", path)
     try:
         if spec is None or not isinstance(spec.loader, SourceFileLoader):
-            raise ImportError(f"{path} is no module")  # noqa: TRY301 - one place reports
+            raise ImportError(f"{path} is not a Python module")  # noqa: TRY301 - one place reports
         # Many repositories have scripts in `recipes/`; a key in a shell that completes runs none.
         if not _DECLARES.search(spec.loader.get_source(spec.name) or ""):
-            raise AttributeError("it sets no RECIPE, so it wasn't run")  # noqa: TRY301 - likewise
+            raise AttributeError("it doesn't define RECIPE, so it wasn't loaded")  # noqa: TRY301 - likewise
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
@@ -226,7 +226,7 @@ def _refuse_types(recipe: Recipe) -> None:
     for name in ("toolkits", "archs", "requires"):
         for value in getattr(recipe, name):
             if not isinstance(value, str):
-                raise TypeError(f'{name} has to hold texts: "{value}", not {value}')
+                raise TypeError(f'{name} has to contain strings: "{value}", not {value}')
 
 
 def _refuse_paths(recipe: Recipe) -> None:
@@ -234,13 +234,15 @@ def _refuse_paths(recipe: Recipe) -> None:
     frameworks = [word for one in recipe.frameworks for word in (one.name, one.version)]
     for word in (recipe.name, *frameworks):
         if not _PLAIN.fullmatch(word):
-            raise ValueError(f'"{word}" names folders: only letters, digits, ".", "_", "+" and "-"')
+            raise ValueError(
+                f'"{word}" is used in folder names: only letters, digits, ".", "_", "+" and "-"'
+            )
 
 
 def _refuse_frameworks(named: object) -> None:
     for value in named.values() if isinstance(named, Mapping) else [named]:
         if not isinstance(value, Framework | None):
-            raise TypeError(f"framework has to hold Framework(...), not {value!r}")
+            raise TypeError(f"framework has to contain Framework(...), not {value!r}")
 
 
 def _refuse_text(name: str, value: object) -> None:

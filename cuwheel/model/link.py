@@ -1,4 +1,4 @@
-"""The declarations of what a wheel links, and where it finds that when it runs."""
+"""The declarations of what a wheel links, and where it finds the libraries when it runs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class External:
     """The libraries stay in NVIDIA's own wheels, and the wheel finds them there.
 
     Attributes:
-        search: `runpath`: `DT_RUNPATH`, which `LD_LIBRARY_PATH` comes before; `rpath`: `DT_RPATH`,
-            which comes before that variable, and serves libraries loaded in turn that have no
-            `DT_RUNPATH` of their own (NVIDIA's have one).
-        extra: the extra that brings the NVIDIA wheels, `{cuda}` is the major release of CUDA
+        search: `runpath`: `DT_RUNPATH`, which is searched after `LD_LIBRARY_PATH`; `rpath`:
+            `DT_RPATH`, which is searched before that variable, and also applies to libraries
+            loaded in turn that have no `DT_RUNPATH` of their own (NVIDIA's have one).
+        extra: the extra that installs the NVIDIA wheels, `{cuda}` is the major release of CUDA
             (`cuda{cuda}`, `cuda-pip`); empty: the wheel requires them itself.
-        local_extra: an extra that brings none, for those whose CUDA is on the machine; only with
+        local_extra: an extra that installs none, for users whose CUDA is on the machine; only with
             `extra`.
     """
 
@@ -35,7 +35,7 @@ class Bundled:
     """The libraries are copied into the wheel, by auditwheel.
 
     Attributes:
-        max_wheel_size: bytes; takes the place of the recipe's.
+        max_wheel_size: bytes; replaces the recipe's.
     """
 
     max_wheel_size: int = 1 * GIB
@@ -43,10 +43,10 @@ class Bundled:
 
 @dataclass(frozen=True, kw_only=True)
 class Static:
-    """The libraries are linked in, from the toolkit's `lib…_static.a`.
+    """The libraries are linked statically, from the toolkit's `lib…_static.a`.
 
     Attributes:
-        max_wheel_size: bytes; takes the place of the recipe's.
+        max_wheel_size: bytes; replaces the recipe's.
     """
 
     max_wheel_size: int = 1 * GIB
@@ -74,11 +74,11 @@ class Link:
     Args:
         names: of components, from `cuwheel.cuda.components.COMPONENTS` (`cudart`, `cublas`,
             `torch`, …), and `driver` for `libcuda.so.1`, which comes with the machine's driver: no
-            wheel can bring it, so where there is none the wheel can't be loaded.
+            wheel can contain it, so the wheel can't be loaded on a machine without a driver.
         mode: where CUDA's libraries are when the wheel runs; a framework's stay in its own wheel.
-        bundles: libraries of the machine that are copied into the wheel, as few systems have them:
-            `libgomp`, without what follows in the file's name. Any other is refused. Their licences
-            belong into the recipe's `license`.
+        bundles: system libraries that are copied into the wheel because few systems have them:
+            `libgomp`, without the rest of the file name. All others are refused. Their licences
+            belong in the recipe's `license`.
 
     Attributes:
         components: the names without `driver`.

@@ -61,7 +61,7 @@ VERBS = (
     _verb(
         "build", "Build for a framework's release: -- RECIPE --framework torch==2.15.0.", "build"
     ),
-    _verb("matrix", "Show all wheels there can be; build what is missing: -- build.", "build"),
+    _verb("matrix", "Show all possible wheels; build the missing ones: -- build.", "build"),
     _verb(
         "nightly",
         "Diagnose, build what is due, smoke, perf; report: [-- TARGET].",
@@ -70,42 +70,50 @@ VERBS = (
     ),
     _verb("smoke", "Install and import a built wheel: -- TARGET.", "target", "target"),
     _verb(
-        "install", "Install the newest wheel that fits, and try it: -- TARGET.", "target", "target"
+        "install", "Install the newest wheel that fits, and test it: -- TARGET.", "target", "target"
     ),
     _verb("verify", "Build in several ways, compare the bytes: -- TARGET|all.", "target", "target"),
-    _verb("rebuild", "Build a published wheel again, compare, sign: -- WHEEL.", "target"),
+    _verb("rebuild", "Rebuild a published wheel, compare, sign: -- WHEEL.", "target"),
     _verb(
         "perf",
-        "Check and measure a wheel on this GPU, as a gate: [-- TARGET].",
+        "Check and measure a wheel on this GPU; pass or fail: [-- TARGET].",
         "target",
         environment="perf",
     ),
-    _verb("profile", "Show where a build's time and memory go: -- TARGET.", "target", "target"),
-    _verb("audit", "Read wheels, anybody's, and say what is wrong: -- WHEEL|DIR.", "report"),
+    _verb("profile", "Show a build's use of time and memory: -- TARGET.", "target", "target"),
+    _verb("audit", "Check wheels, of any project, and report problems: -- WHEEL|DIR.", "report"),
     _verb(
-        "attestations", "Say who rebuilt a wheel to its bytes: -- WHEEL --policy FILE.", "report"
+        "attestations",
+        "List who rebuilt a wheel to the same bytes: -- WHEEL --policy FILE.",
+        "report",
     ),
-    _verb("diagnose", "Say whether GPU packages work here, and if not, why.", "report"),
-    _verb("pick", "Say which wheel fits this machine, or why none does: -- NAME.", "report"),
-    _verb("explain", "Read a log of any tool and say what went wrong: -- LOG.", "report"),
+    _verb("diagnose", "Check whether GPU packages work here, and if not, say why.", "report"),
+    _verb("pick", "Show which wheel fits this machine, or why none does: -- NAME.", "report"),
+    _verb("explain", "Explain what went wrong in a log, of any tool: -- LOG.", "report"),
     _verb("new", "Draft a recipe from a package's source on the index: -- NAME.", "maintain"),
-    _verb("outdated", "Say what is newer than what recipes pin: [-- NAME].", "maintain"),
-    _verb("bump", "Take a recipe to upstream's newest release: -- NAME.", "maintain"),
-    _verb("toolchain", "Make a CUDA toolchain, say where it is: -- 130.", "maintain", "toolkit"),
+    _verb("outdated", "List what is newer than the recipes' pins: [-- NAME].", "maintain"),
+    _verb("bump", "Update a recipe to upstream's newest release: -- NAME.", "maintain"),
+    _verb("toolchain", "Make a CUDA toolchain and print its path: -- 130.", "maintain", "toolkit"),
     _verb(
-        "mirror", "Write all that a build offline needs: -- TARGET --to DIR.", "maintain", "target"
+        "mirror", "Write all that an offline build needs: -- TARGET --to DIR.", "maintain", "target"
     ),
     _verb(
         "lock", "Resolve and pin: -- engine, toolchain:122, python:312, build:RECIPE.", "maintain"
     ),
     _verb("lock-check", "Fail when a lock doesn't match its input.", "maintain"),
-    _verb("lock-verify", "Download what conda locks name, compare hashes: -- 122.", "maintain"),
+    _verb("lock-verify", "Download the files of conda locks, verify hashes: -- 122.", "maintain"),
     _verb("index", "Write dist/simple/, the package index of all wheels in dist/.", "maintain"),
     _verb(
-        "release", "Say what a release would hold; publish wheels and notes: --publish.", "maintain"
+        "release",
+        "Show what a release would contain; publish wheels and notes: --publish.",
+        "maintain",
     ),
-    _verb("cache", "Say what the cache holds, remove what nobody uses: -- --prune.", "maintain"),
-    _verb("torch-symbols", "Read what new releases of PyTorch export, for the audit.", "maintain"),
+    _verb("cache", "Show the cache's contents, remove what is unused: -- --prune.", "maintain"),
+    _verb(
+        "torch-symbols",
+        "Read the exported symbols of new PyTorch releases, for the audit.",
+        "maintain",
+    ),
     _verb("docs", "Write TROUBLESHOOTING.md and docs/reference/ from the code.", "maintain"),
 )
 
@@ -168,7 +176,7 @@ def suggest_sessions(
         words = " ".join(unknown)
         return (f'"{words}" is no session: did you mean "nox -s {asked[0]} -- {words}"?',)
     return tuple(
-        f'no session is called "{name}": {_broken(name, entries) or _nearest(name, names, entries)}'
+        f'there is no session "{name}": {_broken(name, entries) or _nearest(name, names, entries)}'
         for name in unknown
     )
 
@@ -189,7 +197,7 @@ def _nearest(name: str, known: Iterable[str], entries: Iterable[CatalogueEntry])
     if package != name and (missing := missing_recipe(package, entries)):
         return f"there is no recipe of {missing}; `nox -s new -- {missing}` drafts one"
     if begun := sorted(one for one in known if one.startswith(f"{name}-")):
-        return f"known are: {', '.join(begun)}"
+        return f"known: {', '.join(begun)}"
     named = {"": (), "target": target_names(entries), "toolkit": tuple(one.tag for one in TOOLKITS)}
     forms = {
         f"{verb.name}-{what}": f"{verb.name} -- {what}"

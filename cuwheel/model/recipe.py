@@ -1,28 +1,28 @@
 """The declarations that a recipe is made of. Data only: standard library, no behaviour.
 
-A recipe is one module in `recipes/` that holds `RECIPE = Recipe(...)` and nothing else. Texts in
-`env` and `define` may hold these placeholders, filled in for each target (`{{` is a brace):
+A recipe is one module in `recipes/` that contains `RECIPE = Recipe(...)` and nothing else. Strings
+in `env` and `define` may contain these placeholders, filled in for each target (`{{` is a brace):
 
 - `{archs}`: `80;90`;
-- `{cmake_archs}`: `80-real;90`, as `CMAKE_CUDA_ARCHITECTURES` wants it;
-- `{torch_archs}`: `8.0;9.0`, as PyTorch's `TORCH_CUDA_ARCH_LIST` wants it;
-- `{gencode}`: `-gencode=arch=compute_80,code=sm_80 …`, as nvcc wants it;
+- `{cmake_archs}`: `80-real;90`, for `CMAKE_CUDA_ARCHITECTURES`;
+- `{torch_archs}`: `8.0;9.0`, for PyTorch's `TORCH_CUDA_ARCH_LIST`;
+- `{gencode}`: `-gencode=arch=compute_80,code=sm_80 …`, for nvcc;
 - `{jobs}`: how many compiles may run at once;
 - `{toolkit}` and `{toolkit_tag}`: `13.0` and `130`;
 - `{cuda_home}`: the toolchain's folder;
 - `{link_flags}`: linker options for the components in `link`:
-  `-L… -l:libcufft.so.12 -l:libcudart.so.13`, or the archives where it is static;
+  `-L… -l:libcufft.so.12 -l:libcudart.so.13`, or the static libraries in mode `Static`;
 - `{link_includes}`: `-I…` for each folder with their headers;
 - `{resources}`: the folder with the recipe's resources;
 - `{site_packages}`: where the build environment has its packages;
 - `{version}`: the recipe's version.
 
-A value of `env` or `define` may differ by CUDA release, `{"12.1": "…", "13.0": "…"}`: for one that
-isn't named the variable isn't set.
+A value of `env` or `define` may differ by CUDA release, `{"12.1": "…", "13.0": "…"}`: for a release
+without an entry the variable isn't set.
 
-`{version}` stands for the same in a source, so that a version is written once. In requirements, in
-`wheel_name` and in the names of extras, `{cuda}` is the major release of CUDA. Sizes are bytes:
-`60 * MIB`, `4 * GIB`.
+`{version}` has the same meaning in a source, so that the version is written only once. In
+requirements, in `wheel_name` and in the names of extras, `{cuda}` is the major release of CUDA.
+Sizes are in bytes: `60 * MIB`, `4 * GIB`.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class Framework:
 
     Attributes:
         name: its distribution name, e.g. `torch`.
-        version: the release that the recipe's lock holds, e.g. `2.11.0`.
-        serves: other releases that the same wheel works with, as it uses nothing but the
-            framework's stable ABI (`TORCH_STABLE_ONLY`): its version names no framework then, it
-            requires the oldest of them or newer, and the smoke test tries it with each.
+        version: the release in the recipe's lock, e.g. `2.11.0`.
+        serves: other releases that the same wheel works with, because it uses only the framework's
+            stable ABI (`TORCH_STABLE_ONLY`): its version then names no framework, it requires the
+            oldest of them or newer, and the smoke test tests it with each.
     """
 
     name: str
@@ -99,19 +99,19 @@ class Framework:
 
 @dataclass(frozen=True, kw_only=True)
 class Smoke:
-    """What a working installation can do without a GPU.
+    """The smoke test: what a working installation can do without a GPU.
 
     Attributes:
-        imports: modules to import, one at least. Each library of the wheel that this doesn't load
-            is loaded after that, in a process of its own.
-        requires: what the installed wheel needs and its build doesn't, with `{cuda}`: there is a
-            lock of its own for it, which holds the wheels that supply `link` too; none: the
-            build's lock has all.
+        imports: modules to import, at least one. Each library of the wheel that they don't load
+            is loaded afterwards, in a process of its own.
+        requires: what the installed wheel needs and its build doesn't, with `{cuda}`: it has a
+            separate lock, which also contains the wheels that supply `link`; empty: the build's
+            lock has everything.
         call: an expression to evaluate after `import` of the first module, e.g. `pkg.add(1, 2)`.
-        expect: `repr()` of the value that `call` has to give.
-        script: a longer test, the name of a file in `recipes/smoke/`: it is run after that, in the
-            same interpreter, where nothing is installed but the wheel and what it requires; it
-            fails by raising, as `assert` does.
+        expect: `repr()` of the value that `call` has to return.
+        script: a longer test, the name of a file in `recipes/smoke/`: it runs after that, in the
+            same interpreter, where only the wheel and its requirements are installed; it fails by
+            raising an exception, as `assert` does.
     """
 
     imports: tuple[str, ...]
@@ -123,23 +123,23 @@ class Smoke:
 
 @dataclass(frozen=True, kw_only=True)
 class LibraryPerCuda:
-    """The package holds a library for each CUDA release and loads one of them where a GPU is.
+    """The package contains a library for each CUDA release and loads one of them if there is a GPU.
 
-    The smoke test loads it without a GPU; `nox -s diagnose` says from this which one an installed
-    package will load, and whether that is there.
+    The smoke test loads it without a GPU; `nox -s diagnose` uses this to tell which library an
+    installed package will load, and whether it exists.
 
     Attributes:
         file: the library of a release, a path below site-packages with one of `{toolkit_tag}`
             (`130`), `{toolkit}` (`13.0`) and `{cuda}` (`13`): `pkg/libpkg_cuda{toolkit_tag}.so`.
         framework: the one whose CUDA release decides.
-        variable: the environment variable that names another release, written as in the file's
+        variable: the environment variable that selects another release, written as in the file
             name; empty: there is none.
-        without_gpu: name of the library that is loaded where no GPU is; empty: none is.
-        check: the module that `python -m` runs to find out on a GPU whether the library works;
+        without_gpu: name of the library that is loaded without a GPU; empty: none is.
+        check: the module that `python -m` runs to check on a GPU whether the library works;
             empty: there is none.
-        success: what that says then.
-        explained: entry of the failure catalogue about a library that isn't there; empty: the
-            general one.
+        success: what that prints if it works.
+        explained: entry of the failure catalogue about a missing library; empty: the general
+            one.
     """
 
     file: str
@@ -183,7 +183,7 @@ class CMake:
 
     Attributes:
         install: True: the engine runs CMake's configure, build and install itself before the
-            package's Python build, which only packs what CMake installed into the source.
+            package's Python build, which only packages what CMake installed into the source.
         define: CMake cache variables, with placeholders.
         env: more variables, with placeholders.
     """
@@ -198,57 +198,60 @@ Build = TorchExtension | Setuptools | CMake
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How one package becomes CUDA wheels; the fields stand in this order.
+    """How one package becomes CUDA wheels; write the fields in this order.
 
     Attributes:
         name: the recipe's name in sessions: lower case, words joined by `-`.
         version: upstream's release.
         license: SPDX expression: the package's own licence, and those of what is built into it.
         homepage: upstream's page, `https://…`.
-        maintainers: handles of those who look after the recipe.
-        held_back: why it keeps to its releases of upstream and framework although there are newer
-            ones: `nox -s outdated` lists it apart, with this; empty: it follows them.
+        maintainers: handles of the recipe's maintainers.
+        held_back: why the recipe stays at its releases of upstream and framework although there
+            are newer ones: `nox -s outdated` lists it separately, with this reason; empty: it
+            follows them.
         source: where the source comes from.
         toolkits: CUDA releases to build with, e.g. `("13.0",)`.
-        never_built: those of them with which no wheel was made yet from upstream's own source and
-            the toolchain's own files, as one of the two couldn't be had: `nox -l` says so.
+        never_built: those of them with which no wheel has been built yet from upstream's own source
+            and the toolchain's own files, because one of the two was not available: `nox -l` marks
+            them.
         archs: compute capabilities without dot, e.g. `("80", "90")`, also those of one GPU or of
             one family (`90a`, `100f`); or by CUDA release, `{"12.4": ("70", "90"), "12.8": ("90",
-            "100")}`, as older releases don't know newer GPUs, and the other way round; empty: the
+            "100")}`, because older releases don't support newer GPUs and vice versa; empty: the
             wheel has no device code of its own. docs/reference/toolkits.md lists them all.
-        ptx: `last` embeds PTX of the last plain arch too, so that newer GPUs can run it; `none`
+        ptx: `last` also embeds PTX of the last plain arch, so that newer GPUs can run it; `none`
             doesn't.
         python: `each`: one wheel for each Python (uses the C API); `abi3`: one wheel, built with
-            the oldest of `requires_python`, serves all later ones too (keeps to the stable ABI);
-            `any`: one wheel serves all.
+            the oldest of `requires_python`, also works with all later ones (uses only the stable
+            ABI); `any`: one wheel works with all.
         requires_python: the Pythons that the recipe's locks are solved for, e.g. `>=3.10`.
         framework: what the wheel is compiled against, if anything; or by CUDA release, `{"13.0":
-            Framework(…), "13.2": Framework(…)}`, as each release of a framework is built with one.
-        wheel_name: the wheel's project name where it isn't the recipe's, `{cuda}` is the major
+            Framework(…), "13.2": Framework(…)}`, because each release of a framework is built with
+            one.
+        wheel_name: the wheel's project name if it isn't the recipe's, `{cuda}` is the major
             release of CUDA: `jax-finufft-cuda{cuda}x`, as CuPy does.
         has_local_version: whether the wheel's version says what it was built for
-            (`1.3.1+cu130`). The public index takes no such version.
+            (`1.3.1+cu130`). PyPI doesn't accept such versions.
         patches: applied in this order.
         resources: what the build would otherwise download.
-        requires: what the build environment holds beside the frontend and the framework: the
-            `[build-system]` requirements of the source, and what else the build asks for. Where
-            one says `{cuda}`, there is a lock for each major release of CUDA, as packages for two
-            of them often share a folder.
-        needs: packages that the build needs beside these and its compiler, by where they come
-            from: `debian`, installed on the machine, or in the root folder of another kind of
-            machine; `conda`, in a conda toolchain, which uses nothing of the machine.
-        build: the build system and what to tell it.
+        requires: what the build environment contains besides the frontend and the framework: the
+            `[build-system]` requirements of the source, and what else the build needs. If one
+            contains `{cuda}`, there is a lock for each major release of CUDA, because packages for
+            two of them often share a folder.
+        needs: packages that the build needs besides these and its compiler, by their source:
+            `debian`, installed on the machine, or in the root folder of another kind of machine;
+            `conda`, in a conda toolchain, which uses nothing of the machine.
+        build: the build system and its settings.
         link: external libraries.
-        libstdcxx: `shared`: the wheel uses the system's C++ runtime, as it must where C++ objects
-            cross to the framework (PyTorch); `static`: its libraries hold their own, which lets a
-            wheel made by a new GCC run on old systems.
-        smoke: how to see that the wheel works.
-        leave_out: files of the built wheel that the published one goes without, as patterns of
-            their names (`tests/*`: `*` stands for `/` too).
+        libstdcxx: `shared`: the wheel uses the system's C++ runtime, which is required if C++
+            objects are passed to the framework (PyTorch); `static`: its libraries contain their
+            own, which lets a wheel built with a new GCC run on old systems.
+        smoke: how to test that the wheel works.
+        leave_out: files of the built wheel that are left out of the published one, as patterns of
+            their names (`tests/*`: `*` also matches `/`).
         library_per_cuda: how the package chooses among its libraries, if it has several.
-        memory_per_job: bytes that one compile takes at its peak, for the first build; after that
-            the gate knows better.
-        disk: bytes of work folder that a build takes.
+        memory_per_job: peak memory of one compile in bytes, for the first build; later builds use
+            the measured values.
+        disk: bytes that a build needs in the work folder.
         max_wheel_size: bytes; a larger wheel is not published.
     """
 

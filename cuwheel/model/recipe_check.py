@@ -50,7 +50,7 @@ def check_recipe(recipe: Recipe) -> None:
     faults = list(dict.fromkeys(fault for check in _CHECKS for fault in check(recipe)))
     if faults:
         raise RecipeError(
-            f"{recipe.name}: the recipe has {plural(len(faults), 'fault')}",
+            f"{recipe.name}: the recipe has {plural(len(faults), 'error')}",
             why="\n".join(faults),
             fix=f"correct {recipe.module}; docs/reference/recipe.md explains every field",
         )
@@ -59,29 +59,31 @@ def check_recipe(recipe: Recipe) -> None:
 def _faults_of_identity(recipe: Recipe) -> Iterator[str]:
     if not re.fullmatch(_NAME, recipe.name):
         meant = re.sub(r"[^a-z0-9]+", "-", recipe.name.lower()).strip("-")
-        yield f'name="{recipe.name}" has to be lower case with "-" between words: "{meant}"'
+        yield f'name="{recipe.name}" has to be lower case, with "-" between words: "{meant}"'
     try:
         Version(recipe.version)
     except InvalidVersion:
-        yield f'version="{recipe.version}" is no version of a Python package, like 1.2.3'
+        yield f'version="{recipe.version}" is not a version of a Python package, such as 1.2.3'
     try:
         canonicalize_license_expression(recipe.license)
     except InvalidLicenseExpression as error:
         yield (
-            f'license="{recipe.license}" is no SPDX expression, like MIT ({error}): '
+            f'license="{recipe.license}" is not an SPDX expression such as MIT ({error}): '
             "https://spdx.org/licenses lists the names"
         )
     page = urlsplit(recipe.homepage)
     if page.scheme != "https" or "." not in page.netloc:
-        yield f'homepage="{recipe.homepage}" is no page: write upstream\'s, https://…'
+        yield (
+            f'homepage="{recipe.homepage}" is not a URL: write that of upstream\'s page, https://…'
+        )
 
 
 def _faults_of_maintainers(recipe: Recipe) -> Iterator[str]:
     if not recipe.maintainers:
-        yield "maintainers is empty: name the handle of who looks after the recipe"
+        yield "maintainers is empty: name the handle of the recipe's maintainer"
     for name in recipe.maintainers:
         if not is_handle(name):
-            yield f'maintainers: "{name}" is no handle: write yours, as on GitHub, like "octocat"'
+            yield f'maintainers: "{name}" is not a handle, such as octocat: write yours'
 
 
 def is_handle(name: str) -> bool:
@@ -91,14 +93,14 @@ def is_handle(name: str) -> bool:
 
 def _faults_of_toolkits(recipe: Recipe) -> Iterator[str]:
     if not recipe.toolkits:
-        yield 'toolkits is empty: name the CUDA releases to build with, like "13.0"'
+        yield 'toolkits is empty: name the CUDA releases to build with, such as "13.0"'
     for release in recipe.toolkits:
         yield from _fault_of(partial(toolkit_by_release, release))
     for name in ("archs", "framework"):
         named = getattr(recipe, name)
         if isinstance(named, Mapping):
             for release in sorted({*recipe.toolkits} - {*named}):
-                yield f'{name} says nothing of "{release}", which toolkits names'
+                yield f'{name} has no entry for "{release}", which toolkits names'
             yield from _faults_of_releases(name, named, recipe)
     yield from _faults_of_releases("never_built", recipe.never_built, recipe)
     for patch in recipe.patches:
@@ -116,7 +118,7 @@ def _settings(recipe: Recipe) -> list[tuple[str, str | Mapping[str, str]]]:
 
 def _faults_of_releases(owner: str, named: Iterable[str], recipe: Recipe) -> Iterator[str]:
     for release in sorted({*named} - {*recipe.toolkits}):
-        yield f'{owner} names "{release}", which toolkits doesn\'t'
+        yield f'{owner} names "{release}", which isn\'t in toolkits'
 
 
 def _faults_of_archs(recipe: Recipe) -> Iterator[str]:
@@ -125,7 +127,10 @@ def _faults_of_archs(recipe: Recipe) -> Iterator[str]:
             archs = recipe.archs_for(toolkit.release)
             yield from _fault_of(partial(check_archs, recipe.name, toolkit, archs))
             if recipe.ptx == "last" and archs and not any(arch.isdigit() for arch in archs):
-                yield f'ptx="last": PTX of {archs[-1]} serves no newer GPU: add "{archs[-1][:-1]}"'
+                yield (
+                    f'ptx="last": PTX of {archs[-1]} doesn\'t run on newer GPUs: add '
+                    f'"{archs[-1][:-1]}"'
+                )
 
 
 def _faults_of_link(recipe: Recipe) -> Iterator[str]:
@@ -138,10 +143,10 @@ def _faults_of_link(recipe: Recipe) -> Iterator[str]:
 def _faults_of_bundles(recipe: Recipe) -> Iterator[str]:
     for name in recipe.link.bundles:
         if not re.fullmatch(r"lib[A-Za-z0-9_+.-]+", name) or ".so" in name:
-            yield f'link: bundles: "{name}" is no library\'s name without its ".so", like "libgomp"'
+            yield f'link: bundles: "{name}" is not a library name without ".so", such as "libgomp"'
         elif is_cuda_library(f"{name}.so") or is_from_driver(f"{name}.so.1"):
             yield (
-                f"link: bundles: \"{name}\" isn't the machine's own: name its component, and a mode"
+                f'link: bundles: "{name}" isn\'t a system library: name its component, and a mode'
             )
 
 
@@ -170,11 +175,11 @@ def _faults_of_requirement(owner: str, text: str, recipe: Recipe) -> Iterator[st
     try:
         requirement = Requirement(text.format(cuda=0))
     except InvalidRequirement as error:
-        yield f'{owner}: "{text}" is no requirement: {str(error).splitlines()[0]}'
+        yield f'{owner}: "{text}" is not a requirement: {str(error).splitlines()[0]}'
         return
     names = {canonicalize_name(one.name) for one in recipe.frameworks}
     if canonicalize_name(requirement.name) in names:
-        yield f'{owner}: "{text}": framework says which {requirement.name} it is; leave it out'
+        yield f'{owner}: "{text}": framework already pins {requirement.name}; remove it'
 
 
 def _faults_of_python(recipe: Recipe) -> Iterator[str]:
@@ -185,7 +190,7 @@ def _faults_of_python(recipe: Recipe) -> Iterator[str]:
         yield f'requires_python="{text}": {error}'
         return
     if not re.match(r">=\d+\.\d+", text):
-        yield f'requires_python="{text}" has to start with the oldest, like ">=3.10"'
+        yield f'requires_python="{text}" has to start with the oldest, such as ">=3.10"'
 
 
 def _faults_of_texts(recipe: Recipe) -> Iterator[str]:
@@ -196,13 +201,13 @@ def _faults_of_texts(recipe: Recipe) -> Iterator[str]:
     script, call = recipe.smoke.script, recipe.smoke.call
     if not recipe.smoke.imports:
         yield (
-            "smoke.imports is empty, so nobody would see whether the wheel works: name its "
-            f'modules, like ("{recipe.folder}",)'
+            "smoke.imports is empty, so nothing would test the wheel: name its modules, such as "
+            f'("{recipe.folder}",)'
         )
     if script and not re.fullmatch(r"\w+\.py", script):
         yield f'smoke.script="{script}" has to name a file in recipes/smoke: "{recipe.folder}.py"'
     if len(call) > _LONGEST_CALL or "\n" in call:
-        yield f"smoke.call is long: make it a script, recipes/smoke/{recipe.folder}.py"
+        yield f"smoke.call is too long: make it a script, recipes/smoke/{recipe.folder}.py"
 
 
 def _faults_of_libraries(recipe: Recipe) -> Iterator[str]:
@@ -214,11 +219,11 @@ def _faults_of_libraries(recipe: Recipe) -> Iterator[str]:
     yield from faults
     found = re.findall(r"\{\w+\}", declared.file.rpartition("/")[2])
     if not faults and len(found) != 1:
-        yield f"{owner}: the file's name has to hold the CUDA release once, like {{toolkit_tag}}"
+        yield f"{owner}: the file name has to contain the CUDA release once: {{toolkit_tag}}"
     if not stays_inside(declared.file):
         yield f"{owner} has to be a path below site-packages"
     if bool(declared.check) != bool(declared.success):
-        yield "library_per_cuda: check and success go together: what is run, and what it says"
+        yield "library_per_cuda: check and success need each other: what is run, and what it prints"
 
 
 def _faults_of_words(recipe: Recipe) -> Iterator[str]:
@@ -237,7 +242,7 @@ def _faults_of_words(recipe: Recipe) -> Iterator[str]:
             if hint is bool and not isinstance(value, bool):
                 yield f"{owner}{name} has to be True or False, not {value!r}"
             if hint is int and not isinstance(value, int):
-                yield f"{owner}{name} has to be a number of bytes, like 60 * MIB, not {value!r}"
+                yield f"{owner}{name} has to be a number of bytes, such as 60 * MIB, not {value!r}"
 
 
 def _faults_of_wheel(recipe: Recipe) -> Iterator[str]:
@@ -248,18 +253,16 @@ def _faults_of_wheel(recipe: Recipe) -> Iterator[str]:
     for name, text in zip(names, (recipe.wheel_name, *extras), strict=True):
         yield from faults_of_text(f"{name}={text}", text, CUDA_PLACEHOLDERS)
         if text and not re.fullmatch(_WHEEL_NAME, re.sub(r"\{\w*\}", "0", text), re.IGNORECASE):
-            yield (
-                f'{name}="{text}" is no name that a wheel can have: letters, digits, "-", "_", "."'
-            )
+            yield (f'{name}="{text}" is not a valid wheel name: letters, digits, "-", "_", "."')
     extra, local_extra = extras
     if extra and extra == local_extra:
         yield f'link: extra and local_extra are both "{extra}"'
     if local_extra and not extra:
-        yield "link: local_extra without extra: the wheel requires NVIDIA's wheels anyway"
+        yield "link: local_extra without extra: the wheel requires NVIDIA's wheels in any case"
     majors = [release.split(".")[0] for release in recipe.toolkits]
     filled = {recipe.wheel_name.replace("{cuda}", major) for major in majors}
     if not recipe.has_local_version and len(filled) < len(majors):
-        yield "has_local_version=False: wheels of two toolkits get the same name"
+        yield "has_local_version=False: wheels of two toolkits would get the same name"
 
 
 _CHECKS: tuple[Callable[[Recipe], Iterable[str]], ...] = (

@@ -35,7 +35,7 @@ def faults_of_text(shown: str, text: str, known: tuple[str, ...]) -> Iterator[st
     try:
         asked = {field for _, field, _, _ in string.Formatter().parse(text)} - {None}
     except ValueError as error:
-        yield f"{shown}: {error} (a brace itself is written twice)"
+        yield f"{shown}: {error} (write a literal brace twice)"
         return
     for one in sorted(map(str, asked - set(known))):
         yield f"{shown}: {{{one}}}: {suggest(one, known)}"
@@ -53,10 +53,11 @@ def faults_of_setting(name: str, text: str) -> Iterator[str]:
     if _UNCHECKED.search(text):
         yield (
             f"{shown}: -allow-unsupported-compiler only moves the failure into the headers "
-            "(`_Float32` is undefined) or into wrong code; the toolchain has a GCC that nvcc takes"
+            "(`_Float32` is undefined) or into wrong code; the toolchain has a GCC that nvcc "
+            "supports"
         )
     if name in _CHOSEN or _OTHER_HOST.search(text):
         yield (
-            f"{shown}: the compilers are the toolchain's, which preflight has checked against each "
-            "other; leave it out"
+            f"{shown}: the compilers come from the toolchain, and preflight checks that they are "
+            "compatible; remove it"
         )

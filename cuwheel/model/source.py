@@ -16,7 +16,7 @@ class Sdist:
     Attributes:
         project: the project's name on the index.
         sha256: of the `.tar.gz`, 64 hexadecimal digits.
-        version: the release, where it isn't the recipe's.
+        version: the release, if it isn't the recipe's.
         max_size: bytes; a larger download is refused.
     """
 
@@ -28,7 +28,7 @@ class Sdist:
 
 @dataclass(frozen=True, kw_only=True)
 class Archive:
-    """A source archive from upstream's own address.
+    """A source archive from upstream's own URL.
 
     Attributes:
         url: http(s) or file, with `{version}`.
@@ -43,7 +43,7 @@ class Archive:
 
 @dataclass(frozen=True, kw_only=True)
 class Folder:
-    """A source in the project folder itself, beside the recipes.
+    """A source in the project folder itself, next to the recipes.
 
     Attributes:
         path: relative to the project folder, e.g. `samples/cutensornet`.
@@ -54,12 +54,12 @@ class Folder:
 
 @dataclass(frozen=True, kw_only=True)
 class GitCommit:
-    """One commit of a git repository, fetched with the machine's `git`; submodules stay out.
+    """One commit of a git repository, fetched with the machine's `git`, without submodules.
 
     Attributes:
         repository: http(s) or file.
-        commit: its full id, 40 hexadecimal digits; what is fetched, cached or mirrored is checked
-            against it each time it is used.
+        commit: its full id, 40 hexadecimal digits; every fetched, cached or mirrored copy is
+            verified against it each time it is used.
         sha256: of the tar that `git archive` makes of the commit, 64 hexadecimal digits; empty:
             the id is enough.
     """
@@ -71,16 +71,16 @@ class GitCommit:
 
 @dataclass(frozen=True, kw_only=True)
 class Resource:
-    """Something beside the source that the package's build would otherwise download.
+    """Something besides the source that the package's build would otherwise download.
 
-    It is fetched and checked with the source; `{resources}/<to>` is where the build finds it.
+    It is downloaded and verified with the source; the build finds it at `{resources}/<to>`.
 
     Attributes:
         name: what it is, for messages and the provenance.
         source: where it comes from.
-        to: where it is put, relative to the folder of all resources.
+        to: its place, relative to the folder of all resources.
         why: the reason, one line.
-        unpack: True: `to` is a folder with what the archive holds, without its single top folder;
+        unpack: True: `to` is a folder with the archive's contents, without its single top folder;
             False: `to` is the file itself.
     """
 
@@ -98,7 +98,7 @@ class Patch:
     Attributes:
         file: its name, `0001-<what-it-does>.patch`.
         why: the reason, one line.
-        toolkits: the CUDA releases that it is for; empty: all of the recipe's.
+        toolkits: the CUDA releases that it applies to; empty: all of the recipe's.
     """
 
     file: str

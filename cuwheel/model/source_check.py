@@ -31,7 +31,7 @@ def faults_of_resources(recipe: Recipe) -> Iterator[str]:
     for resource in recipe.resources:
         yield from _faults_of_pin(f"resource {resource.name}: source", resource.source)
         if not stays_inside(resource.to):
-            yield f'resource {resource.name}: to="{resource.to}" leads out of the folder'
+            yield f'resource {resource.name}: to="{resource.to}" leads outside of the folder'
     paths = [PurePosixPath(resource.to) for resource in recipe.resources]
     for path, other in itertools.combinations(paths, 2):
         if path.is_relative_to(other) or other.is_relative_to(path):

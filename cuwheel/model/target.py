@@ -66,7 +66,7 @@ class Target:
         if self.provider != "pypi":
             return (
                 f"CUDA {self.toolkit.release} comes from {self.provider}; for "
-                f"{self.platform.machine} it comes from NVIDIA's wheels, whole from 13.0 on"
+                f"{self.platform.machine} it comes from NVIDIA's wheels, complete from 13.0 on"
             )
         return ""
 

@@ -13,7 +13,7 @@ import psutil
 
 from cuwheel.errors import GpuError, ProbeError
 from cuwheel.standalone import script
-from cuwheel.system.process import converse
+from cuwheel.system.process import open_conversation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,7 +179,7 @@ def start_worker(place: Place, probe: Path, log: Path) -> Iterator[Worker]:
         command = [*confined.command(command)]
     try:
         # The user's own environment: a conda one may need its variables.
-        with converse(command, env=_environment(place), log=log) as conversation:
+        with open_conversation(command, env=_environment(place), log=log) as conversation:
             yield Worker(conversation, place, log)
     except OSError as problem:
         if problem.filename is None:

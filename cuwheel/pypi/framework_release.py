@@ -91,7 +91,7 @@ def _ask(name: str, version: str, cache: Path) -> FrameworkRelease:
         raise FrameworkError(
             f"there is no {name} {version} for Linux on {platform.machine()}",
             why=f"the index has {', '.join(_nearest(wanted, pythons)) or 'no wheels for it'}",
-            fix="name one of these with --framework",
+            fix="choose one of these with --framework",
         )
     newest = {
         python: str(release)

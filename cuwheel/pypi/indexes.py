@@ -128,13 +128,13 @@ def find_sdist(
         raise HashMismatchError(
             f"no index has the sdist of {project} {version} that the recipe pins",
             why=f"the recipe's SHA-256 is {sha256}; {said}",
-            fix="correct the recipe's `sha256` only when you know that upstream's file changed",
+            fix="correct the recipe's `sha256` only if you know that upstream's file changed",
         )
     raise DownloadError(
         f"no index has the sdist of {project} {version}",
         why=said,
-        fix="name your index with UV_DEFAULT_INDEX or PIP_INDEX_URL, "
-        "or give the source with `-- --source FILE`",
+        fix="set UV_DEFAULT_INDEX or PIP_INDEX_URL to your index, or pass the source with `-- "
+        "--source FILE`",
     )
 
 
@@ -236,7 +236,7 @@ def _first_page(
     raise (DownloadError if wanted else UnknownProjectError)(
         f"no index has {wanted}{project}",
         why=why,
-        fix="name your index with UV_DEFAULT_INDEX or PIP_INDEX_URL",
+        fix="set UV_DEFAULT_INDEX or PIP_INDEX_URL to your index",
     )
 
 
@@ -337,9 +337,9 @@ def _read_config(path: Path) -> tuple[list[str], list[str]]:
         # Not its own words: they quote the line, and a password may stand there.
         line = getattr(problem, "lineno", None)
         raise DownloadError(
-            f"{path} can't be read, so it's unknown which package index to ask",
+            f"{path} can't be read, so the package index to use is unknown",
             why=type(problem).__name__ + (f" in line {line}" if line else ""),
-            fix="correct the file, or name the index with UV_DEFAULT_INDEX",
+            fix="correct the file, or set UV_DEFAULT_INDEX to the index",
         ) from problem
 
 

@@ -90,7 +90,7 @@ def check_records(folder: Path, owner: str) -> None:
     wrong += sorted({str(name) for name in list_tree(folder)} - expected.keys())
     if wrong:
         raise DamagedPackagesError(
-            f"{len(wrong)} files of {owner} are not what their wheels say",
+            f"{len(wrong)} files of {owner} differ from their wheels' RECORD",
             why=f"the installer's cache is damaged: {', '.join(wrong[:_SHOWN])}",
             fix="remove the folder `uv` in cuwheel's cache and run the same command again",
         )

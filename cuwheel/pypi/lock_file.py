@@ -78,8 +78,8 @@ def read_input(source: Path, *, including: tuple[Path, ...] = ()) -> str:
     except FileNotFoundError:
         raise LockError(
             f"{source.name} is missing",
-            why="it names what the lock has to hold",
-            fix=f"write {source}, one requirement a line",
+            why="it lists what the lock has to contain",
+            fix=f"write {source}, one requirement per line",
         ) from None
     chain = (*including, source)
     text = _INCLUDE.sub(
@@ -135,7 +135,7 @@ def _faults_of_pins(lock: Path) -> list[str]:
     try:
         bare = [str(pin.requirement) for pin in read_pins(lock) if not pin.hashes]
     except InvalidRequirement as error:
-        return [f"a line of it is no requirement: {str(error).splitlines()[0]}"]
+        return [f"a line of it is not a requirement: {str(error).splitlines()[0]}"]
     return [f"these packages have no hash: {', '.join(bare)}"] if bare else []
 
 
@@ -188,9 +188,9 @@ def _parse_pin(line: str) -> Pin:
     except RecursionError:
         raise InvalidRequirement(f"brackets nest too deeply: {line[:_SHOWN]}…") from None
     if requirement.url:
-        raise InvalidRequirement(f"an address in place of a version: {line}")
+        raise InvalidRequirement(f"a URL instead of a version: {line}")
     if _EXACT.fullmatch(str(requirement.specifier)) is None:
-        raise InvalidRequirement(f"not one version: {line}")
+        raise InvalidRequirement(f"not a single version: {line}")
     return Pin(requirement=requirement, hashes=tuple(_HASH.findall(line)))
 
 
@@ -203,7 +203,7 @@ def check_pins(lock: Path) -> None:
     """
     if faults := _faults_of_pins(lock):
         raise LockError(
-            f"{lock} is no lock",
+            f"{lock} is not a valid lock",
             why="; ".join(faults),
             fix="write it again with `nox -s lock`",
         )

@@ -165,7 +165,7 @@ def _read_pages(address: str, project: str, attempts: Attempts) -> tuple[Offer, 
         try:
             found += _of_page(page, address, project)
         except (ValueError, TypeError, AttributeError, RecursionError, KeyError):
-            return PageFault("is no page that lists files", "unreadable")
+            return PageFault("is not a page that lists files", "unreadable")
         url = _next_page(page)
     return tuple(found)
 

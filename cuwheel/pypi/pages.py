@@ -111,7 +111,7 @@ def _read_or_say_why(  # noqa: PLR0911 - one for each way in which a server can 
         return PageFault(unreachable(url, problem, fix="").why, "unasked")
     except TimeoutError:
         limit = attempts.retry_policy.limit
-        words = f"sent no whole page within {limit:.0f} seconds ({SLOW_FIX})"
+        words = f"sent no complete page within {limit:.0f} seconds ({SLOW_FIX})"
         return PageFault(words, "unasked")
     except _PageError as problem:
         return PageFault(f"{problem}; none has that", "unreadable")

@@ -66,49 +66,47 @@ _UNLOCKED = r"no trusted hash was provided|must have a hash|must have their vers
 _FIXES = (
     _Fix(
         says=r"Hash mismatch",
-        do="a file on the index is not the one that was locked: find out who changed it; only "
-        "then write the lock again with `nox -s lock`",
+        do="a file on the index differs from the locked one: find out why; only then write the "
+        "lock again with `nox -s lock`",
     ),
     _Fix(
         says=_UNLOCKED,
-        do="something that is needed isn't in the lock: add it to what the lock is made from, then "
-        "`nox -s lock`",
+        do="a required package isn't in the lock: add it to the lock's input, then `nox -s lock`",
     ),
     _Fix(
         says=r"No interpreter found|Python interpreter",
-        do="name a Python that is on this machine and runs: `-- --python PATH`",
+        do="choose a working Python on this machine: `-- --python PATH`",
     ),
     _Fix(
         says=r"Permission denied|Read-only file system",
-        do="see whose the folder is and whether it may be written; CUWHEEL_CACHE names another "
-        "cache",
+        do="check the folder's owner and permissions; CUWHEEL_CACHE names another cache",
     ),
     _Fix(
         says=r"Couldn't parse requirement",
         do="correct that requirement: `name` or `name==version`",
     ),
-    _Fix(says=r"network (was|is) disabled", do="run once without --offline: that fills the cache"),
+    _Fix(says=r"network (was|is) disabled", do="run once without --offline, which fills the cache"),
     _Fix(
         says=r"does not satisfy Python|no usable wheels|no wheels with a (matching|free-threading)"
         r"|requires Python",
-        do="it has no wheel for this Python or machine: take a Python that the lock was made for "
+        do="it has no wheel for this Python or machine: use a Python that the lock was made for "
         "(`-- --python 3.12`)",
     ),
     _Fix(
         says=r"Failed to fetch|error sending request|Failed to download",
-        do="see that the package index can be reached; uv's settings apply (UV_DEFAULT_INDEX, "
-        "HTTPS_PROXY, SSL_CERT_FILE, ~/.config/uv/uv.toml), pip's don't; without internet, "
+        do="check that the package index can be reached; uv's settings apply (UV_DEFAULT_INDEX, "
+        "HTTPS_PROXY, SSL_CERT_FILE, ~/.config/uv/uv.toml), pip's don't; without internet see "
         "docs/how-to/offline.md",
     ),
     _Fix(
         says=r"not found in the provided package locations|indexes were not|--find-links",
-        do="the mirror that CUWHEEL_MIRROR names doesn't hold it: on a machine with network, "
+        do="the mirror that CUWHEEL_MIRROR names doesn't have it: on a machine with a network, "
         "`nox -s mirror -- TARGET --to` the same folder adds what a target needs (with --python "
         "for each Python)",
     ),
     _Fix(
         says=r"there (is|are) no versions? of|was not found|only .* available",
-        do="the index in use doesn't hold it: the name is wrong, a mirror is incomplete, a release "
+        do="the index doesn't have it: the name is wrong, a mirror is incomplete, or the release "
         "was withdrawn or is younger than the cooldown; UV_DEFAULT_INDEX names another index, "
         "`nox -s lock` writes a lock again",
     ),
@@ -145,7 +143,7 @@ def make_environment(folder: Path, python: Path, *, cache: Path, log: Path) -> N
     """
     kind = ("--no-project", "--relocatable")
     words = ("venv", *_OWN_PYTHON, python.absolute(), *kind, folder.absolute())
-    what = f"no environment can be made from {python}"
+    what = f"no environment can be made with {python}"
     _run_uv(_Call(words=words, cache=cache, log=log, what=what))
 
 
@@ -259,7 +257,7 @@ def unpack_into(  # noqa: PLR0913 - what, for what, and how it is reported
         requirement.write_text(f"{project} @ {uri} --hash=sha256:{sha256}\n", encoding="utf-8")
         where = ("--no-deps", "--target", folder.absolute(), "-r", requirement)
         words = (*_pip_install(python, offline=True), *where)
-        what = f"{wheel.name} can't be unpacked for {python}"
+        what = f"{wheel.name} could not be unpacked for {python}"
         _run_uv(_Call(words=words, cache=cache, log=log, what=what))
 
 
@@ -269,7 +267,7 @@ def forget(names: Iterable[str], *, cache: Path) -> None:
     Raises:
         InstallError: the cache can't be changed.
     """
-    what = "the installer's cache can't be cleaned"
+    what = "the installer's cache could not be cleaned"
     _run_uv(_Call(words=("cache", "clean", *names), cache=cache, what=what))
 
 
@@ -297,7 +295,7 @@ def resolve(source: Path, *, python: str, uploaded_before: str, cache: Path, off
         lock = Path(folder) / "lock"
         files = ("--no-emit-find-links", "--output-file", str(lock), str(source.absolute()))
         words = (*start, *scope, *form, "--only-binary", ":all:", *files)
-        _run_uv(_Call(words=words, cache=cache, what=f"{source.name} can't be resolved"))
+        _run_uv(_Call(words=words, cache=cache, what=f"{source.name} could not be resolved"))
         return read_text(lock)
 
 
@@ -326,7 +324,7 @@ def _offline(*, offline: bool) -> tuple[str, ...]:
 
 def _install(call: _Call, console: Console) -> None:
     with console.live("installing") as line:
-        _run_uv(replace(call, show=line.show, what=f"{call.what} can't be installed"))
+        _run_uv(replace(call, show=line.show, what=f"{call.what} could not be installed"))
 
 
 def _run_uv(call: _Call) -> None:
@@ -361,8 +359,8 @@ def _run_uv(call: _Call) -> None:
     )
     stop.check()
     if watch.fault:
-        log = f"; everything that it said is in {call.log}" if call.log else ""
-        raise InstallError(call.what, why=f"uv was ended: {watch.fault}", fix=SLOW_FIX + log)
+        log = f"; its whole output is in {call.log}" if call.log else ""
+        raise InstallError(call.what, why=f"uv was terminated: {watch.fault}", fix=SLOW_FIX + log)
     if done.status:
         raise _failure(call, lines)
 
@@ -390,12 +388,12 @@ def _failure(call: _Call, lines: list[str]) -> CuwheelError:
         named = _FULL.search("\n".join(lines))
         return disk_full(Path(named[1]).parent if named else call.cache)
     said = "\n".join(lines)
-    fix = next((fix.do for fix in call.fixes if re.search(fix.says, said)), "look at what uv did")
-    log = f"; everything that it said is in {call.log}" if call.log else ""
-    return InstallError(call.what, why=f"uv says: {_decisive_words(lines)}", fix=fix + log)
+    fix = next((fix.do for fix in call.fixes if re.search(fix.says, said)), "check what uv did")
+    log = f"; its whole output is in {call.log}" if call.log else ""
+    return InstallError(call.what, why=f"uv says: {_error_lines(lines)}", fix=fix + log)
 
 
-def _decisive_words(lines: list[str]) -> str:
+def _error_lines(lines: list[str]) -> str:
     """The error and its causes on one line, without hints; the last line where it gives none."""
     found = [match for line in lines if (match := _REASON.fullmatch(line.strip()))]
     reasons = [match[2] for match in found if match[1] != "hint"]

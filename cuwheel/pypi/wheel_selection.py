@@ -106,10 +106,10 @@ def choose_wheels(
         faults += _faults(locked_files, pin, locked)
     if faults:
         raise LockError(
-            f"{len(faults)} locked packages have no wheel that fits",
+            f"{len(faults)} locked packages have no matching wheel",
             why="\n".join(dict.fromkeys(faults)),
-            fix="ask for a Python that the lock was made for (--python 3.12), or name an index "
-            "that has the locked files with UV_DEFAULT_INDEX",
+            fix="choose a Python that the lock was made for (--python 3.12), or set "
+            "UV_DEFAULT_INDEX to an index that has the locked files",
         )
     return tuple(chosen[name] for name in sorted(chosen))
 

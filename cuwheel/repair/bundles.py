@@ -36,13 +36,12 @@ def check_bundles(target: Target, content: Path) -> tuple[str, ...]:
     copied = {file: stem_of(file) for file in files if component_of_copy(file, cuda) is None}
     if unnamed := {file: stem for file, stem in copied.items() if stem not in link.bundles}:
         raise RepairError(
-            f"{target.id}: the wheel would hold libraries of this machine that its recipe doesn't "
-            "name",
+            f"{target.id}: the wheel would contain system libraries that its recipe doesn't name",
             why="\n".join(
                 f"{name_before_graft(file)}, {_askers(content, file)}" for file in sorted(unnamed)
             ),
             fix=f"{say_link(link, bundles=unnamed.values())}, and its licence into `license`; or "
-            "keep the build from linking it, by an option of the package or a patch",
+            "keep the build from linking it, with an option of the package or a patch",
         )
     return tuple(name for name in link.bundles if name not in copied.values())
 
@@ -50,4 +49,4 @@ def check_bundles(target: Target, content: Path) -> tuple[str, ...]:
 def _askers(content: Path, file: str) -> str:
     """Whom auditwheel copied a library for; it has renamed what they need."""
     needing = [one.name for one in read_libraries(content) if file in one.elf.needed]
-    return f"for {', '.join(needing)}" if needing else "which nothing needs by its name"
+    return f"for {', '.join(needing)}" if needing else "which nothing lists as needed"

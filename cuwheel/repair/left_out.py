@@ -33,17 +33,17 @@ def leave_out(content: Path, target: Target) -> tuple[str, ...]:
         for pattern in target.recipe.leave_out
     }
     gone = sorted({name for found in fitting.values() for name in found})
-    faults = [f'"{pattern}" fits no file' for pattern, found in fitting.items() if not found]
+    faults = [f'"{pattern}" matches no file' for pattern, found in fitting.items() if not found]
     faults += [
-        f"it fits {name}, which says what the wheel is"
+        f"it matches {name}, which is part of the wheel's metadata"
         for name in gone
         if name.partition("/")[0].endswith(".dist-info")
     ]
     if faults:
         raise RepairError(
-            f"{target.id}: `leave_out` can't be followed",
+            f"{target.id}: `leave_out` can't be applied",
             why="\n".join(faults),
-            fix=f"correct `leave_out` in {target.recipe.module}; the wheel holds "
+            fix=f"correct `leave_out` in {target.recipe.module}; the wheel contains "
             f"{', '.join(dict.fromkeys(name.partition('/')[0] for name in names))}",
         )
     for name in gone:

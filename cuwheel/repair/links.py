@@ -77,9 +77,10 @@ def read_libraries(content: Path) -> tuple[PlacedLibrary, ...]:
     found = tuple(_iter_libraries(content))
     if not found:
         raise RepairError(
-            "the built wheel holds no compiled library",
-            why="its build succeeded without compiling anything, as many do when they find no CUDA",
-            fix="look in the build's log for why the extension was left out",
+            "the built wheel contains no compiled library",
+            why="its build succeeded without compiling anything, as many packages do when they "
+            "find no CUDA",
+            fix="look in the build's log for the reason why the extension was skipped",
         )
     return found
 
@@ -99,10 +100,10 @@ def find_links(target: Target, libraries: tuple[PlacedLibrary, ...]) -> Links:
     problems = [*_copies_of_driver(libraries)]
     if problems:
         raise RepairError(
-            f"{target.id}: the wheel holds a library of NVIDIA's driver, or what stands in for it",
+            f"{target.id}: the wheel contains a library of NVIDIA's driver, or a stub of it",
             why="\n".join(problems),
-            fix="keep the package's build from copying what it links; the machine's own driver "
-            "brings that library, and any other is of another release",
+            fix="keep the package's build from copying what it links: the library comes with the "
+            "driver of each machine, and a copy would be of another release",
         )
     of_mode: list[str] = []
     missing: set[str] = set()
@@ -163,7 +164,7 @@ def _copies_of_driver(libraries: tuple[PlacedLibrary, ...]) -> Iterator[str]:
     """By its soname too: a stub's file may have any name."""
     for library in libraries:
         if found := next(filter(is_from_driver, sorted(library.names)), ""):
-            yield f"{library.name} calls itself {found}"
+            yield f"{library.name} is named {found}"
 
 
 def _needs(
@@ -180,12 +181,12 @@ def _faults_of_mode(
     """Why a library can't have what it needs in the way that the mode requires."""
     is_cuda = component.cuda is not None
     if library.path is None and (not is_cuda or isinstance(target.mode, External)):
-        return [f"{library.name} needs {soname}, and from its folder no rpath reaches it"]
+        return [f"{library.name} needs {soname}, and no relative rpath from its folder leads to it"]
     if is_cuda and isinstance(target.mode, Static):
-        return [f"{library.name} needs {soname}, which was to be linked in: its build ignores that"]
+        return [f"{library.name} needs {soname}, which its build should have linked statically"]
     opened = _opened_by(component, target.toolkit.major)
     if is_cuda and isinstance(target.mode, Bundled) and opened:
-        why = f"which loads {', '.join(opened)} by name: no copy would find it"
+        why = f"which loads {', '.join(opened)} by name: a copy would not be found"
         return [f"{library.name} needs {soname}, {why}"]
     return []
 
@@ -206,7 +207,7 @@ def _refuse(target: Target, problems: list[str], missing: set[str], *, is_of_mod
     elif is_of_mode:
         name = mode_name(target.mode)
         what = "that can't be supplied"
-        fix = f"this package can't be linked as `{name}` asks: take another mode (`link`, --link)"
+        fix = f"this package can't be linked in mode `{name}`: use another mode (`link`, --link)"
     else:
         what = "that can't be supplied"
         fix = (

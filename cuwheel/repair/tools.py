@@ -65,7 +65,7 @@ class RepairTools:
         self._ldpaths = None if system is None else os.pathsep.join(map(str, system))
         prefix, package = (f"{triplet}-", f"binutils-{triplet}") if triplet else ("", "binutils")
         self._strip = (
-            self._find("strip", str(programs), "name binutils in the toolchain's environment.yml")
+            self._find("strip", str(programs), "add binutils to the toolchain's environment.yml")
             if programs
             else self._find(f"{prefix}strip", path, f"apt-get install {package}")
         )
@@ -120,7 +120,7 @@ class RepairTools:
             words = " / ".join(problem.tail[-_WORDS:])
             raise RepairError(
                 f"{self._owner}: {problem.what}",
-                why=f"it says: {words or problem.why}",
+                why=f"its output: {words or problem.why}",
                 fix=f"its whole output is in {self._log}; a library that can't be located has to "
-                "be installed where the compiler found it, or declared in the recipe's `link`",
+                "be where the compiler found it, or be declared in the recipe's `link`",
             ) from problem

@@ -78,10 +78,10 @@ def choose_sandbox(asked: str = "auto") -> str:
     if asked == "auto":
         return "none"
     raise SandboxError(
-        f"this machine gives no sandbox by {asked}",
+        f"this machine doesn't allow a sandbox with {asked}",
         why=_refusal(asked),
-        fix="leave `--sandbox` out, which takes what there is, or let the system grant user "
-        "namespaces",
+        fix="run without `--sandbox`, which uses what is available, or enable user namespaces on "
+        "the system",
     )
 
 
@@ -112,9 +112,9 @@ def sandboxed(
     lost = [mount for mount in own if mount.kind != "link" and not mount.source.exists()]
     if lost:
         raise SandboxError(
-            f"the sandbox can't have {', '.join(str(mount.target) for mount in lost)}",
-            why=f"not there: {', '.join(str(mount.source) for mount in lost)}",
-            fix="build again; something else has removed folders of this build",
+            f"the sandbox can't mount {', '.join(str(mount.target) for mount in lost)}",
+            why=f"missing: {', '.join(str(mount.source) for mount in lost)}",
+            fix="build again; another process has removed folders of this build",
         )
     every = [*(_system_mounts() if system is None else system), *own]
     return _bubblewrap(every, folder) if kind == "bubblewrap" else _own_calls(every, folder)

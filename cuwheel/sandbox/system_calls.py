@@ -106,7 +106,7 @@ def _load() -> ctypes.CDLL:
         library = ctypes.CDLL("libseccomp.so.2")
     except OSError as problem:
         raise UsageError(
-            "the filter of system calls can't be made here",
+            "the system call filter can't be set up here",
             why=str(problem),
             fix="install libseccomp (Debian: libseccomp2)",
         ) from None
@@ -126,9 +126,9 @@ def _refuse(
 def _check(result: int, name: str = "") -> None:
     if result:
         raise UsageError(
-            "the filter of system calls can't be made here",
+            "the system call filter can't be set up here",
             why=f"libseccomp says {os.strerror(-result)} {name}".strip(),
-            fix="take libseccomp 2.5 or newer",
+            fix="install libseccomp 2.5 or newer",
         )
 
 

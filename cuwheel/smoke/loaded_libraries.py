@@ -124,11 +124,11 @@ def print_loaded_libraries(loaded: Iterable[tuple[str, str, str, str]], console:
         console.note(f"{plural(len(loaded), 'library')} loaded: {_count_suppliers(loaded)}")
         return
     table = rich.table.Table(box=None, padding=(0, 2, 0, 0))
-    for title in ("library", "file", "from", "asked for by"):
+    for title in ("library", "file", "from", "loaded by"):
         table.add_column(title, overflow="fold")
     for soname, location, supplier, requester in loaded:
         # The name is enough, and the table fits a terminal.
-        cells = (soname, location, supplier or "nobody", Path(requester).name or "not known")
+        cells = (soname, location, supplier or "nobody", Path(requester).name or "unknown")
         table.add_row(*map(rich.markup.escape, cells))
     console.terminal.print(rich.padding.Padding(table, (0, 0, 0, 2)))
 
@@ -141,7 +141,9 @@ def _count_suppliers(loaded: Iterable[tuple[str, str, str, str]]) -> str:
         if supplier
     )
     counts = [f"{count} from {supplier}" for supplier, count in suppliers.most_common()]
-    counts += [f"{location} from nobody" for _, location, supplier, _ in loaded if not supplier]
+    counts += [
+        f"{location} without a supplier" for _, location, supplier, _ in loaded if not supplier
+    ]
     return ", ".join(counts)
 
 

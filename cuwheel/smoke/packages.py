@@ -165,7 +165,7 @@ def _write_requirement(folder: Path, wheel: Path, sha256: str, target: Target) -
 
 
 def _way_to_lock(target: Target) -> str:
-    return "the wheel requires it and the recipe's lock doesn't hold it: " + (
+    return "the wheel requires it and the recipe's lock doesn't have it: " + (
         target.locked_smoke.way_to_add("it")
     )
 

@@ -177,9 +177,9 @@ class Probe:
         last = " / ".join(finished.output.strip().splitlines()[-_TRACEBACK:])
         return SmokeError(
             f"{self.name}: the interpreter died while it imported the wheel",
-            why=f"{_how(finished.status)} after {finished.duration:.0f} s: {last or 'no word'}",
+            why=f"{_how(finished.status)} after {finished.duration:.0f} s: {last or 'no output'}",
             fix="a crash at import most often means a library built for another release of the "
-            f"framework; everything that was said is in {self.log}",
+            f"framework; the whole output is in {self.log}",
         )
 
 

@@ -30,10 +30,10 @@ class SmokeProblem:
 
 # What the loader or Python says → what to do; the first that is found counts.
 _HINTS = {
-    "undefined symbol: cu": "declare the component that has this symbol in the recipe's `link`",
-    "undefined symbol: nv": "declare the component that has this symbol in the recipe's `link`",
+    "undefined symbol: cu": "declare the component that defines this symbol in the recipe's `link`",
+    "undefined symbol: nv": "declare the component that defines this symbol in the recipe's `link`",
     "undefined symbol": "build against the framework and toolkit that the wheel will run with",
-    "GLIBC": "smoke on a system that is as new as the wheel's platform tag says",
+    "GLIBC": "run the smoke test on a system that is at least as new as the wheel's platform tag",
     "No module named": "correct `imports` in the recipe's smoke, or add what is missing to the "
     "package's requirements",
     "AssertionError": "correct the package, or its smoke test in recipes/smoke",
@@ -57,10 +57,10 @@ def find_failures(
     """
     declared = target.recipe.smoke
     if answer.failure:
-        yield _problem(f"Python says:\n    {answer.traceback}", answer, hidden)
+        yield _problem(f"Python's output:\n    {answer.traceback}", answer, hidden)
     elif declared.expect and answer.value != declared.expect:
         yield SmokeProblem(
-            fact=f"{declared.call} gives {answer.value}, not {declared.expect}",
+            fact=f"{declared.call} returns {answer.value}, not {declared.expect}",
             fix="correct the package, or `smoke` in the recipe",
         )
 
@@ -68,9 +68,9 @@ def find_failures(
 def crashed(library: str, error: SmokeError) -> SmokeProblem:
     """A library of the wheel that ended the interpreter when it was loaded."""
     return SmokeProblem(
-        fact=f"loading {library} ends the interpreter: {error.why}",
-        fix="look at what the library runs when it is loaded: its constructors have to do without "
-        "GPU",
+        fact=f"loading {library} crashes the interpreter: {error.why}",
+        fix="check what the library runs when it is loaded: its constructors have to work without "
+        "a GPU",
     )
 
 
@@ -91,9 +91,9 @@ def foreign_libraries(answer: SmokeAnswer) -> Iterator[SmokeProblem]:
     if found:
         files = ", ".join(f"{load.soname} is {load.path}" for load in found)
         yield SmokeProblem(
-            fact=f"libraries came from outside site-packages: {files}",
+            fact=f"libraries were loaded from outside site-packages: {files}",
             fix="declare their components in the recipe's `link`, so that the wheel requires them "
-            "and finds them by its rpath; as it is, it only works where they lie about by chance",
+            "and finds them by its rpath; now it only works on machines that happen to have them",
         )
 
 
@@ -102,21 +102,22 @@ def mixed_releases(answer: SmokeAnswer) -> Iterator[SmokeProblem]:
     releases = cuda_releases(answer.loads)
     if len(releases) > 1:
         files = ", ".join(
-            f"{load.soname} ({load.supplier or load.location}, asked for by "
-            f"{load.requester or 'nobody'})"
+            f"{load.soname} ({load.supplier or load.location}, loaded by "
+            f"{load.requester or 'an unknown library'})"
             for loads in releases.values()
             for load in loads
         )
         yield SmokeProblem(
             fact=f"CUDA {' and '.join(releases)} are in one process: {files}",
-            fix="build for the CUDA release of the framework, or lock a framework of the wheel's",
+            fix="build for the CUDA release of the framework, or lock a framework built with the "
+            "wheel's",
         )
 
 
 def _problem(fact: str, answer: SmokeAnswer, hidden: Iterable[Path]) -> SmokeProblem:
     """A failure; where a hidden file would have helped, it says which."""
     if answer.lacking and (file := supplier_among(hidden, answer.lacking)):
-        fact += f" ({file} has it, but what users may not have is hidden here)"
+        fact += f" ({file} has it, but libraries that users may not have are hidden here)"
     return SmokeProblem(fact=fact, fix=_hint(answer.last_words))
 
 
@@ -124,11 +125,12 @@ def _hint(said: str) -> str:
     soname = said.partition(": ")[2].partition(":")[0]
     if is_from_driver(soname):
         return (
-            f"{soname} is NVIDIA's driver's, and here is neither a driver nor a compiler to make a "
-            "stub of it: install g++, or run this stage on a machine with the driver"
+            f"{soname} belongs to NVIDIA's driver, and this machine has neither the driver nor a "
+            "compiler to make a stub of it: install g++, or run this stage on a machine with the "
+            "driver"
             if soname == DRIVER_SONAME
-            else f"{soname} is NVIDIA's driver's, which only a machine with a GPU has, and nothing "
-            "stands in for it: let the package load it when it is used, not when it is imported"
+            else f"{soname} belongs to NVIDIA's driver, which only machines with a GPU have, and "
+            "there is no stub of it: let the package load it on first use, not on import"
         )
     symbol = _SYMBOL.search(said)
     if symbol and is_driver_function(symbol[1]):

@@ -120,9 +120,9 @@ def unpack_archive(
 def _unreadable(archive: Path, problem: Exception) -> UnsafeArchiveError:
     said = str(problem).splitlines() or [type(problem).__name__]
     return UnsafeArchiveError(
-        f"{archive.name} can't be unpacked",
-        why=f"it is cut short, damaged, or no archive ({said[0].rstrip(':')})",
-        fix=f"get it anew from where it came from; this one lies at {archive}",
+        f"{archive.name} could not be unpacked",
+        why=f"it is truncated, damaged, or not an archive ({said[0].rstrip(':')})",
+        fix=f"get it again from its source; this file is {archive}",
     )
 
 
@@ -203,8 +203,8 @@ def _checked(archive: Path, members: Iterable[_Member], limit: int) -> list[_Mem
         if size > limit or len(known) > limits.SOURCE_MEMBERS:
             raise UnsafeArchiveError(
                 f"{archive.name} is too large to unpack",
-                why=f"at {member.name} it has {show_size(size)} in {len(known)} members",
-                fix="no source is that large: inspect what was downloaded",
+                why=f"up to {member.name} it has {show_size(size)} in {len(known)} members",
+                fix="no real source is that large: check what was downloaded",
             )
     faults = [f"{_shorten(member.name)}: {fault}" for member, fault in _faults(known)]
     if faults:
@@ -212,7 +212,7 @@ def _checked(archive: Path, members: Iterable[_Member], limit: int) -> list[_Mem
         raise UnsafeArchiveError(
             f"{archive.name} is refused",
             why="; ".join(faults[:_SHOWN]) + more,
-            fix=f"don't use {archive} before you know why it holds that; no real sdist does",
+            fix=f"don't use {archive} until you know why it contains that; no real sdist does",
         )
     return known
 
@@ -240,10 +240,10 @@ def _fault_of_path(path: PurePosixPath) -> str:
     if path.is_absolute():
         return "an absolute name"
     if "\0" in str(path):
-        return "a name that other programs read differently"
+        return "a name that other programs interpret differently"
     if len(path.parts) > _MAX_DEPTH:
         return f"{len(path.parts)} folders deep"
-    return "climbs out with `..`" if ".." in path.parts else ""
+    return "leaves the folder with `..`" if ".." in path.parts else ""
 
 
 def _fault_of_kind(member: _Member, files: set[PurePosixPath]) -> str:
@@ -252,7 +252,7 @@ def _fault_of_kind(member: _Member, files: set[PurePosixPath]) -> str:
         return "" if _stays_inside(member.target, depth) else f"a link to {member.target}"
     if member.kind == "hard link":
         is_known = PurePosixPath(member.target) in files
-        return "" if is_known else f"a hard link to {member.target}, no file before it"
+        return "" if is_known else f"a hard link to {member.target}, which isn't a file before it"
     return "" if member.kind in {"file", "folder"} else f"a {member.kind}"
 
 

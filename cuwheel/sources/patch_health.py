@@ -98,7 +98,7 @@ def _misfits(files: PatchSet, tree: Path) -> Iterator[str]:
                 continue
             name = name_of_hunk(hunk, number, file.path)
             if next(_positions(lines_of(hunk, without="-"), text, 0), None) is not None:
-                yield f"{name}: upstream has this part of the patch"
+                yield f"{name}: upstream already has this part of the patch"
                 continue
             yield f"{name}: {_lost(wanted, text)}"
 
@@ -110,8 +110,8 @@ def _lost(wanted: list[str], text: list[str]) -> str:
     lost = [line for number, line in enumerate(wanted) if number not in there]
     near = max(blocks, key=lambda block: block.size)
     if not lost:
-        return f"its lines no longer follow each other; the first stand at line {near.b + 1}"
-    rest = f"; the rest stands about line {near.b + 1}" if there else ""
+        return f"its lines are no longer consecutive; the first are at line {near.b + 1}"
+    rest = f"; the rest is near line {near.b + 1}" if there else ""
     return f"{len(lost)} of its {len(wanted)} lines are gone, first {quoted(lost[0])}{rest}"
 
 

@@ -107,7 +107,7 @@ def try_patch(patch: bytes, tree: Path) -> Patched:
     try:
         files = PatchSet(text)
     except UnidiffParseError as problem:
-        patched.problems.append(f"it is no valid unified diff: {_plain(str(problem))}")
+        patched.problems.append(f"it is not a valid unified diff: {_plain(str(problem))}")
         return patched
     patched.problems += _overlong_hunks(files, text.split("\n"))
     for file in files:
@@ -140,7 +140,9 @@ def _patch_file(file: PatchedFile, patched: Patched) -> None:
     after, misfits = _apply(file, before or b"")
     patched.problems += misfits
     if is_gone and after and not misfits:
-        patched.problems.append(f"{_plain(name)}: deleted, though it has more lines than that")
+        patched.problems.append(
+            f"{_plain(name)}: deleted, but it has more lines than the patch removes"
+        )
     patched.contents[name] = None if is_gone else after
     if file.target_mode and file.target_mode != file.source_mode and not is_gone:
         patched.executable[name] = file.target_mode.endswith("755")
@@ -170,14 +172,14 @@ def _fault_of_entry(file: PatchedFile) -> str:
 def _fault_of_name(name: str, patched: Patched) -> str:
     path = PurePosixPath(name)
     if not name:
-        return "names need a folder in front, as git's a/ and b/"
+        return "names need a leading folder, such as git's a/ and b/"
     if path.is_absolute() or ".." in path.parts:
-        return "leads out of the source"
+        return "leads outside of the source"
     chain = [patched.path(str(step)) for step in (path, *path.parents)]
     if any(step.is_symlink() for step in chain[:-1]):
-        return "a symbolic link, or behind one"
+        return "a symbolic link, or below one"
     if chain[0].is_dir() or any(step.is_file() for step in chain[1:]):
-        return "a file where the source has a folder, or the other way round"
+        return "a file where the source has a folder, or vice versa"
     return ""
 
 
@@ -189,7 +191,7 @@ def _fault_of_file(file: PatchedFile, before: bytes | None, *, is_new: bool) -> 
     made = "".join(line for hunk in file for line in lines_of(hunk, without="-")).encode(_BYTES)
     if made == before:
         return "upstream already has this change: the file is there"
-    return "the patch makes this file, but the source has one already"
+    return "the patch creates this file, but the source already has it"
 
 
 def _apply(file: PatchedFile, before: bytes) -> tuple[bytes, list[str]]:
@@ -211,7 +213,7 @@ def _apply(file: PatchedFile, before: bytes) -> tuple[bytes, list[str]]:
         done = end
     new += old[done:]
     if not misfits and any(not line.endswith("\n") for line in new[:-1]):
-        misfits.append(f"{_plain(file.path)}: a line would be joined with the one after it")
+        misfits.append(f"{_plain(file.path)}: a line would be joined with the next one")
     return "".join(new).encode(_BYTES), misfits
 
 

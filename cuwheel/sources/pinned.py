@@ -123,10 +123,10 @@ def folder_of(declared: Folder, root: Path) -> Path:
         return folder
     raise SourceError(
         f"the recipe's source, Folder(path=\"{declared.path}\"), can't be used",
-        why=f"there is no folder {folder}"
+        why=f"the folder {folder} doesn't exist"
         if is_inside
         else f"{folder} is {folder.resolve()}, not inside the project",
-        fix="give the path of the package's folder as seen from the project folder, which is "
+        fix="give the path of the package's folder relative to the project folder, which is "
         f"{root}",
     )
 

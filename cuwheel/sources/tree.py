@@ -29,7 +29,7 @@ _LATEST = 4_354_732_800  # 2107-12-30
 FOLDER_EPOCH = _EARLIEST
 
 
-def is_litter(name: Path) -> bool:
+def is_left_out(name: Path) -> bool:
     """Whether a path, relative to a source tree, is no source: version control, caches, builds."""
     return (
         not _LEFT_OUT.isdisjoint(name.parts)
@@ -92,7 +92,7 @@ def _checked_sources(tree: Path, without: Collection[Path]) -> list[Path]:
     if faults:
         more = f" and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
         raise SourceError(
-            f"{tree} can't be copied",
+            f"{tree} could not be copied",
             why="; ".join(faults[:_SHOWN]) + more,
             fix="remove them, or replace the link with a copy of the file",
         )
@@ -109,19 +109,19 @@ def _sources(tree: Path, without: Collection[Path]) -> Iterator[Path]:
             for name in folders
             if name not in links
             and here / name not in without
-            and not is_litter((here / name).relative_to(tree))
+            and not is_left_out((here / name).relative_to(tree))
         ]
         names = [(here / name).relative_to(tree) for name in (*links, *files)]
-        yield from (name for name in names if not is_litter(name))
+        yield from (name for name in names if not is_left_out(name))
 
 
 def _fault_of(tree: Path, name: Path) -> str:
     path = tree / name
     if not path.is_symlink():
-        return "" if path.is_file() else "is no file, folder or link"
+        return "" if path.is_file() else "is not a file, folder or link"
     target = path.readlink()
     is_inside = path.resolve().is_relative_to(tree.resolve())
-    return "" if is_inside and not target.is_absolute() else f"leads out of it, to {target}"
+    return "" if is_inside and not target.is_absolute() else f"leads outside of it, to {target}"
 
 
 def fit_for_zip(epoch: int) -> int:
@@ -129,7 +129,7 @@ def fit_for_zip(epoch: int) -> int:
     return min(max(epoch, _EARLIEST), _LATEST)
 
 
-def settle(tree: Path, epoch: int) -> None:
+def normalize_tree(tree: Path, epoch: int) -> None:
     """Give everything in a tree one time stamp, and modes 644 or 755.
 
     Args:
@@ -138,11 +138,11 @@ def settle(tree: Path, epoch: int) -> None:
     """
     for base, folders, files in os.walk(tree, topdown=False):
         for name in (*files, *folders):
-            _settle_entry(Path(base) / name, epoch)
-    _settle_entry(tree, epoch)
+            _normalize_entry(Path(base) / name, epoch)
+    _normalize_entry(tree, epoch)
 
 
-def _settle_entry(path: Path, epoch: int) -> None:
+def _normalize_entry(path: Path, epoch: int) -> None:
     if not path.is_symlink():
         is_executable = path.is_dir() or path.stat().st_mode & 0o100
         path.chmod(0o755 if is_executable else 0o644)

@@ -49,7 +49,7 @@ def audit(job: Job) -> Audit:
 def _refusal(name: str, findings: Iterable[object]) -> AuditError:
     lines = [str(finding) for finding in findings]
     return AuditError(
-        f"{name} breaks its contract ({plural(len(lines), 'finding')})",
+        f"{name} violates its contract ({plural(len(lines), 'finding')})",
         why="\n".join(lines),
         fix="correct the recipe (`name`, `wheel_name`, `link`, `archs`, `max_wheel_size`, patches) "
         "or the build's flags",

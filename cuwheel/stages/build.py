@@ -112,7 +112,7 @@ def build(job: Job) -> BuiltWheel:
     _note_dropped_options(workspace, events)
     if called := called_unpinned(inputs):
         workspace.console.warn(
-            f"the package's build went on without programs of the machine: "
+            "the package's build continued without programs of the machine: "
             f"{say_unpinned(target, called)}"
         )
     neutral = {name: path_map.neutral(value) for name, value in stated.items()}
@@ -138,23 +138,22 @@ def _warn_of_cache_failure(
     statistics = read_statistics(inputs.events)
     if choice.cache.name and was_asked and not statistics.calls:
         workspace.console.warn(
-            f"{choice.cache.name} did nothing in this build, so all was compiled and nothing kept: "
-            f"see what it says in {workspace.log('build')}"
+            f"{choice.cache.name} did nothing in this build, so everything was compiled and "
+            f"nothing was kept: check its messages in {workspace.log('build')}"
         )
     elif statistics.errors and choice.remote is None:
         times = "once" if statistics.errors == 1 else f"{statistics.errors} times"
         workspace.console.warn(
-            f"the compile cache failed {times}, so more was compiled than should be: see "
-            f"whether the disk of {choice.paths.cache_folder} is full, or leave the cache out: "
-            "-- --no-cache"
+            f"the compile cache failed {times}, so more was compiled than necessary: check whether "
+            f"the disk of {choice.paths.cache_folder} is full, or disable the cache: -- --no-cache"
         )
 
 
 def _note_dropped_options(workspace: Workspace, events: Events) -> None:
     if dropped := sorted({option for one in events.compiles for option in one.dropped}):
         workspace.console.note(
-            f"the package asks nvcc for {' and '.join(dropped)}, which was left out: it writes "
-            "paths and times of the sources into the objects, and changes no code"
+            f"the package passes {' and '.join(dropped)} to nvcc, which was removed: it writes "
+            "paths and times of the sources into the objects, and doesn't change the code"
         )
 
 
@@ -226,7 +225,7 @@ def _run_all(
                     shown=[str(word) for word in command],
                     error=BuildFailedError,
                     what=f"{target.id}: the package's own build failed",
-                    fix=f"read the log from its first error on; the source is in {inputs.tree}",
+                    fix=f"read the log from the first error on; the source is in {inputs.tree}",
                 )
                 for command in _commands(target, inputs, how.variables, out)
             ]
@@ -236,7 +235,7 @@ def _run_all(
         error.known = _known(target, inputs)
         error.first = _first_error(log, target, how.path_map.inside(str(inputs.tree)))
         if called := called_unpinned(inputs):
-            error.fix = f"{say_unpinned(target, called)}; else {error.fix}"
+            error.fix = f"{say_unpinned(target, called)}; otherwise {error.fix}"
         raise
     finally:
         os.umask(old_umask)
@@ -353,13 +352,13 @@ def _only_wheel(out: Path, target: Target, log: Path) -> Path:
     if len(wheels) == 1:
         return wheels[0]
     raise BuildFailedError(
-        f"{target.id}: the build left {len(wheels)} wheels, not one",
+        f"{target.id}: the build made {len(wheels)} wheels instead of one",
         command=(),
         status=0,
         log=log,
         tail=[wheel.name for wheel in wheels],
         why="cuwheel publishes one wheel for each target",
-        fix="read the log; the package's build may have stopped early",
+        fix="read the log; the package's build may have ended early",
     )
 
 
@@ -380,14 +379,16 @@ def _not_hermetic(
         facts.append(f"no sandbox ({why}): the build could reach {reached}")
         if canary.by_path:
             kinds = ", ".join(canary.by_path)
-            facts.append(f"nvcc puts the build's folder into objects: {kinds}")
+            facts.append(f"nvcc writes the build folder into objects: {kinds}")
     if canary.always:
-        facts.append(f"nvcc makes unequal objects of equal sources: {', '.join(canary.always)}")
+        facts.append(
+            f"nvcc makes different objects from the same source: {', '.join(canary.always)}"
+        )
     if not inputs.toolchain.pinned and not is_pinned:
         facts.append(f"the CUDA toolkit comes from the machine: {inputs.toolchain.version}")
     if not is_pinned:
         programs = ", ".join(PINNABLE)
-        facts.append(f"programs of the machine's /usr/bin can be called, but for {programs}")
+        facts.append(f"programs in the machine's /usr/bin can be called, except {programs}")
     if job.target.source_override:
         facts.append("the source was given with --source")
     return tuple(facts)

@@ -132,7 +132,7 @@ def _check_framework_imports(folder: Path, job: Job) -> None:
     if answer.status:
         words = answer.output.strip().splitlines() or [f"status {answer.status}"]
         raise InstallError(
-            f"{framework.name} {framework.version} doesn't import in its environment",
+            f"{framework.name} {framework.version} can't be imported in its environment",
             why=words[-1],
-            fix=f"see that the lock holds all it needs; try it: {python} -c '{code}'",
+            fix=f"check that the lock has everything it needs; try it: {python} -c '{code}'",
         )

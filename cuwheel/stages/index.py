@@ -88,14 +88,14 @@ def _check_name_is_free(job: Job, wheel: Path, sha256: str) -> None:
     there = published_sha256(wheel)
     if there not in {"", sha256} and not job.settings.replace:
         raise PublishedWheelError(
-            f"{job.target.id}: {wheel.name} is published with other bytes",
+            f"{job.target.id}: {wheel.name} is already published with different bytes",
             why=f"its SHA-256 in {wheel.parent} is {there}, that of the new wheel {sha256}",
-            fix="build again with -- --no-cache, without --build-tag: the wheel gets a build tag "
-            "that is free; or with -- --replace, where nobody installs from that folder",
+            fix="build again with -- --no-cache, without --build-tag: the wheel then gets an "
+            "unused build tag; or with -- --replace, if nobody installs from that folder",
         )
     if wheel.is_file() and sha256_of_file(wheel) != sha256:
         job.workspace.console.note(
-            f"{wheel.name} in {wheel.parent} had other content and is replaced"
+            f"{wheel.name} in {wheel.parent} had different content and is replaced"
         )
 
 
@@ -110,7 +110,7 @@ def _statement(workspace: Workspace, published: Path, sha256: str) -> str:
     if statement is None:
         raise StageOrderError(
             f"there is no {_PROVENANCE} of this wheel in {workspace.work}",
-            why="a wheel is only published with the statement of where it came from",
+            why="a wheel is only published with its provenance",
             fix="run the stage provenance first, or the whole build",
         )
     return statement
@@ -125,6 +125,7 @@ def _warn_of_other_mode(target: Target, workspace: Workspace, wheel: Path) -> No
         local = (release.local or "").split(".")
         if is_rival and local[0] == target.local_version.split(".")[0] and release != version:
             workspace.console.warn(
-                f"{workspace.dist} also holds {other.name}: without the whole version "
-                f"({project}=={version}) pip takes {max(version, release)}; --dist keeps them apart"
+                f"{workspace.dist} also contains {other.name}: without the full version "
+                f"({project}=={version}) pip chooses {max(version, release)}; use --dist to keep "
+                "them apart"
             )

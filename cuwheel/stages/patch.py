@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cuwheel import limits
 from cuwheel.errors import PatchError
 from cuwheel.sources.patches import try_patch
-from cuwheel.sources.tree import settle
+from cuwheel.sources.tree import normalize_tree
 from cuwheel.system.files import naming_full_disk, new_folder, remove_leftovers
 from cuwheel.system.whole_files import read_bytes
 from cuwheel.workspace.records import SourceTree
@@ -43,7 +43,7 @@ def patch(job: Job) -> SourceTree:
         shutil.copytree(tree.path, copy, symlinks=True)
         for name, content in patches.items():
             _apply(name, content, copy, target, tree)
-        settle(aside, tree.epoch)
+        normalize_tree(aside, tree.epoch)
     digests = [(name, hashlib.sha256(content).hexdigest()) for name, content in patches.items()]
     return dataclasses.replace(tree, path=final / tree.path.name, patches=tuple(digests))
 
@@ -60,8 +60,8 @@ def _read_patches(target: Target) -> dict[str, bytes]:
     lost = [name for name in named if name not in present]
     more = [name for name in sorted(present) if name.endswith(_SUFFIXES) and name not in named]
     if lost or more:
-        faults = [f"the recipe names {name}, which isn't there" for name in lost]
-        faults += [f"{name} is there, but the recipe doesn't name it" for name in more]
+        faults = [f"the recipe names {name}, which doesn't exist" for name in lost]
+        faults += [f"{name} exists, but the recipe doesn't name it" for name in more]
         fixes = [f"put {name} there, or take it out of `patches`" for name in lost]
         fixes += [
             f'add Patch(file="{name}", why="…") to `patches`, or remove the file' for name in more
@@ -82,7 +82,7 @@ def _apply(name: str, content: bytes, copy: Path, target: Target, tree: SourceTr
         raise PatchError(
             f"{target.id}: {name} doesn't apply",
             why=_NEXT_LINE.join(patched.problems),
-            fix=f"make the patch again from {tree.path} and the patches before it, or remove it "
+            fix=f"make the patch again from {tree.path} and the preceding patches, or remove it "
             "from the recipe if upstream has the change",
         )
     if not patched.has_effect:

@@ -75,10 +75,10 @@ def preflight(job: Job) -> Preflight:
 
 
 _NO_SANDBOX = (
-    "this system gives no sandbox, so the build could reach the network and other files; the "
-    "provenance says so; bubblewrap, where it can be installed, may be granted what others aren't"
+    "this system allows no sandbox, so the build can access the network and other files, which the "
+    "provenance records; bubblewrap may work, if it can be installed"
 )
-_UNUSED = "not used, as the toolchain brings its own compilers"
+_UNUSED = "not used, because the toolchain has its own compilers"
 
 
 def _check_archs(job: Job) -> list[Problem]:
@@ -93,9 +93,9 @@ def _check_archs(job: Job) -> list[Problem]:
         return []
     return [
         Problem(
-            what=f"nvcc itself doesn't know {', '.join(unknown)}",
+            what=f"nvcc itself doesn't support {', '.join(unknown)}",
             why=f"its --help lists sm_{', sm_'.join(sort_archs(known))}",
-            fix="take these out of `archs`, and correct cuwheel/cuda/toolkits.py",
+            fix="remove these from `archs`, and correct cuwheel/cuda/toolkits.py",
         )
     ]
 
@@ -112,10 +112,10 @@ def _check_framework(job: Job) -> list[Problem]:
         Problem(
             what=f"{name} {target.framework.version} was not built for CUDA "
             f"{target.toolkit.release}",
-            why=f"its version.py says CUDA {cuda or 'none'}; mixing two CUDA releases in one "
-            "process ends in undefined symbols",
-            fix=f"take the {name} that was built for CUDA {target.toolkit.release} "
-            "(-- --framework), or another toolkit",
+            why=f"its version.py says CUDA {cuda or 'none'}; two CUDA releases in one process "
+            "lead to undefined symbols",
+            fix=f"use a {name} built for CUDA {target.toolkit.release} (-- --framework), or "
+            "another toolkit",
         )
     ]
 
@@ -133,7 +133,7 @@ def _check_build_requirements(job: Job) -> list[Problem]:
     return [
         Problem(
             what="build requirements are missing from the lock",
-            why=f"pyproject.toml asks for {', '.join(unmet)}",
+            why=f"pyproject.toml requires {', '.join(unmet)}",
             fix=target.locked_build.way_to_add(*unmet),
         )
     ]
@@ -180,9 +180,9 @@ def _check_backend_imports(job: Job, env: Environment, system: BuildSystem) -> l
     return [
         Problem(
             what=f"the build backend {system.module} can't be imported",
-            why=(answer.output.strip().splitlines() or ["python ends at once"])[-1],
+            why=(answer.output.strip().splitlines() or ["Python exits at once"])[-1],
             fix=f"remove {env.python.parent.parent} and run the same command again; if that "
-            "doesn't help, the lock misses something",
+            "doesn't help, the lock lacks something",
         )
     ]
 

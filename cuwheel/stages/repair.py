@@ -62,7 +62,7 @@ def repair(job: Job) -> RepairedWheel:
         final = _unpacked(grafted, scratch / "final")
         for name in check_bundles(target, final):
             workspace.console.warn(
-                f'{target.id}: the recipe bundles "{name}" and no library of the wheel needs it'
+                f'{target.id}: the recipe bundles "{name}", but no library of the wheel needs it'
             )
         # Again, since auditwheel drops entries that lead out of the wheel.
         _set_rpaths(tools, final, links, target.mode)
@@ -117,8 +117,8 @@ def _pack_for_publication(job: Job, content: Path, epoch: int) -> Path:
     following = path.with_name(file_name(content))
     pack(content, following, epoch=epoch)
     workspace.console.note(
-        f"{path.name} is published with other bytes: this wheel gets the build tag {newest + 1}, "
-        "which installers prefer; --replace overwrites instead"
+        f"{path.name} is already published with different bytes: this wheel gets the build tag "
+        f"{newest + 1}, which installers prefer; --replace overwrites instead"
     )
     return following
 
@@ -132,12 +132,12 @@ def _unpacked(wheel: Path, folder: Path) -> Path:
 def _warn_of_unused(target: Target, workspace: Workspace, links: Links) -> None:
     for component in unused_components(target, links):
         workspace.console.warn(
-            f'{target.id}: the recipe declares link "{component.name}" and no library of the wheel '
-            f"needs {' or '.join(component.sonames)}"
+            f'{target.id}: the recipe declares link "{component.name}", but no library of the '
+            f"wheel needs {' or '.join(component.sonames)}"
         )
     if target.recipe.link.has_driver and not links.driver:
         workspace.console.warn(
-            f'{target.id}: the recipe declares link "{DRIVER}" and no library of the wheel needs '
+            f'{target.id}: the recipe declares link "{DRIVER}", but no library of the wheel needs '
             f"{DRIVER_SONAME}"
         )
 
@@ -145,7 +145,8 @@ def _warn_of_unused(target: Target, workspace: Workspace, links: Links) -> None:
 def _note_nvidia_libraries(workspace: Workspace, links: Links) -> None:
     if links.bundled:
         workspace.console.note(
-            "the wheel holds libraries of NVIDIA's: whom it may be given to, their terms say"
+            "the wheel contains libraries of NVIDIA: their licence terms say how it may be "
+            "distributed"
         )
 
 

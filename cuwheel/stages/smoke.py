@@ -124,14 +124,14 @@ def _skip(wheel: RepairedWheel, job: Job) -> SmokeResult:
     """Say that nothing was tried, and why."""
     target, platform = job.target, job.target.platform
     why = (
-        f"there is no static {platform.emulator} here, which runs programs for {platform.machine}"
+        f"a static {platform.emulator}, which runs programs for {platform.machine}, isn't installed"
         if job.machine.target_root
-        else f"there is no root folder of a Linux for {platform.machine}, in which they run"
+        else f"there is no root folder of a Linux system for {platform.machine} to run them in"
     )
-    fix = f"apt-get install {PACKAGE}" if job.machine.target_root else "name one (`--target-root`)"
+    fix = f"apt-get install {PACKAGE}" if job.machine.target_root else "pass one (`--target-root`)"
     job.workspace.console.warn(
-        f"{target.id}: the smoke test wasn't run, so whether the wheel can be imported isn't "
-        f"known: {why}; {fix}, then `nox -s smoke -- {target.name}` with the same options"
+        f"{target.id}: the smoke test wasn't run, so it is unknown whether the wheel can be "
+        f"imported: {why}; {fix}, then `nox -s smoke -- {target.name}` with the same options"
     )
     return SmokeResult(sha256=wheel.sha256, imported=(), libraries=(), skipped=why)
 
@@ -167,10 +167,10 @@ def _find_wheel(target: Target, workspace: Workspace) -> RepairedWheel:
     if wheel is None or not wheel.path.is_file():
         raise StageOrderError(
             f"{target.id}: there is no wheel to install",
-            why=f"{wheel.path} is gone"
+            why=f"{wheel.path} no longer exists"
             if wheel
-            else f"{workspace.work} has none of a finished build",
-            fix=f"build it first: `nox -s build-{target.name}`, with the same options behind `--`",
+            else f"{workspace.work} has no wheel of a finished build",
+            fix=f"build it first: `nox -s build-{target.name}`, with the same options after `--`",
         )
     return wheel
 
@@ -203,7 +203,7 @@ def _run_probes(environment: SmokeEnvironment, job: Job) -> _Tried:
         if (environment.probe.site / library).resolve() in first.files:
             tried.own[library] = "loaded by the imports"
         elif _is_of_other_python(library, first):
-            tried.own[library] = "not loaded, as it is another Python's"
+            tried.own[library] = "not loaded, because it is for another Python"
         else:
             _load(library, tried, environment, target, workspace)
     for answer in tried.answers:
@@ -234,10 +234,10 @@ def _load(
     if not alone.failure or (first.failure and _has_same_cause(first, alone)):
         return
     if is_from_driver(alone.lacking):
-        tried.own[library] = f"not loaded, as {alone.lacking} isn't here"
+        tried.own[library] = f"not loaded, because {alone.lacking} is missing"
         workspace.console.note(
-            f"{library} needs {alone.lacking}, which NVIDIA's driver brings: it was not "
-            "loaded, as this machine has none"
+            f"{library} needs {alone.lacking}, which comes with NVIDIA's driver: it was not "
+            "loaded, because this machine has no driver"
         )
     else:
         tried.problems.append(unloadable(library, alone, environment.hidden or ()))
@@ -283,7 +283,7 @@ def _load_after_imports(
     answer = environment.probe.ask(imports=imports, libraries=[library])
     if not answer.failure:
         workspace.console.note(
-            f"{library} loads only after `import {', '.join(imports)}`: alone it says "
+            f"{library} loads only after `import {', '.join(imports)}`: on its own it fails with "
             f"{alone.last_words}"
         )
     return answer
@@ -313,20 +313,20 @@ def _report(passed: SmokeResult, wheel: RepairedWheel, job: Job) -> None:
     """Say who supplied what, how sure that is, and what these imports did not load."""
     target, note = job.target, job.workspace.console.note
     if passed.emulator:
-        note(f"run by {passed.emulator} on this machine, and by no {target.platform.machine} one")
+        note(f"run with {passed.emulator} on this machine, not on a {target.platform.machine} one")
     if job.sandbox == "none":
-        note("there is no sandbox, so the wheel's code could reach the network and other files")
+        note("there is no sandbox, so the wheel's code could access the network and other files")
     if passed.own:
         libraries = ", ".join(f"{file} ({fate})" for file, fate in passed.own)
         note(f"imported {', '.join(passed.imported)}; the wheel's own libraries: {libraries}")
     if passed.served:
-        note(f"the same wheel works with {', '.join(passed.served)} too")
+        note(f"the same wheel also works with {', '.join(passed.served)}")
     if passed.loaded:
         print_loaded_libraries(passed.loaded, job.workspace.console)
     if passed.hidden is None:
         note(
-            "this system refuses a mount namespace, so the machine's CUDA could not be hidden: "
-            "that nothing came from it was checked instead"
+            "this system refuses a mount namespace, so the machine's CUDA could not be hidden; "
+            "instead it was checked that no library came from it"
         )
     elif passed.hidden:
         more = len(passed.hidden) - _SHOWN
@@ -334,8 +334,8 @@ def _report(passed: SmokeResult, wheel: RepairedWheel, job: Job) -> None:
         note(f"hidden from the wheel: {named}")
     if passed.has_driver_stub:
         note(
-            "NVIDIA's driver isn't here: a stub of it stood in, which loads and whose every "
-            "function fails"
+            "this machine has no NVIDIA driver: a stub was used, which can be loaded and whose "
+            "functions all fail"
         )
     missing = set(wheel.external) - {soname for soname, *_ in passed.loaded}
     if missing:

@@ -11,7 +11,7 @@ from cuwheel.fetch.download import FIX
 from cuwheel.model.source import Folder
 from cuwheel.sources.archives import unpack_archive
 from cuwheel.sources.pinned import folder_of, open_pinned
-from cuwheel.sources.tree import FOLDER_EPOCH, copy_source, fit_for_zip, settle
+from cuwheel.sources.tree import FOLDER_EPOCH, copy_source, fit_for_zip, normalize_tree
 from cuwheel.system.files import (
     naming_full_disk,
     new_folder,
@@ -60,15 +60,15 @@ def source(job: Job) -> SourceTree:
             tree = _unpacked(archive, workspace, origin=str(archive), sha256=digest, pinned=False)
         else:
             raise SourceError(
-                f"there is no {target.source_override}",
+                f"{target.source_override} doesn't exist",
                 why="--source names it",
-                fix="name a folder with pyproject.toml or setup.py, or an archive of one",
+                fix="give a folder with pyproject.toml or setup.py, or an archive of one",
             )
         _check_package(tree)
-        settle(workspace.work / _FOLDER, tree.epoch)
+        normalize_tree(workspace.work / _FOLDER, tree.epoch)
         resources = tuple(_fetch_resource(resource, job) for resource in target.recipe.resources)
         if resources:
-            settle(workspace.work / _RESOURCES, tree.epoch)
+            normalize_tree(workspace.work / _RESOURCES, tree.epoch)
     return dataclasses.replace(tree, resources=resources)
 
 
@@ -85,7 +85,7 @@ def _declared(job: Job) -> SourceTree:
 
 def _fetch_resource(resource: Resource, job: Job) -> tuple[str, str, str]:
     """Put one resource at the path that the recipe gives; returns name, origin and SHA-256."""
-    fix = f"get it on another machine and copy it there: it is the resource {resource.name}"
+    fix = f"download it on another machine and copy it there: it is the resource {resource.name}"
     path, offline = job.workspace.work / _RESOURCES / resource.to, job.settings.offline
     path.parent.mkdir(parents=True, exist_ok=True)
     with open_pinned(resource.source, job.workspace, fix, offline=offline) as got:
@@ -129,7 +129,7 @@ def _check_package(tree: SourceTree) -> None:
     if any((tree.path / name).is_file() for name in ("pyproject.toml", "setup.py")):
         return
     raise SourceError(
-        f"{tree.origin} holds no Python package",
-        why="neither pyproject.toml nor setup.py is at its top",
-        fix="name the folder that holds one of them, or an archive of it",
+        f"{tree.origin} contains no Python package",
+        why="it has neither pyproject.toml nor setup.py at its top level",
+        fix="give the folder that contains one of them, or an archive of it",
     )

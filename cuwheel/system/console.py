@@ -79,7 +79,7 @@ class Console:
         finally:
             self.durations[name] = time.monotonic() - started
 
-    def tell_durations(self) -> None:
+    def print_durations(self) -> None:
         """Say how long the stages took that have ended since the last time."""
         if self.durations:
             self.note(f"done in {describe_durations(self.durations)}")

@@ -329,18 +329,18 @@ def check_free_disk(folder: Path, size: int) -> None:
     """
     if free_disk(folder) < size:
         raise DiskFullError(
-            f"there is too little space on the disk of {folder}",
-            why=f"{show_size(size)} are needed, {show_size(free_disk(folder))} are free there",
-            fix="free some space, or take a folder on another disk",
+            f"not enough space on the disk of {folder}",
+            why=f"{show_size(size)} are needed, {show_size(free_disk(folder))} are free",
+            fix="free some space, or use a folder on another disk",
         )
 
 
 def disk_full(folder: Path) -> DiskFullError:
     """The error for a full disk under `folder`: of bytes, or of inodes."""
-    free = f"{show_size(free_disk(folder))} are free there"
+    free = f"{show_size(free_disk(folder))} are free"
     return DiskFullError(
         f"no space left on the disk of {folder}",
-        why=f"it has no inode left for another file, though {free}: `df -i` shows them"
+        why=f"it has no free inodes, although {free}: see `df -i`"
         if lacks_inodes(folder)
         else free,
         fix="free some space (`nox -s cache -- --prune --unused-for 7` removes what no build has "

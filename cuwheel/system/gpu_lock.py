@@ -120,9 +120,9 @@ def _acquire(
         if gives_up():
             raise GpuInUseError(
                 f"{_subject(path)} is in use by another run",
-                why=f"{holder} holds {path}",
-                fix="wait until it has ended; without --no-wait `nox -s nightly` waits by itself "
-                "for as long as --time-limit says",
+                why=f"{holder} has locked {path}",
+                fix="wait until it has ended; without --no-wait `nox -s nightly` waits, at most "
+                "for --time-limit",
             )
         if not is_told:
             on_wait(f"{_subject(path)} is in use: waiting for {holder}")
@@ -132,7 +132,7 @@ def _acquire(
 
 def _holder_of(file: int) -> str:
     said = os.pread(file, 400, 0).decode("utf-8", "replace").strip()
-    return re.sub(r"\s+", " ", said) or "a process that doesn't say who it is"
+    return re.sub(r"\s+", " ", said) or "an unknown process"
 
 
 def _subject(path: Path) -> str:

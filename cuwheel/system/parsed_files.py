@@ -45,10 +45,10 @@ def read_module(path: Path) -> ast.Module:
     except SyntaxError as problem:
         raise ValueError(str(problem)) from problem
     except (MemoryError, RecursionError) as problem:
-        raise ValueError(f"it is nested too deep: {problem}") from None
+        raise ValueError(f"it is nested too deeply: {problem}") from None
     level: list[ast.AST] = [tree]
     for _ in range(_DEEPEST):  # from 3.14 on Python parses what it can't walk
         level = [child for node in level for child in ast.iter_child_nodes(node)]
         if not level:
             return tree
-    raise ValueError("it is nested too deep")
+    raise ValueError("it is nested too deeply")

@@ -114,7 +114,7 @@ def run(  # noqa: PLR0913 - one runner, every caller names what it needs
                     stack.enter_context(_guarded(child.pid))
         except OSError as problem:
             raise error(
-                what or f"{words[0]} can't be started",
+                what or f"{words[0]} could not be started",
                 command=words,
                 status=127,
                 log=None,
@@ -165,7 +165,7 @@ def attach(
             )
             stack.enter_context(_ended(child))
             stack.enter_context(_guarded(child.pid, when_killed, env))
-            stack.enter_context(_told_to_end(child, when_killed, env))
+            stack.enter_context(_terminated_on_error(child, when_killed, env))
         return child.wait()
 
 
@@ -210,7 +210,7 @@ class Conversation:
         while b"\n" not in self._rest:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([pipe], [], [], left)[0]:
-                raise TimeoutError(f"no answer in {timeout:.0f} s")
+                raise TimeoutError(f"no answer within {timeout:.0f} s")
             piece = os.read(pipe, 1 << 16)
             if not piece:
                 return None
@@ -226,7 +226,7 @@ class Conversation:
 
 
 @contextlib.contextmanager
-def converse(
+def open_conversation(
     command: Sequence[str | Path], *, env: Mapping[str, str], log: Path
 ) -> Iterator[Conversation]:
     """Start a program that answers lines with lines, in a process group that ends with the block.
@@ -305,7 +305,7 @@ def _signals_held() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _told_to_end(
+def _terminated_on_error(
     child: subprocess.Popen[bytes], when_killed: Sequence[str], env: Mapping[str, str]
 ) -> Iterator[None]:
     """When an exception ends the block, ask the child to end, then end what it began elsewhere."""

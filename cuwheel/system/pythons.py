@@ -146,9 +146,9 @@ def _stores(environ: Mapping[str, str]) -> tuple[tuple[str, Path], ...]:
 
 def _describe_store(source: str, folder: Path) -> str:
     if not os.access(folder, os.R_OK | os.X_OK):
-        return f"{source}: {folder} is not there, or not for this user to read"
+        return f"{source}: {folder} doesn't exist, or this user can't read it"
     names = sorted(path.parents[1].name for path in folder.glob("*/bin/python"))
-    return f"{source}: {folder} holds {', '.join(names) or 'no Python'}"
+    return f"{source}: {folder} has {', '.join(names) or 'no Python'}"
 
 
 def _ask(path: Path) -> Interpreter:
@@ -170,17 +170,17 @@ def _answer_of(path: Path, environ: tuple[tuple[str, str], ...]) -> Interpreter:
     except (CommandFailedError, ValueError, IndexError) as error:
         words = error.tail[:1] if isinstance(error, CommandFailedError) else ()
         said = f": {textwrap.shorten(words[0], _SHOWN)}" if words else ""
-        cause = error.why if isinstance(error, CommandFailedError) else "it gave no sensible answer"
+        cause = error.why if isinstance(error, CommandFailedError) else "its answer makes no sense"
         raise InterpreterNotFoundError(
-            f"{path} is no Python that runs",
+            f"{path} is not a working Python",
             why=f"{cause}{said}",
-            fix="give another one with -- --python",
+            fix="choose another one with -- --python",
         ) from error
     if answer["implementation"] != "cpython":
         raise InterpreterNotFoundError(
-            f"{path} is no CPython",
-            why=f"it is {answer['implementation']}, and the wheels use CPython's interface",
-            fix="give another one with -- --python",
+            f"{path} is not CPython",
+            why=f"it is {answer['implementation']}, and the wheels use CPython's C API",
+            fix="choose another one with -- --python",
         )
     return Interpreter(
         path=Path(answer["executable"]),

@@ -41,11 +41,11 @@ def check_cache(folder: Path, name: str) -> None:
     if reason := next((fault for fault in _faults(here) if fault), ""):
         raise UntrustedCacheError(
             f"the cache {folder} can't be trusted",
-            why=f"{reason}, and what is in it is run",
-            fix=f"name a folder of your own with {name}, in none that everybody can write but a "
-            "sticky one, as /tmp; or, where that is the right one, give it to this user, and take "
-            "others' right to write it away: docs/how-to/slurm.md says how a group shares one, "
-            "and what helps in a pod",
+            why=f"{reason}, and cuwheel runs programs from it",
+            fix=f"set {name} to a folder of your own, below no world-writable folder except a "
+            "sticky one such as /tmp; or, if this is the right folder, change its owner to this "
+            "user and remove others' write permission: docs/how-to/slurm.md says how a group "
+            "shares one, and what to do in a pod",
         )
 
 
@@ -53,13 +53,13 @@ def _faults(folder: Path) -> Iterator[str]:
     if folder.exists():
         yield _fault_of_owner(folder, folder.stat())
         if folder.stat().st_mode & stat.S_IWOTH:
-            yield f"everybody can write {folder}"
+            yield f"everybody can write to {folder}"
     for parent in folder.parents:
         if parent.exists():
             mode = parent.stat().st_mode
             # In a sticky folder, as /tmp, each user can only rename what is his own.
             if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-                yield f"everybody can write {parent}, and so put another folder in its place"
+                yield f"everybody can write to {parent}, and so replace this folder"
 
 
 def _fault_of_owner(folder: Path, status: os.stat_result) -> str:
@@ -67,11 +67,11 @@ def _fault_of_owner(folder: Path, status: os.stat_result) -> str:
     if status.st_uid in {user, _ROOT} or _is_unmapped(status.st_uid):
         return ""
     if user == _ROOT:
-        return f"{folder} is of user {status.st_uid}, and you are root"
+        return f"{folder} belongs to user {status.st_uid}, and you are root"
     groups = {os.getegid(), *os.getgroups()}
     if status.st_mode & stat.S_IWGRP and status.st_gid in groups:
         return ""
-    return f"{folder} is of user {status.st_uid}, who shares it with no group of yours"
+    return f"{folder} belongs to user {status.st_uid}, who shares it with none of your groups"
 
 
 def _is_unmapped(user: int) -> bool:

@@ -79,5 +79,5 @@ def read_end(log: Path, *, limit: int = limits.LAST_OF_LOG) -> str:
 
 
 def _too_large(path: Path, limit: int) -> OSError:
-    says = f"it has more than {limit >> 20} MiB, the most that is read of such a file"
+    says = f"it has more than {limit >> 20} MiB, the limit for such a file"
     return OSError(errno.EFBIG, says, str(path))

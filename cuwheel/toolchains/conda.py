@@ -124,7 +124,7 @@ def _find_source(toolkit: Toolkit) -> Path:
         if (folder / "environment.yml").is_file():
             raise LockError(
                 f"there is no conda lock for CUDA {toolkit.release}",
-                why=f"{folder} has an environment.yml and no conda-lock.yml",
+                why=f"{folder} has an environment.yml but no conda-lock.yml",
                 fix=relock,
             )
     raise LockError(
@@ -145,10 +145,10 @@ def _check_machine(owner: str, toolkit: Toolkit) -> None:
     if platform.machine() != _MACHINE:
         raise ToolchainError(
             f"{owner} is not for this machine",
-            why=f"it holds programs for {PLATFORM}, this is {platform.machine()}",
+            why=f"it has programs for {PLATFORM}, and this machine is {platform.machine()}",
             fix="use `--toolchain system`"
             if toolkit.provider == "conda"
-            else "leave `--toolchain conda` out, or use `--toolchain system`",
+            else "run without `--toolchain conda`, or use `--toolchain system`",
         )
 
 
@@ -170,8 +170,8 @@ def _install(
     lock = read_conda_lock(source)
     if lock.files == NOT_FETCHED:
         workspace.console.note(
-            f"{source.parent.name}/{source.name} was solved without its files: the hashes are "
-            "those of the channel's index"
+            f"{source.parent.name}/{source.name} was solved without downloading the files: the "
+            "hashes are those of the channel's index"
         )
     install_packages(
         lock.packages,

@@ -81,15 +81,15 @@ def check_own_compiler(prefix: Path, owner: str) -> HostCompiler:
     found = read_compiler(cxx)
     if found is None or read_compiler(cc) is None:
         raise ToolchainError(
-            f"{owner} has no host compiler that runs",
-            why=f"{cc.name} and {cxx.name} are gcc_linux-64's and gxx_linux-64's",
-            fix="name both in its environment.yml, then write the lock again: "
-            "`nox -s lock -- toolchain:…`",
+            f"{owner} has no working host compiler",
+            why=f"{cc.name} and {cxx.name} come from gcc_linux-64 and gxx_linux-64",
+            fix="add both to its environment.yml, then write the lock again: `nox -s lock -- "
+            "toolchain:…`",
         )
     newest = newest_gcc_for(prefix)
     if newest is not None and found.major > newest:
         raise ToolchainError(
-            f"{owner} holds GCC {found.version}, which its nvcc refuses",
+            f"{owner} has GCC {found.version}, which its nvcc rejects",
             why=f"nvcc's host_config.h supports GCC up to {newest}; `-allow-unsupported-compiler` "
             "only moves the failure into the headers (`_Float32` is undefined)",
             fix=f"pin gcc_linux-64 and gxx_linux-64 to {newest} or older in its environment.yml, "

@@ -121,10 +121,10 @@ def check_one_release(folder: Path, version: str, owner: str) -> None:
         return
     listed = ", ".join(f"{name} {is_}" for name, is_ in found.items())
     raise ToolchainError(
-        f"{owner} is not of one CUDA release",
-        why=f"all of its compiler has to be {version}, but it holds {listed}",
-        fix="name the extras nvcc, crt and nvvm of one cuda-toolkit together in pypi.in, then "
-        "write the lock again: `nox -s lock -- toolchain:…`",
+        f"{owner} mixes CUDA releases",
+        why=f"all parts of its compiler have to be {version}, but it has {listed}",
+        fix="list the extras nvcc, crt and nvvm of the same cuda-toolkit in pypi.in, then write "
+        "the lock again: `nox -s lock -- toolchain:…`",
     )
 
 
@@ -149,7 +149,7 @@ def check_version(home: Path, release: str, owner: str, *, fix: str) -> str:
     listed = ", ".join(f"{name} {version}" for name, version in versions.items())
     raise ToolchainError(
         f"{owner} is not CUDA {release}",
-        why=f"it holds {listed}",
+        why=f"it has {listed}",
         fix=fix,
     )
 

@@ -86,14 +86,14 @@ def _check_system_compilers(job: Job) -> list[Problem]:
         return [
             Problem(
                 what=f"there is no compiler for {platform.machine}",
-                why=f"{platform.triplet}-g++ isn't in {SYSTEM_PATH}",
+                why=f"{platform.triplet}-g++ isn't on {SYSTEM_PATH}",
                 fix=f"apt-get install g++-{platform.triplet}",
             )
         ]
     fix = f"apt-get install g++-{newest}, or set CXX to a g++ of version {newest} or older"
     if not found:
         named = os.environ.get("CXX")
-        why = f"CXX={named} is no g++ that runs" if named else "there is no g++ in /usr/bin"
+        why = f"CXX={named} is not a working g++" if named else "there is no g++ in /usr/bin"
         fix = "unset CXX" if named else "apt-get install g++"
         fix += f", or set it to a g++ of version {newest} or older, without options"
         return [Problem(what="no host compiler was found", why=why, fix=fix)]

@@ -60,9 +60,11 @@ def _system_toolchain(toolkit: Toolkit, environ: Mapping[str, str]) -> Toolchain
         raise ToolchainError(
             "no CUDA toolkit was found on this machine",
             why=f"searched for bin/nvcc in {', '.join(map(str, homes))}",
-            fix="set CUDA_HOME to the toolkit, or leave `--toolchain system` out",
+            fix="set CUDA_HOME to the toolkit, or run without `--toolchain system`",
         )
-    fix = f"point CUDA_HOME at a whole CUDA {toolkit.release}, or leave `--toolchain system` out"
+    fix = (
+        f"point CUDA_HOME at a complete CUDA {toolkit.release}, or run without `--toolchain system`"
+    )
     version = check_version(home, toolkit.release, str(home), fix=fix)
     return Toolchain(
         home=home.resolve(),

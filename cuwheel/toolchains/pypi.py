@@ -118,8 +118,8 @@ def check_has_compiler(toolkit: Toolkit) -> None:
     if toolkit.provider != "pypi":
         raise LockError(
             f"there is no CUDA {toolkit.release} toolchain from NVIDIA's wheels",
-            why="they hold a whole compiler only from CUDA 13.0 on",
-            fix="leave `--toolchain pypi` out: the default for this release is conda",
+            why="they contain a complete compiler only from CUDA 13.0 on",
+            fix="run without `--toolchain pypi`: the default for this release is conda",
         )
 
 

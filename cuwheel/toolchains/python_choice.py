@@ -45,7 +45,7 @@ def choose_python(
     is_named = os.sep in asked  # whoever names a path gets that one, or an error
     if needs_own_headers and found.is_of_system and may_install and not is_named:
         workspace.console.note(
-            f"the headers of {found.path} don't go with this toolchain: taking another"
+            f"the headers of {found.path} don't match this toolchain: using another Python"
         )
         return _install(found.release, workspace, offline=offline) or found
     return found

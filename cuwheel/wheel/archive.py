@@ -175,7 +175,8 @@ def _check_table(size: int | None) -> None:
     if size is not None and size > limits.ARCHIVE_TABLE:
         limit = show_size(limits.ARCHIVE_TABLE)
         raise zipfile.BadZipFile(
-            f"{show_size(size)} are to be read at once; its table of members may have {limit}"
+            f"{show_size(size)} would be read at once; the limit for its table of members is "
+            f"{limit}"
         )
 
 
@@ -184,23 +185,23 @@ def _check_sizes(path: Path, dist_info: str, archive: zipfile.ZipFile) -> None:
     sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
     most = {f"{dist_info}/{name}": limit for name, limit in _TEXTS.items()}
     faults = [
-        f"{name} has {show_size(size)} unpacked, at most {show_size(limit)} are read"
+        f"{name} has {show_size(size)} unpacked, and the limit is {show_size(limit)}"
         for name, size in sizes.items()
         if size > (limit := most.get(name, limits.MEMBER))
     ]
     if any(entry.header_offset < 0 for entry in archive.infolist()):
-        raise zipfile.BadZipFile("its table of members leads out of the file")
+        raise zipfile.BadZipFile("its table of members points outside of the file")
     if not all(entry.filename for entry in archive.infolist()):
         raise zipfile.BadZipFile("a member has no name")
     total = sum(entry.file_size for entry in archive.infolist())
     if total > limits.WHEEL:
         most_of_all = show_size(limits.WHEEL)
-        faults.append(f"all members have {show_size(total)}, at most {most_of_all} are read")
+        faults.append(f"all members have {show_size(total)}, and the limit is {most_of_all}")
     if faults:
         raise UnsafeArchiveError(
-            f"{path.name} is larger inside than any wheel",
+            f"{path.name} unpacks to more than any real wheel",
             why="; ".join(faults[:_SHOWN]),
-            fix="look at what made this wheel; reading it would cost the machine's memory",
+            fix="check what made this wheel; reading it would use up the machine's memory",
         )
 
 
@@ -224,7 +225,7 @@ def _scheme_faults(names: Iterable[str]) -> Iterator[tuple[str, str]]:
         if first.endswith(".data") and scheme not in _SCHEMES
     }
     for folder in sorted(unknown):
-        yield folder, f"installers know no such folder of .data, but {', '.join(_SCHEMES)}"
+        yield folder, f"installers don't know this folder of .data, only {', '.join(_SCHEMES)}"
 
 
 def unpack_wheel(path: Path, folder: Path) -> None:
@@ -355,9 +356,9 @@ def _hashing(pieces: Iterable[bytes], hashed: ContentHash) -> Iterator[bytes]:
 def _check_members(wheel: Wheel) -> None:
     if faults := member_faults(wheel):
         raise UnsafeArchiveError(
-            f"{wheel.path.name} can't be unpacked safely",
+            f"{wheel.path.name} could not be unpacked safely",
             why="; ".join(f"{name}: {fault}" for name, fault in faults),
-            fix="look at what made this wheel; a real one holds no such file",
+            fix="check what made this wheel; a real one contains no such file",
         )
 
 
@@ -365,7 +366,7 @@ def _refusal(entry: zipfile.ZipInfo) -> str:
     name, full = entry.filename, entry.orig_filename
     # zipfile cuts `filename` at a zero byte; `orig_filename` is what the archive says.
     if name.startswith("/") or ".." in name.split("/") or "\\" in full or "\0" in full:
-        return "its name is not a plain path below the wheel's root"
+        return "its name is not a plain path inside the wheel"
     if entry.flag_bits & _ENCRYPTED:
         return "it is encrypted"
     return "it is a link" if stat.S_ISLNK(entry.external_attr >> 16) else ""

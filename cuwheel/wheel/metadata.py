@@ -54,7 +54,8 @@ def find_dist_info(owner: Path, names: Iterable[str]) -> str:
     if len(found) != 1:
         raise UnsafeArchiveError(
             f"{owner.name} is not a wheel",
-            why=f"it holds {', '.join(found) or 'no .dist-info folder'}; a wheel holds one",
+            why=f"it contains {', '.join(found) or 'no .dist-info folder'}; a wheel contains "
+            "exactly one",
             fix="build the wheel again",
         )
     return found[0]

@@ -137,7 +137,7 @@ def _descriptor(material: Material) -> Any:
         ValueError: its hash isn't SHA-256, or it has neither name, hash nor URI.
     """
     if material.sha256 and not _SHA256.fullmatch(material.sha256):
-        raise ValueError(f"{material.name}: {material.sha256!r} is no SHA-256")
+        raise ValueError(f"{material.name}: {material.sha256!r} is not a SHA-256")
     digests = {"sha256": material.sha256, "gitCommit": material.git_commit}
     described = ResourceDescriptor(
         name=material.name,

@@ -74,7 +74,7 @@ def record_rows(text: str) -> tuple[tuple[str, str, str], ...]:
     """
     # Python 3.10's csv fails on it, later ones take it for a letter.
     if "\0" in text:
-        raise RecordFormatError("it holds a zero byte")
+        raise RecordFormatError("it contains a zero byte")
     table = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         filled = islice(filter(None, table), limits.RECORD_ROWS + 1)
@@ -104,7 +104,7 @@ def record_faults(
     try:
         rows = record_rows(text)
     except RecordFormatError as problem:
-        return ((own, f"it is no table of files: {problem}"),)
+        return ((own, f"it is not a table of files: {problem}"),)
     if not rows:
         return ((own, "it is missing or empty"),)
     listed = [name for name, _, _ in rows]
@@ -130,19 +130,19 @@ def _row_faults(
 ) -> Iterator[str]:
     name, digest, size = row
     if name not in contents:
-        yield "RECORD lists it and it isn't there"
+        yield "RECORD lists it, but it doesn't exist"
     elif name == own:
         if digest or size:
-            yield "RECORD gives a hash or size of itself"
+            yield "RECORD contains a hash or size of itself"
     else:
         content = contents[name]
         algorithm = digest.partition("=")[0]
         is_other = algorithm in STRONGER
         real = digest_of(name, algorithm) if is_other else content.digest
         if digest.rstrip("=") != real:
-            yield f"RECORD says its hash is {digest or 'nothing'}, it is {real}"
+            yield f"its hash in RECORD is {digest or 'missing'}, its real hash is {real}"
         if size != str(content.size):
-            yield f"RECORD says its size is {size or 'nothing'}, it is {content.size}"
+            yield f"its size in RECORD is {size or 'missing'}, its real size is {content.size}"
 
 
 def repeated(names: Iterable[str]) -> list[str]:

@@ -79,7 +79,7 @@ class SeekableMember:
             size += len(piece)
             yield piece
         if (checksum, size) != (self._entry.CRC, self.size):
-            raise zipfile.BadZipFile(f"the content of {self.name!r} doesn't fit its checksum")
+            raise zipfile.BadZipFile(f"the content of {self.name!r} doesn't match its checksum")
 
     def open(self) -> io.BufferedReader:
         """A seekable file of the content; `pieces` has to have come to its end before."""
@@ -99,7 +99,7 @@ class SeekableMember:
     def _is_packed(self) -> bool:
         kind = self._entry.compress_type
         if kind not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise NotImplementedError(f"{self.name!r} is packed by method {kind}")
+            raise NotImplementedError(f"{self.name!r} is compressed with method {kind}")
         return kind == zipfile.ZIP_DEFLATED
 
     def _unpack(self, point: _Point) -> Iterator[tuple[int, bytes]]:
@@ -108,7 +108,7 @@ class SeekableMember:
         for piece, packed, state in pieces:
             offset += len(piece)
             if offset > self.size:
-                raise zipfile.BadZipFile(f"{self.name!r} is longer than its entry says")
+                raise zipfile.BadZipFile(f"{self.name!r} is longer than its entry states")
             if offset >= self._points[-1].unpacked + _SPACING:
                 kept = state.copy() if state else None
                 self._points.append(_Point(unpacked=offset, packed=packed, state=kept))
@@ -133,7 +133,7 @@ class SeekableMember:
             if piece:
                 yield piece, packed - len(data), state
             elif is_end:
-                raise zipfile.BadZipFile(f"{self.name!r} ends in the middle")
+                raise zipfile.BadZipFile(f"{self.name!r} is truncated")
 
     def _read(self, packed: int, size: int) -> bytes:
         size = min(size, self._entry.compress_size - packed)
@@ -184,7 +184,7 @@ class _MemberFile(io.RawIOBase):
             self._kept.append((start, piece))
             if offset < self._flow_at:
                 return start, piece
-        raise zipfile.BadZipFile(f"{self._member.name!r} ends in the middle")
+        raise zipfile.BadZipFile(f"{self._member.name!r} is truncated")
 
 
 def _start_of(archive: int, entry: zipfile.ZipInfo) -> int:
@@ -199,5 +199,5 @@ def _start_of(archive: int, entry: zipfile.ZipInfo) -> int:
     name = os.pread(archive, sizes[0], offset)
     code = "utf-8" if entry.flag_bits & _UTF8 else "cp437"
     if name.decode(code, "replace") != entry.orig_filename:
-        raise zipfile.BadZipFile(f"{entry.filename!r} has another name in its header")
+        raise zipfile.BadZipFile(f"{entry.filename!r} has a different name in its header")
     return offset + sum(sizes)

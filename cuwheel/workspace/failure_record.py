@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureRecord:
-    """How a build ended that made no wheel.
+    """How a build failed.
 
     Attributes:
         date: when, in UTC, `2026-11-23T01:13:29+00:00`.
@@ -29,9 +29,9 @@ class FailureRecord:
         what: the fact.
         why: its cause.
         fix: what to do.
-        anchor: of TROUBLESHOOTING.md, where it says more.
-        cause: slug of what the log shows, by `explain`; empty where there is no log, or no cause.
-        log: name of the copied log beside this record; empty without one.
+        anchor: of the entry in TROUBLESHOOTING.md.
+        cause: slug of the cause that `explain` finds in the log; empty without a log or a cause.
+        log: file name of the copied log next to this record; empty without one.
     """
 
     date: str

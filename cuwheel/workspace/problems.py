@@ -52,7 +52,7 @@ def raise_problems(problems: Iterable[Problem], subject: str) -> None:
         raise found[0].error
     if found:
         raise PreflightError(
-            f"{subject}: {plural(len(found), 'thing')} to put right first",
+            f"{subject}: {plural(len(found), 'problem')} to fix first",
             why="\n".join(f"{n}. {one.what}: {one.why}" for n, one in enumerate(found, 1)),
             fix="\n".join(f"{n}. {one.fix}" for n, one in enumerate(found, 1)),
         )

@@ -199,18 +199,18 @@ class SmokeResult:
     Attributes:
         sha256: of the wheel that was installed.
         imported: the modules that were imported.
-        own: file and fate of each library of the wheel itself: who loaded it, or why nobody did.
-        libraries: soname and file of every CUDA or framework library that got loaded, relative to
+        own: file and state of each library of the wheel itself: what loaded it, or why nothing did.
+        libraries: soname and file of every CUDA or framework library that was loaded, relative to
             site-packages.
         loaded: soname, file, supplier and requester of each of these and of the driver's libraries;
-            the file is absolute outside site-packages, the requester is what the loader was first
-            asked by, empty where it didn't say.
-        hidden: folders and files of the machine's CUDA that could not be seen meanwhile; None: the
-            system refused a mount namespace, so what came from there was only searched for.
-        has_driver_stub: whether our stub stood in for the driver, which isn't there.
-        served: other releases of the framework that the wheel works with too, `torch 2.13.0`.
-        emulator: that ran all of it, `qemu-aarch64 7.2.22`; empty: this machine itself.
-        skipped: why nothing was tried, so that nothing is known; empty: all was.
+            the file is absolute outside site-packages, the requester is the first library or
+            process that loaded it, empty if unknown.
+        hidden: folders and files of the machine's CUDA that were hidden during the test; None: the
+            system refused a mount namespace, so it was only checked that nothing came from there.
+        has_driver_stub: whether a stub replaced NVIDIA's driver, which this machine doesn't have.
+        served: other releases of the framework that the wheel also works with, `torch 2.13.0`.
+        emulator: what ran the test, `qemu-aarch64 7.2.22`; empty: this machine itself.
+        skipped: why the test wasn't run; empty: it was.
     """
 
     sha256: str

@@ -44,7 +44,7 @@ def from_json(kind: type[Artefact], content: Mapping[str, Any]) -> Artefact:
         fields = {name: _convert(hints[name], value) for name, value in content.items()}
         return kind(**fields)
     except (AttributeError, KeyError, TypeError) as problem:
-        raise ValueError(f"no {kind.__name__}: {problem}") from problem
+        raise ValueError(f"not a {kind.__name__}: {problem}") from problem
 
 
 def _convert(kind: Any, value: Any) -> Any:
@@ -70,5 +70,5 @@ def _convert(kind: Any, value: Any) -> Any:
 def _check(value: Any, kind: Any) -> Any:
     is_number = isinstance(value, bool) and kind is not bool  # to Python True is an int
     if is_number or not isinstance(value, kind):
-        raise TypeError(f"{value!r} is no {kind}")
+        raise TypeError(f"{value!r} is not a {kind}")
     return value

@@ -91,8 +91,8 @@ class Workspace:
     def left_nothing(self, stage: str) -> StageOrderError:
         """The error that a stage has left nothing here, or no more."""
         return StageOrderError(
-            f"the stage {stage} has left nothing in {self.work}",
-            why="this stage works on what that one makes",
+            f"{self.work} has no output of the stage {stage}",
+            why="this stage needs that output",
             fix="run the whole build with --keep-work first, or that stage with --stage",
         )
 

@@ -121,7 +121,7 @@ def test_names_the_option_of_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileAccessError) as caught:
         read_policy(tmp_path / "lost.txt")
 
-    assert caught.value.why == "--policy names it, and the system says: No such file or directory"
+    assert caught.value.why == "--policy names it; system error: No such file or directory"
 
 
 def test_printed_line_is_one_that_policies_take(tmp_path: Path) -> None:

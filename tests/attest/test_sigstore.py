@@ -390,7 +390,7 @@ def test_says_that_nothing_gives_an_identity(
     with pytest.raises(SigstoreError, match="--key FILE") as caught:
         signer.check()
 
-    assert "nothing here gives this job an identity" in caught.value.why
+    assert "this job has no identity token" in caught.value.why
 
 
 @pytest.mark.usefixtures("server")

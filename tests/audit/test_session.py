@@ -288,7 +288,7 @@ def test_refuses_what_is_no_arch(tmp_path: Path, arch: str) -> None:
     with pytest.raises(UsageError) as caught:
         run_command("audit", [str(tmp_path), "--arch", arch], Console())
 
-    assert caught.value.what == f"--arch {arch} is no compute capability"
+    assert caught.value.what == f"--arch {arch} is not a compute capability"
 
 
 def test_annotates_what_is_wrong_in_a_workflow(

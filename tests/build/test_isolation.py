@@ -123,7 +123,7 @@ def test_uses_no_program_of_the_caller(home: Path) -> None:
 def test_tells_once_that_line_information_was_left_out(told: Told) -> None:
     said = " ".join(told.done.output.split())
 
-    assert said.count("the package asks nvcc for -lineinfo, which was left out") == 1
+    assert said.count("the package passes -lineinfo to nvcc, which was removed") == 1
 
 
 def test_cmake_gives_the_same_bytes_behind_a_link(

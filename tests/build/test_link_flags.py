@@ -105,7 +105,7 @@ def test_finds_library_that_is_nowhere(tmp_path: Path, cuda_home: Path) -> None:
 
     (problem,) = check_linkable(make_job(target, workspace))
 
-    assert problem.what == "there is no libcutensornet.so.2 to link"
+    assert problem.what == "libcutensornet.so.2 was not found"
     assert "add cutensornet-cu13 to `requires` in recipes/tiny_cuda.py" in problem.fix
 
 
@@ -130,7 +130,7 @@ def test_knows_before_the_toolchain_what_wheels_lack(tmp_path: Path) -> None:
     (problem,) = check_linkable(make_job(target, make_workspace(tmp_path)))
 
     assert problem.what == "cufft can't be linked statically"
-    assert problem.why.startswith("a toolchain of pypi holds no archive of it")
+    assert problem.why.startswith("a toolchain of pypi has no static library of it")
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ A, B = "a1" * 32, "b2" * 32
             f"Sdist(sha256='{B}')",
             "Sdist(sha256='a1a1a1a1a1a1') -> Sdist(sha256='b2b2b2b2b2b2')",
         ),
-        ("source", f"/src/x {A}", f"/src/x {B}", "/src/x has other content"),
-        ("source", A, B, "the recipe names another one, a1a1a1a1a1a1 -> b2b2b2b2b2b2"),
+        ("source", f"/src/x {A}", f"/src/x {B}", "/src/x has different content"),
+        ("source", A, B, "the recipe names a different one, a1a1a1a1a1a1 -> b2b2b2b2b2b2"),
         (
             "source",
             f"x-1.0.tar.gz {A}",

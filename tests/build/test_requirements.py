@@ -74,7 +74,7 @@ def test_names_what_the_backend_needs_beside(package: Callable[..., Path], engin
     done = engine.build("tiny-capi", "--source", str(tree))
 
     assert done.status == _PREFLIGHT
-    assert "the backend asks for setuptools-scm>=8 too" in done.output
+    assert "the backend also requires setuptools-scm>=8" in done.output
     assert f"add setuptools-scm>=8 to `requires` {_FIX}" in done.output
 
 

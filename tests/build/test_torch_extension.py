@@ -48,7 +48,7 @@ def job(tmp_path: Path) -> Job:
 
 def test_warns_of_archs_that_pytorch_refuses(job: Job) -> None:
     assert check_torch_extension(job) == []
-    assert "torch==2.13.0 refuses 10.0f in TORCH_CUDA_ARCH_LIST" in heard(job.workspace)
+    assert "torch==2.13.0 rejects 10.0f in TORCH_CUDA_ARCH_LIST" in heard(job.workspace)
 
 
 def test_says_nothing_of_archs_that_it_takes(job: Job) -> None:
@@ -78,7 +78,7 @@ def test_warns_of_older_standard_in_setup(
     write_source(job, f'import x\nargs = ["-O3", "{flag}"]\n')
 
     assert check_torch_extension(job) == []
-    assert ("of setup.py line 2 says -std=c++17" in heard(job.workspace)) is is_told
+    assert ("in setup.py line 2 says -std=c++17" in heard(job.workspace)) is is_told
 
 
 def test_refuses_compiler_without_the_standard(job: Job) -> None:

@@ -34,7 +34,7 @@ def test_refuses_program_that_setup_calls(engine: Engine, tmp_path: Path) -> Non
     done = engine.build("tiny-capi", "--source", str(tree))
 
     assert done.status == 61
-    assert "cuwheel: cmake of the machine is not used, as no lock pins it" in done.output
+    assert "cuwheel: cmake of the machine is not used, because no lock pins it" in done.output
     assert f"it calls cmake, which no lock pins: add cmake {_FIX}" in done.output
 
 
@@ -45,14 +45,14 @@ def test_warns_where_a_build_does_without(engine: Engine, tmp_path: Path) -> Non
     done = engine.build("tiny-capi", "--source", str(tree))
 
     assert done.status == 0, done.output
-    assert "the package's build went on without programs of the machine" in done.output
+    assert "the package's build continued without programs of the machine" in done.output
     assert f"add cmake {_FIX}" in done.output
     [statement] = engine.dist.glob("*.provenance.json")
     definition = json.loads(statement.read_text())["predicate"]["buildDefinition"]
     [fact] = [
         line for line in definition["internalParameters"]["notHermetic"] if "/usr/bin" in line
     ]
-    assert "but for cmake" in fact
+    assert "except cmake" in fact
 
 
 def test_names_what_scikit_build_core_would_take_of_the_machine(
@@ -72,6 +72,6 @@ def test_names_what_scikit_build_core_would_take_of_the_machine(
     done = dataclasses.replace(engine, project=project).build("tiny-skbuild")
 
     assert done.status == 50
-    assert "the backend asks for cmake" in done.output
+    assert "the backend also requires cmake" in done.output
     assert "to `requires` in recipes/tiny_skbuild.py" in done.output
     assert "ninja" in done.output

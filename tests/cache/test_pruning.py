@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.cache.contents import read_cache
-from cuwheel.cache.pruning import DAY, choose, foresee, prune
+from cuwheel.cache.pruning import DAY, choose, preview, prune
 from cuwheel.paths import ROOT
 from cuwheel.system.in_use import hold
 
@@ -121,7 +121,7 @@ def test_leaves_what_is_just_being_made(cache: Path) -> None:
 def test_asking_is_no_use(cache: Path) -> None:
     before = {one.path: one.used for one in read_cache(cache).entries}
 
-    assert not foresee(read_cache(cache).entries).in_use
+    assert not preview(read_cache(cache).entries).in_use
 
     assert {one.path: one.used for one in read_cache(cache).entries} == before
 

@@ -54,7 +54,7 @@ def test_names_nearest_command() -> None:
     with pytest.raises(UsageError) as caught:
         run_command("diagnos", [], Console())
 
-    assert caught.value.what == 'no command is called "diagnos"'
+    assert caught.value.what == 'there is no command "diagnos"'
     assert caught.value.why == 'did you mean "diagnose"?'
 
 
@@ -64,7 +64,7 @@ def test_lists_targets_where_none_is_named(verb: str) -> None:
         run_command(verb, [], Console())
 
     assert caught.value.why.removesuffix(", all") == (
-        f"there are {', '.join(target_names(load_catalogue([ROOT])))}"
+        f"known: {', '.join(target_names(load_catalogue([ROOT])))}"
     )
     assert f"`nox -s {verb} -- " in caught.value.fix
 
@@ -74,7 +74,7 @@ def test_names_nearest_target(verb: str) -> None:
     with pytest.raises(UsageError) as caught:
         run_command(verb, ["causal-conv1d-30"], Console())
 
-    assert caught.value.what == 'no target is called "causal-conv1d-30"'
+    assert caught.value.what == 'there is no target "causal-conv1d-30"'
     assert caught.value.why == 'did you mean "causal-conv1d-130"?'
 
 
@@ -82,11 +82,11 @@ def test_lists_toolkits_where_none_is_named() -> None:
     with pytest.raises(UsageError) as caught:
         run_command("toolchain", [], Console())
 
-    assert caught.value.why == f"there are {', '.join(one.tag for one in TOOLKITS)}"
+    assert caught.value.why == f"known: {', '.join(one.tag for one in TOOLKITS)}"
 
 
 def test_names_nearest_toolkit() -> None:
-    with pytest.raises(UsageError, match="no CUDA 139") as caught:
+    with pytest.raises(UsageError, match="know CUDA 139") as caught:
         run_command("toolchain", ["139"], Console())
 
     assert "did you mean" in caught.value.why

@@ -107,7 +107,7 @@ def test_wrong_result_ends_so(project: Path) -> None:
     found = perf(project, *words)
 
     assert found.status == 92
-    assert "measured 1.0+cu130 is wrong on Test GPU" in found.output
+    assert "measured 1.0+cu130 gives wrong results on Test GPU" in found.output
     assert (project / "r" / "perf.html").is_file()
 
 
@@ -123,13 +123,13 @@ def test_machine_without_a_driver_says_so_first(project: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (("causal-conv1d-130", "--dist", "."), "no wheel of causal-conv1d-130 is in"),
-        (("causal-conv1d",), 'no target is called "causal-conv1d"'),
+        (("causal-conv1d-130", "--dist", "."), "has no wheel of causal-conv1d-130"),
+        (("causal-conv1d",), 'there is no target "causal-conv1d"'),
         (("--dist", "."), "there is nothing to measure"),
         (("--wheel", "x.whl"), "there is no wheel"),
-        (("--tolerance", "0"), "0 is no percentage between 0 and 100"),
-        (("--requests", "none"), "none is no whole number from 1 on"),
-        (("--model", "x"), "--model x is for requests at once"),
+        (("--tolerance", "0"), "0 is not a percentage between 0 and 100"),
+        (("--requests", "none"), "none is not a positive whole number"),
+        (("--model", "x"), "--model x is only for concurrent requests"),
         (("--quik",), "unknown option --quik"),
     ],
 )
@@ -150,7 +150,7 @@ def test_target_of_another_wheel(project: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(CuwheelError) as caught:
         run_command("perf", ["causal-conv1d-130", "--wheel", str(wheel)], Console())
 
-    assert caught.value.why == "it is of measured"
+    assert caught.value.why == "it is a wheel of measured"
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ def test_refuses_empty_value(option: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse(option, "")
 
-    assert f"{option} is given without a value" in caught.value.what
+    assert f"{option} was given without a value" in caught.value.what
 
 
 @pytest.mark.parametrize("days", ["-5", "x", "²"])
@@ -141,7 +141,7 @@ def test_lock_refuses_what_is_no_number_of_days(days: str) -> None:
     with pytest.raises(UsageError) as caught:
         parser_of("lock").parse(["all", f"--cooldown={days}"])
 
-    assert f"{days} is no number of days" in caught.value.what
+    assert f"{days} is not a number of days" in caught.value.what
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,10 @@ def test_gives_what_is_withdrawn_and_what_is_good_again() -> None:
     [
         (["--reason", "wrong"], "--reason is for --yank"),
         (["--yank", "toy==1.0"], "--yank needs a reason"),
-        (["--yank", "toy==1.0", "--reason", "x", "--unyank", "toy==1.0"], "both name toy==1.0"),
+        (
+            ["--yank", "toy==1.0", "--reason", "x", "--unyank", "toy==1.0"],
+            "were both given for toy==1.0",
+        ),
     ],
 )
 def test_refuses_what_does_not_fit_together(words: list[str], what: str) -> None:

@@ -29,7 +29,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("sources")
     found = {line: write_source(folder / str(n), line) for n, line in enumerate(LINES)}
     found["several"] = write_source(folder / "several", "zlib ==1", "_a ==2", "B", "a")
-    found["none of the channels"] = write_source(
+    found["outside of the channels"] = write_source(
         folder / "channels", "toy", channels=("nodefaults", "https://a.invalid/b", "conda-forge")
     )
     found["system"] = write_source(folder / "system", "toy", system={"__glibc": "2.17"})
@@ -46,7 +46,9 @@ def theirs(
     return read_with_conda_lock(conda_lock, folder, sources=[*made.values(), *SOURCES])
 
 
-@pytest.mark.parametrize("name", [*LINES, "several", "none of the channels", "system", "archspec"])
+@pytest.mark.parametrize(
+    "name", [*LINES, "several", "outside of the channels", "system", "archspec"]
+)
 def test_hash_is_that_of_conda_lock(
     name: str, made: dict[str, Path], theirs: dict[str, Any]
 ) -> None:

@@ -22,7 +22,7 @@ def source(tmp_path: Path) -> Path:
 
 def refused(source: Path) -> str:
     """Why a source can't be understood."""
-    with pytest.raises(LockError, match="can't be understood") as caught:
+    with pytest.raises(LockError, match="is invalid") as caught:
         read_source(source)
     assert "docs/how-to/toolchains.md" in caught.value.fix
     return caught.value.why
@@ -55,7 +55,10 @@ def test_passes_over_nodefaults(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("environment.yml", "the conda lock beside it"), ("virtual-packages.yml", "must not matter")],
+    [
+        ("environment.yml", "the conda lock next to it"),
+        ("virtual-packages.yml", "doesn't depend on this machine"),
+    ],
 )
 def test_names_file_that_is_missing(source: Path, name: str, why: str) -> None:
     source.with_name(name).unlink()
@@ -70,10 +73,10 @@ def test_names_file_that_is_missing(source: Path, name: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("a: [", "it is no YAML"),
-        ("- a list", "no mapping"),
-        ("", "no mapping"),
-        ("a: \0", "no YAML"),
+        ("a: [", "it is not valid YAML"),
+        ("- a list", "not a mapping"),
+        ("", "not a mapping"),
+        ("a: \0", "not valid YAML"),
     ],
 )
 def test_names_file_that_is_no_mapping(source: Path, name: str, text: str, why: str) -> None:
@@ -82,23 +85,23 @@ def test_names_file_that_is_no_mapping(source: Path, name: str, text: str, why: 
     with pytest.raises(LockError) as caught:
         read_source(source)
 
-    assert caught.value.what == f"cuda130/{name} can't be understood"
+    assert caught.value.what == f"cuda130/{name} is invalid"
     assert why in caught.value.why
 
 
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"channels": 7}, "`channels` is no list of names"),
-        ({"channels": []}, "`channels` is no list of names"),
-        ({"channels": None}, "`channels` is no list of names"),
-        ({"channels": [7]}, "`channels` is no list of names"),
-        ({"dependencies": None}, "`dependencies` is no list of packages"),
-        ({"dependencies": "toy"}, "`dependencies` is no list of packages"),
-        ({"dependencies": ["toy [x]"]}, "`toy [x]` is no dependency"),
+        ({"channels": 7}, "`channels` is not a list of names"),
+        ({"channels": []}, "`channels` is not a list of names"),
+        ({"channels": None}, "`channels` is not a list of names"),
+        ({"channels": [7]}, "`channels` is not a list of names"),
+        ({"dependencies": None}, "`dependencies` is not a list of packages"),
+        ({"dependencies": "toy"}, "`dependencies` is not a list of packages"),
+        ({"dependencies": ["toy [x]"]}, "`toy [x]` is not a dependency"),
         ({"platforms": ["osx-64"]}, "`platforms` doesn't name linux-64"),
-        ({"dependancies": []}, 'no key of it; did you mean "dependencies"?'),
-        ({"category": "dev"}, "`category` is no key of it"),
+        ({"dependancies": []}, 'not a known key; did you mean "dependencies"?'),
+        ({"category": "dev"}, "`category` is not a known key"),
     ],
 )
 def test_names_field_that_is_wrong(source: Path, fields: dict[str, object], why: str) -> None:
@@ -116,8 +119,8 @@ def test_refuses_what_no_channel_has(source: Path) -> None:
 
     why = refused(change(source, dependencies=["toy", {"pip": ["requests"]}, address]))
 
-    assert "{'pip': ['requests']} is no package of a channel" in why
-    assert f"{address} is no package of a channel" in why
+    assert "{'pip': ['requests']} is not a package of a channel" in why
+    assert f"{address} is not a package of a channel" in why
 
 
 @pytest.mark.parametrize(

@@ -133,11 +133,11 @@ def test_names_lock_that_is_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "the lock is no mapping"),
-        (b"not: [a lock", "it is no YAML"),
-        (b"\xff\xfe\x00", "it is no YAML"),
+        (b"", "the lock is not a mapping"),
+        (b"not: [a lock", "it is not valid YAML"),
+        (b"\xff\xfe\x00", "it is not valid YAML"),
         (b"version: 1\n", "the lock has no list of package"),
-        (b"a: !!python/object:os.system {}", "it is no YAML"),
+        (b"a: !!python/object:os.system {}", "it is not valid YAML"),
     ],
 )
 def test_names_file_that_is_no_lock(tmp_path: Path, content: bytes, why: str) -> None:
@@ -145,7 +145,7 @@ def test_names_file_that_is_no_lock(tmp_path: Path, content: bytes, why: str) ->
     path.parent.mkdir()
     path.write_bytes(content)
 
-    with pytest.raises(LockError, match="is no conda lock") as caught:
+    with pytest.raises(LockError, match="is not a valid conda lock") as caught:
         read_conda_lock(path)
 
     assert why in caught.value.why
@@ -184,7 +184,7 @@ def test_lock_can_be_used_without_its_input(path: Path, source: Path) -> None:
 def test_names_input_that_is_no_yaml(path: Path, source: Path) -> None:
     source.write_text("dependencies: [")
 
-    with pytest.raises(LockError, match=r"cuda130/environment\.yml can't be understood"):
+    with pytest.raises(LockError, match=r"cuda130/environment\.yml is invalid"):
         has_changed_input(path)
 
 

@@ -63,16 +63,16 @@ def test_refuses_way_back_to_one_of_two() -> None:
     for name in ("conda-forge", "nvidia"):
         common.url_for(f"https://conda.anaconda.org/{name}")
 
-    with pytest.raises(UsageError, match="it isn't known which channel"):
+    with pytest.raises(UsageError, match="it is unknown which channel"):
         common.canonical(f"https://mirror.invalid/all{FILE}")
 
 
 @pytest.mark.parametrize(
     ("value", "part", "fix"),
     [
-        ("/srv/mirror", "CUWHEEL_CONDA_MIRROR holds /srv/mirror", "write file:///srv/mirror"),
-        ("nvidia=/srv/mirror", "CUWHEEL_CONDA_MIRROR holds /srv", "write file:///srv/mirror"),
-        ("https://a.invalid https://b.invalid", "names 2 mirrors", "conda-forge=https://"),
+        ("/srv/mirror", "CUWHEEL_CONDA_MIRROR is /srv/mirror", "write file:///srv/mirror"),
+        ("nvidia=/srv/mirror", "CUWHEEL_CONDA_MIRROR is /srv", "write file:///srv/mirror"),
+        ("https://a.invalid https://b.invalid", "has 2 mirrors", "conda-forge=https://"),
     ],
 )
 def test_says_what_to_write_instead(value: str, part: str, fix: str) -> None:

@@ -182,7 +182,7 @@ def test_libc_of_this_machine_doesnt_matter(
 def test_refuses_package_that_system_is_too_old_for(tmp_path: Path, channel: Path) -> None:
     old = {**SYSTEM, "__glibc": "2.17"}
 
-    with pytest.raises(LockError, match="can't be solved") as caught:
+    with pytest.raises(LockError, match="could not be solved") as caught:
         solved(tmp_path, mirrored(channel.as_uri()), "modern", system=old)
 
     assert "__glibc" in caught.value.why
@@ -191,7 +191,7 @@ def test_refuses_package_that_system_is_too_old_for(tmp_path: Path, channel: Pat
 def test_refuses_toolkit_that_driver_is_too_old_for(tmp_path: Path, channel: Path) -> None:
     old = {**SYSTEM, "__cuda": "12.4"}
 
-    with pytest.raises(LockError, match="can't be solved") as caught:
+    with pytest.raises(LockError, match="could not be solved") as caught:
         solved(tmp_path, mirrored(channel.as_uri()), "cuda-version", system=old)
 
     assert "__cuda" in caught.value.why
@@ -199,7 +199,7 @@ def test_refuses_toolkit_that_driver_is_too_old_for(tmp_path: Path, channel: Pat
 
 @pytest.mark.parametrize("spec", ["toy ==7.0", "nowhere", "picky"])
 def test_names_what_cant_be_satisfied(tmp_path: Path, channel: Path, spec: str) -> None:
-    with pytest.raises(LockError, match=r"env/environment\.yml can't be solved") as caught:
+    with pytest.raises(LockError, match=r"env/environment\.yml could not be solved") as caught:
         solved(tmp_path, mirrored(channel.as_uri()), spec)
 
     assert spec.split(maxsplit=1)[0] in caught.value.why
@@ -252,7 +252,7 @@ def test_ends_when_channel_answers_and_then_is_silent(tmp_path: Path) -> None:
         solve(source, mirrored(site.url("/c")), cache=tmp_path / "cache", cooldown=7, limit=1.0)
 
     assert time.monotonic() - started < 5
-    assert "within 1 seconds" in caught.value.why
+    assert "more than 1 seconds" in caught.value.why
     assert "CUWHEEL_CONDA_MIRROR" in caught.value.fix
 
 
@@ -260,7 +260,7 @@ def test_names_channel_that_isnt_there(tmp_path: Path, site: Site) -> None:
     with pytest.raises(DownloadError) as caught:
         solved(tmp_path, mirrored(site.url("/conda-forges")), "toy")
 
-    assert "there is no noarch/repodata.json" in caught.value.why
+    assert "it has no noarch/repodata.json" in caught.value.why
 
 
 def test_names_index_that_is_broken(tmp_path: Path, site: Site) -> None:
@@ -297,5 +297,5 @@ def test_takes_channel_that_is_asked_for(tmp_path: Path, channel: Path) -> None:
 
 
 def test_names_constraint_that_is_malformed(tmp_path: Path, channel: Path) -> None:
-    with pytest.raises(LockError, match="can't be solved"):
+    with pytest.raises(LockError, match="could not be solved"):
         solved(tmp_path, mirrored(channel.as_uri()), "toy 1.*.*.a")

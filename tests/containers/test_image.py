@@ -34,7 +34,7 @@ def test_refuses_tag_and_says_how_to_pin() -> None:
 
     assert "is not pinned by digest" in caught.value.what
     assert "podman image inspect --format '{{.Digest}}'" in caught.value.fix
-    assert "written as quay.io/pypa/manylinux_2_28_x86_64@sha256:…" in caught.value.fix
+    assert "write quay.io/pypa/manylinux_2_28_x86_64@sha256:…" in caught.value.fix
 
 
 @pytest.mark.parametrize(

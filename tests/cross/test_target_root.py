@@ -75,7 +75,7 @@ def test_says_that_none_was_named() -> None:
 
 
 def test_says_that_it_is_no_folder(tmp_path: Path) -> None:
-    assert refused(tmp_path / "none").why == f"{tmp_path / 'none'} is no folder"
+    assert refused(tmp_path / "none").why == f"{tmp_path / 'none'} is not a folder"
 
 
 def test_names_the_machine_of_another_root(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_names_the_python_that_is_there(tmp_path: Path) -> None:
     error = refused(tmp_path, "3.12")
 
     assert error.why == "it has Python 3.11 for aarch64-linux-gnu"
-    assert error.fix.startswith("build for the one that it has, `-- --python 3.11`, or make one")
+    assert error.fix.startswith("build for the one it has, `-- --python 3.11`, or make one")
 
 
 def test_says_where_it_has_looked(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_says_that_headers_are_missing(tmp_path: Path) -> None:
 
     error = refused(tmp_path)
 
-    assert error.why.endswith("/usr/include/python3.11/Python.h isn't there")
+    assert error.why.endswith("/usr/include/python3.11/Python.h doesn't exist")
     assert "libpython3-dev" in error.fix
 
 

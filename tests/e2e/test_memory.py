@@ -53,7 +53,7 @@ _PATIENT = """
 import sys
 from cuwheel.build.launcher import memory_queue
 from cuwheel.__main__ import main
-memory_queue.PATIENCE, memory_queue._TOLD_AFTER = float(sys.argv[1]), 0.5
+memory_queue.WAIT_LIMIT, memory_queue._TOLD_AFTER = float(sys.argv[1]), 0.5
 sys.exit(main(sys.argv[2:]))
 """
 # 676 MB of cicc with nvcc 13.0, for one arch.
@@ -338,7 +338,7 @@ def test_build_that_wants_all_memory_holds_up_another_for_a_time(
 
     said = built.stdout + built.stderr
     assert built.returncode == 0, said
-    assert "memory that others were promised: tiny-capi@" in said
+    assert "memory that is reserved for other builds: tiny-capi@" in said
     assert len(other.wheels()) == 1
 
 

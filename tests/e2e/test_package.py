@@ -99,7 +99,7 @@ def test_audit_makes_its_environment_once(tool: Tool, tmp_path: Path) -> None:
 
     first, second = (tool.run("audit", str(wheel)) for _ in range(2))
 
-    assert "making its own environment from envs/report.lock (once)" in first.stderr
+    assert "making cuwheel's own environment from envs/report.lock (once)" in first.stderr
     assert "making" not in second.stderr
     assert first.returncode == second.returncode == AuditWarningError.exit_code
     assert first.stdout == second.stdout
@@ -181,4 +181,4 @@ def test_session_writes_what_the_tests_are_about(
     assert names == {wheel.name, wheel.name.partition("-py3")[0] + ".tar.gz"}
     assert (tmp_path / "package" / wheel.name).read_bytes() == wheel.read_bytes()
     assert again.returncode != 0
-    assert b"exists: remove it, or name another folder" in again.stderr + again.stdout
+    assert b"exists: remove it, or give another folder" in again.stderr + again.stdout

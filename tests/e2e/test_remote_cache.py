@@ -73,8 +73,8 @@ def test_a_build_takes_its_compiles_and_leaves_no_password(engine: Engine, tmp_p
             wheels.append([wheel.read_bytes() for wheel in own.wheels()])
             outputs.append(done.output)
 
-    assert "0 of 2 compiles were there" in outputs[0]
-    assert "2 of 2 compiles were there" in outputs[1]
+    assert "0 of 2 compiles were in it" in outputs[0]
+    assert "2 of 2 compiles were in it" in outputs[1]
     assert len(wheels[0]) == 1
     assert wheels[0] == wheels[1]
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]

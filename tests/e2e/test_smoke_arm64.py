@@ -100,7 +100,7 @@ def test_takes_cuda_from_the_required_wheel(
     assert supplier == "nvidia-cuda-runtime 13.0.96"
     assert requester == "tiny_cuda/libtiny.so"
     assert passed.emulator.startswith("qemu-aarch64 ")
-    assert "and by no aarch64 one" in heard(workspace)
+    assert "not on a aarch64 one" in heard(workspace)
 
 
 def test_shows_the_root_and_no_network(
@@ -180,7 +180,9 @@ def test_says_that_nothing_was_tried_without_an_emulator(
 
     assert (passed.imported, passed.emulator) == ((), "")
     assert passed.sha256 == hashlib.sha256(wheel.read_bytes()).hexdigest()
-    assert "there is no static qemu-aarch64 here" in passed.skipped
+    assert (
+        "a static qemu-aarch64, which runs programs for aarch64, isn't installed" in passed.skipped
+    )
     assert "apt-get install qemu-user-static" in " ".join(heard(workspace).split())
 
 
@@ -191,5 +193,5 @@ def test_says_that_nothing_was_tried_without_a_root(
 
     passed = smoke(job_of(workspace, tmp_path, None, shared_cache))
 
-    assert "no root folder of a Linux for aarch64" in passed.skipped
+    assert "no root folder of a Linux system for aarch64" in passed.skipped
     assert "--target-root" in " ".join(heard(workspace).split())

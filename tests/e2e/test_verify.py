@@ -71,7 +71,7 @@ def test_finds_the_same_bytes(verifier: Verifier) -> None:
     done = verifier.data("verify")
 
     assert (done["status"], done["state"]) == (0, "the same bytes")
-    assert "2 of 2 compiles were there" in done["builds"][-1]["cache"]
+    assert "2 of 2 compiles were in it" in done["builds"][-1]["cache"]
     [wheel] = verifier.engine.work.glob("verify/*/usual/dist/*.whl")
     equal = verifier.data("verify", "--against", str(wheel))
     assert (equal["status"], equal["state"]) == (0, "the same bytes")

@@ -330,7 +330,7 @@ def wrong_packs(repository: Path, workspace: Workspace, tmp_path: Path) -> dict[
     first = fetch(commit_of(repository, "HEAD~1"), workspace).read_bytes()
     middle = len(good) // 2
     return {
-        "another commit's": first,
+        "of another commit": first,
         "cut short": good[:-1],
         "with a bit flipped": good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :],
         "with more behind it": good + b"x",
@@ -343,12 +343,12 @@ def wrong_packs(repository: Path, workspace: Workspace, tmp_path: Path) -> dict[
 
 
 KINDS = (
-    *("another commit's", "cut short", "with a bit flipped", "with more behind it", "text"),
+    *("of another commit", "cut short", "with a bit flipped", "with more behind it", "text"),
     *("without a file", "without the folder", "of the files alone", "empty"),
 )
 
 
-@pytest.mark.parametrize("kind", ["another commit's", "cut short"])
+@pytest.mark.parametrize("kind", ["of another commit", "cut short"])
 def test_sets_wrong_pack_aside_and_fetches_again(
     repository: Path, workspace: Workspace, wrong_packs: dict[str, bytes], kind: str
 ) -> None:
@@ -397,7 +397,7 @@ def test_refuses_id_of_a_tree(repository: Path, workspace: Workspace) -> None:
     with pytest.raises(DownloadError):
         fetch(wanted, apart, offline=True)
 
-    assert "is no commit but a tree" in heard(apart).replace("\n", " ")
+    assert "is not a commit but a tree" in heard(apart).replace("\n", " ")
 
 
 def test_removes_what_a_killed_run_left(repository: Path, workspace: Workspace) -> None:
@@ -464,7 +464,7 @@ def test_names_repository_that_is_not_there(tmp_path: Path, workspace: Workspace
     with pytest.raises(DownloadError) as caught:
         fetch(Commit(repository=(tmp_path / "nowhere").as_uri(), id=UNKNOWN), workspace)
 
-    assert "can't be fetched" in caught.value.what
+    assert "could not be fetched" in caught.value.what
     assert "git says" in caught.value.why
 
 
@@ -495,7 +495,7 @@ def test_names_missing_git(
     wanted = commit_of(repository)
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    with pytest.raises(DownloadError, match="can't be fetched") as caught:
+    with pytest.raises(DownloadError, match="could not be fetched") as caught:
         fetch(wanted, workspace)
 
-    assert "no program `git`" in caught.value.why
+    assert "`git` isn't on PATH" in caught.value.why

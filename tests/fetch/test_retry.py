@@ -103,7 +103,7 @@ def test_gives_up_in_the_end_however_well_it_goes_on(clock: Clock) -> None:
         attempts.note_progress()
 
     assert clock.now == RETRY_POLICY.total
-    assert attempts.slow_words == "it took more than 14400 seconds"
+    assert attempts.slow_reason == "it took more than 14400 seconds"
 
 
 def test_slow_line_gets_more_time(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

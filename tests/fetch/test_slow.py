@@ -39,7 +39,7 @@ def test_reads_factor(given: str, factor: float) -> None:
 
 @pytest.mark.parametrize("given", ["slow", "0", "-1", "inf", "nan"])
 def test_refuses_what_is_no_factor(given: str) -> None:
-    with pytest.raises(UsageError, match="no positive number"):
+    with pytest.raises(UsageError, match="not a positive number"):
         slow_factor({"CUWHEEL_SLOW_NETWORK": given})
 
 

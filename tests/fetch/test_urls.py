@@ -61,14 +61,14 @@ def test_takes_mirror_without_slash(address: str) -> None:
 @pytest.mark.parametrize(
     ("value", "part", "fix"),
     [
-        ("/srv/mirror", "is no address", "write file:///srv/mirror"),
-        ("file://srv/mirror", "names no folder", "three slashes"),
-        ("file:///no/such/folder", "no such folder", "correct the path"),
+        ("/srv/mirror", "is not a URL", "write file:///srv/mirror"),
+        ("file://srv/mirror", "is not the URL of a folder", "three slashes"),
+        ("file:///no/such/folder", "is not an existing folder", "correct the path"),
         ("ftp://me:geheim@mirror.invalid/x", "ftp://mirror.invalid/x", "https://HOST/PATH"),
-        ("https://", "can't be read", "https://HOST/PATH"),
+        ("https://", "is not supported", "https://HOST/PATH"),
         ("me:geheim@mirror.invalid/x", "mirror.invalid/x", "https://HOST/PATH"),
-        ("//me:geheim@mirror.invalid/x", "is no address", "mirror.invalid/x"),
-        ("file://me:geheim@srv/mirror", "names no folder", "three slashes"),
+        ("//me:geheim@mirror.invalid/x", "is not a URL", "mirror.invalid/x"),
+        ("file://me:geheim@srv/mirror", "is not the URL of a folder", "three slashes"),
     ],
 )
 def test_says_what_to_write_instead(value: str, part: str, fix: str) -> None:

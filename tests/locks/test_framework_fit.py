@@ -95,7 +95,7 @@ def test_names_line_that_has_to_name_the_toolkit(workspace: Workspace, tmp_path:
     with pytest.raises(FrameworkError) as caught:
         fitting_toolkit(recipe_with("13.0"), tmp_path, NEW, workspace, offline=False)
 
-    assert caught.value.why == "that was built with CUDA 13.2, and the recipe's toolkits are 13.0"
+    assert caught.value.why == "that was built with CUDA 13.2, but the recipe's toolkits are 13.0"
     assert caught.value.fix.startswith('add "13.2" to `toolkits` (line 3) of recipes/tiny_cuda.py')
 
 
@@ -148,7 +148,9 @@ def test_says_offline_what_makes_the_lock(workspace: Workspace, tmp_path: Path) 
     error = refusal(target_of(tmp_path, NEW, toolkit="13.2"), workspace, offline=True)
 
     assert isinstance(error, LockError)
-    assert error.fix == ("with network, `nox -s lock -- build:tiny-cuda --framework torch==2.15.0`")
+    assert error.fix == (
+        "`nox -s lock -- build:tiny-cuda --framework torch==2.15.0` on a machine with a network"
+    )
 
 
 def test_makes_lock_that_is_missing_and_says_so(lean_workspace: Workspace, tmp_path: Path) -> None:
@@ -160,7 +162,7 @@ def test_makes_lock_that_is_missing_and_says_so(lean_workspace: Workspace, tmp_p
 
     assert pinned_version(root / "envs/build/tiny_cuda-torch2.12.0.lock", "torch") == "2.12.0"
     said = heard(lean_workspace)
-    assert "envs/build/tiny_cuda-torch2.12.0.lock is new" in said
+    assert "envs/build/tiny_cuda-torch2.12.0.lock was written" in said
     assert "nox -s lock -- build:tiny-cuda --framework torch==2.12.0" in said
 
 

@@ -166,7 +166,7 @@ def test_knows_locks_that_are_kept_for_other_releases(tmp_path: Path) -> None:
 def test_refuses_framework_where_there_is_none(
     entries: tuple[CatalogueEntry, ...], name: str
 ) -> None:
-    with pytest.raises(UsageError, match="--framework doesn't go with"):
+    with pytest.raises(UsageError, match="--framework can't be used with"):
         lock_jobs([name], entries, _NEWER)
 
 

@@ -454,7 +454,7 @@ def test_takes_nothing_whose_hash_is_not_locked(
 ) -> None:
     project.wheel("setuptools")  # another one in its place
 
-    with pytest.raises(LockError, match="no wheel that fits"):
+    with pytest.raises(LockError, match="no matching wheel"):
         make(project, folder, workspace)
 
 
@@ -536,7 +536,7 @@ def test_is_no_mirror_yet_when_it_fails(
     write_index(project.index)
     next(project.index.glob("numpy-*.whl")).unlink()
 
-    with pytest.raises(DownloadError, match=r"numpy.*can't be downloaded"):
+    with pytest.raises(DownloadError, match=r"numpy.*could not be downloaded"):
         mirror([project.target()], folder, workspace)
 
     assert [path.name for path in folder.iterdir()] == ["downloads"]
@@ -685,7 +685,7 @@ def test_refuses_pack_of_another_commit_in_mirror(
     with pytest.raises(DownloadError, match="is not in the cache"):
         fetch_pinned(out_of_reach(toy), elsewhere, "", offline=True)
 
-    assert "is damaged or another commit's" in heard(elsewhere)
+    assert "is damaged or of another commit" in heard(elsewhere)
 
 
 def test_takes_commit_from_repository_when_mirror_is_wrong(
@@ -741,7 +741,7 @@ def test_refuses_foreign_manifest(project: Project, folder: Path, workspace: Wor
     folder.mkdir()
     (folder / "mirror.json").write_text("[]")
 
-    with pytest.raises(FileAccessError, match="can't be understood"):
+    with pytest.raises(FileAccessError, match="is invalid"):
         make(project, folder, workspace)
 
     assert heard(workspace) == ""

@@ -52,7 +52,7 @@ def test_leaves_nothing_when_it_cant_be_made(
     lock.write_text(f"conda-lock==0.0.1 --hash=sha256:{'0' * 64}\n")
     monkeypatch.setattr(tool_environment, "ROOT", tmp_path)
 
-    with pytest.raises(InstallError, match=r"the packages of lock\.lock can't be installed"):
+    with pytest.raises(InstallError, match=r"the packages of lock\.lock could not be installed"):
         tool_python("conda-lock", lean_workspace)
 
     assert not list((lean_workspace.cache / "environments").glob("**/bin/python"))

@@ -73,7 +73,7 @@ def test_tells_of_a_program_that_is_not_there(task: Task, attempt: Attempt) -> N
     outcome = run_attempt(dataclasses.replace(task, command=("no-such-program",)), attempt)
 
     assert outcome.status == 127
-    assert "no-such-program can't be started" in task.log.read_text()
+    assert "no-such-program could not be started" in task.log.read_text()
 
 
 def test_knows_its_jobs_by_number_or_comment(attempt: Attempt) -> None:

@@ -55,7 +55,7 @@ def test_takes_no_name_that_leads_elsewhere(name: str, tmp_path: Path) -> None:
     [entry] = load_catalogue([tmp_path])
 
     assert (entry.name, entry.recipe) == ("x", None)
-    assert f'"{name}" names folders' in entry.fault
+    assert f'"{name}" is used in folder names' in entry.fault
 
 
 def test_takes_no_smoke_script_for_a_recipe(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_says_what_a_framework_has_to_be(tmp_path: Path, written: str) -> None:
 
     [entry] = load_catalogue([tmp_path])
 
-    assert "framework has to hold Framework(...)" in entry.fault
+    assert "framework has to contain Framework(...)" in entry.fault
 
 
 def test_first_project_wins(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_first_project_wins(tmp_path: Path) -> None:
         ("RECIPE = ", "SyntaxError"),
         ("import nowhere\nRECIPE = 1", "ModuleNotFoundError: No module named 'nowhere'"),
         ("RECIPE = 1", "TypeError: RECIPE is not a Recipe(...)"),
-        ("", "AttributeError: it sets no RECIPE"),
+        ("", "AttributeError: it doesn't define RECIPE"),
         (
             "from cuwheel import Recipe\nRECIPE = Recipe(nme='x')",
             "TypeError: Recipe.__init__() got an unexpected keyword argument 'nme': did you mean",
@@ -121,7 +121,7 @@ def test_runs_no_script_of_other_projects(tmp_path: Path) -> None:
     [entry] = load_catalogue([tmp_path])
 
     assert (tmp_path / "recipes" / "train.py").is_file()
-    assert entry.fault == "AttributeError: it sets no RECIPE, so it wasn't run"
+    assert entry.fault == "AttributeError: it doesn't define RECIPE, so it wasn't loaded"
 
 
 @pytest.mark.parametrize("find", [find_recipe, find_target])
@@ -155,7 +155,7 @@ def test_names_nearest_recipe(tmp_path: Path) -> None:
         ('Link("cudart")', "Link", "link has to be Link(...)"),
         ('Link("cudart")', 'Link("cudart", mode="bundled")', "link's mode has to be External(...)"),
         ("build=Setuptools()", "build=Setuptools", "build has to be TorchExtension(...)"),
-        ('toolkits=("13.0",)', "toolkits=(13.0,)", 'toolkits has to hold texts: "13.0"'),
+        ('toolkits=("13.0",)', "toolkits=(13.0,)", 'toolkits has to contain strings: "13.0"'),
         ('("90",)', "{'13.0': '90'}", 'archs["13.0"] has to be a tuple: ("90",), with the comma'),
         ('imports=("p",)', 'imports="p"', 'smoke.imports has to be a tuple: ("p",), with the'),
     ],
@@ -203,7 +203,7 @@ def test_names_nearest_target(tmp_path: Path, wrong: str, why: str) -> None:
     with pytest.raises(UsageError) as caught:
         find_target(wrong, load_catalogue([tmp_path]))
 
-    assert caught.value.what == f'no target is called "{wrong}"'
+    assert caught.value.what == f'there is no target "{wrong}"'
     assert caught.value.why == why
 
 
@@ -218,7 +218,9 @@ def test_says_why_recipe_of_target_is_broken(tmp_path: Path, name: str) -> None:
 def test_names_project_folder_that_is_missing(tmp_path: Path) -> None:
     lost = tmp_path / "lost"
 
-    assert missing_roots([tmp_path, lost]) == (f"CUWHEEL_PROJECT names {lost}, which is no folder",)
+    assert missing_roots([tmp_path, lost]) == (
+        f"CUWHEEL_PROJECT names {lost}, which is not a folder",
+    )
 
 
 def test_finds_broken_recipe_by_its_hyphens(tmp_path: Path) -> None:

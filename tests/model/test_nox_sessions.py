@@ -64,7 +64,7 @@ def test_names_nearest_session(tmp_path: Path, asked: str, suggested: str) -> No
 
     [line] = suggest_sessions(["lock", asked], known, entries)
 
-    assert line.startswith(f'no session is called "{asked}": did you mean ')
+    assert line.startswith(f'there is no session "{asked}": did you mean ')
     assert line.endswith(f'{suggested}"?')
 
 

@@ -96,4 +96,4 @@ def test_program_that_is_missing_is_a_failed_step(tmp_path: Path) -> None:
 
     step = recorder.run_step("update", ["/no/such/git", "pull"])
 
-    assert step.detail.startswith("status 127: /no/such/git can't be started")
+    assert step.detail.startswith("status 127: /no/such/git could not be started")

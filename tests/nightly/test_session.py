@@ -124,7 +124,7 @@ def test_target_that_is_none_fails_the_plan(engine: Engine) -> None:
 
     assert done.status == NightlyFailedError.exit_code
     assert _steps(engine)["plan"] == "failed"
-    assert "no cell is called" in done.output
+    assert "there is no cell" in done.output
 
 
 @pytest.mark.e2e

@@ -172,7 +172,7 @@ def test_gives_up_on_slow_index(monkeypatch: pytest.MonkeyPatch) -> None:
     with slow_server(0.05) as address, pytest.raises(DownloadError) as caught:
         find_wheels("tiny-cuda", indexes=[address], retry_policy=RetryPolicy(limit=1.0))
 
-    assert "sent no whole page within 1 seconds" in caught.value.why
+    assert "sent no complete page within 1 seconds" in caught.value.why
     assert "CUWHEEL_SLOW_NETWORK=4" in caught.value.why
 
 

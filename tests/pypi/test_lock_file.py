@@ -72,7 +72,7 @@ def test_sees_line_that_is_no_requirement(lock: Path) -> None:
 
     assert [fault.split(":")[0] for fault in faults_of_lock(lock, _WANTED)] == [
         "it was edited by hand",
-        "a line of it is no requirement",
+        "a line of it is not a requirement",
     ]
 
 
@@ -100,7 +100,7 @@ def test_refuses_what_is_no_package_with_hashes(line: str, lock: Path) -> None:
     with pytest.raises(LockError):
         check_pins(lock)
 
-    assert fault.startswith(("a line of it is no requirement", "these packages have no hash"))
+    assert fault.startswith(("a line of it is not a requirement", "these packages have no hash"))
 
 
 def test_sees_lock_that_is_no_text(lock: Path) -> None:

@@ -50,7 +50,7 @@ def test_failure_without_a_log_says_its_error(project: Project) -> None:
 
     [failed] = project.plan().release.failed
 
-    assert (failed.why, failed.fix, failed.log) == ("it ended with status 2", "read the log", "")
+    assert (failed.why, failed.fix, failed.log) == ("it exited with status 2", "read the log", "")
 
 
 def test_tells_old_failures_and_what_works_again(project: Project) -> None:

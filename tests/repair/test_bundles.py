@@ -24,7 +24,7 @@ def library(tmp_path: Path) -> Path:
 
 
 def test_refuses_library_that_recipe_does_not_name(tmp_path: Path, library: Path) -> None:
-    with pytest.raises(RepairError, match="would hold libraries of this machine") as caught:
+    with pytest.raises(RepairError, match="would contain system libraries") as caught:
         repair_wheel(tmp_path, {MEMBER: library}, link=Link("cudart", "driver"))
 
     assert caught.value.why == f"libgomp.so.1.0.0, for {MEMBER}"
@@ -51,7 +51,7 @@ def test_takes_library_that_recipe_names(tmp_path: Path, library: Path) -> None:
     [(name, _)] = wheel.bundled
     assert name.startswith("tiny_cuda.libs/libgomp-")
     assert "Requires-Dist" not in metadata_of(wheel)
-    assert 'the recipe bundles "libssl" and no library of the wheel needs it' in heard(workspace)
+    assert 'the recipe bundles "libssl", but no library of the wheel needs it' in heard(workspace)
 
 
 def test_has_nothing_to_say_where_nothing_is_copied(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_removes_what_patterns_fit_and_says_what(content: Path) -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "words"),
-    [("test/*", '"test/*" fits no file'), ("*/METADATA", "it fits pkg-1.dist-info/METADATA")],
+    [("test/*", '"test/*" matches no file'), ("*/METADATA", "it matches pkg-1.dist-info/METADATA")],
 )
 def test_refuses_pattern(content: Path, pattern: str, words: str) -> None:
     with pytest.raises(RepairError) as caught:

@@ -288,8 +288,8 @@ def test_refuses_folder_that_is_lost(kind: str, tmp_path: Path) -> None:
     with pytest.raises(SandboxError) as caught:
         sandboxed(kind, places, Path("/usr"))
 
-    assert caught.value.what == "the sandbox can't have /cuwheel/a, /cuwheel/b"
-    assert caught.value.why == f"not there: {tmp_path / 'a'}, {tmp_path / 'b'}"
+    assert caught.value.what == "the sandbox can't mount /cuwheel/a, /cuwheel/b"
+    assert caught.value.why == f"missing: {tmp_path / 'a'}, {tmp_path / 'b'}"
 
 
 def test_works_from_a_folder_that_was_removed(kind: str, tmp_path: Path) -> None:
@@ -374,7 +374,7 @@ def test_does_without_where_all_is_refused(setting: str, within: str, why: str) 
     said = in_namespace(script, *_choose())
 
     assert "chosen none\n" in said
-    assert "why there is no sandbox here: " in said
+    assert "why no sandbox available: " in said
     assert why in said
 
 

@@ -78,7 +78,7 @@ def test_records_who_brought_a_library_and_who_asked_for_it(
     ("suppliers", "told"),
     [
         (("nvidia-cublas 13", "torch 2", "torch 2"), "2 from torch 2, 1 from NVIDIA's wheels"),
-        (("", "torch 2.11.0"), "1 from torch 2.11.0, /opt/lib0.so from nobody"),
+        (("", "torch 2.11.0"), "1 from torch 2.11.0, /opt/lib0.so without a supplier"),
     ],
 )
 def test_counts_who_brought_libraries(

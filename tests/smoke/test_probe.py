@@ -71,4 +71,4 @@ def test_refuses_library_whose_constructor_crashes(
     with pytest.raises(SmokeError) as caught:
         smoke(make_job(target, workspace))
 
-    assert "loading tiny_cuda/libcrash.so ends the interpreter: SIGSEGV" in caught.value.why
+    assert "loading tiny_cuda/libcrash.so crashes the interpreter: SIGSEGV" in caught.value.why

@@ -115,10 +115,11 @@ def test_names_hunk_that_is_broken(check: Callable[..., PatchHealth], tmp_path: 
     assert health.state == "broken"
     upstreams, broken = health.details
     assert (
-        upstreams == "hunk 2 of setup.py (@@ -17,7 +17,7 @@): upstream has this part of the patch"
+        upstreams
+        == "hunk 2 of setup.py (@@ -17,7 +17,7 @@): upstream already has this part of the patch"
     )
     assert "hunk 3 of setup.py (@@ -33,7 +33,7 @@): 1 of its 7 lines are gone, first" in broken
-    assert "'line 35\\n'; the rest stands about line 37" in broken
+    assert "'line 35\\n'; the rest is near line 37" in broken
     assert (tmp_path / "tree" / "setup.py").read_bytes() == source
 
 

@@ -123,7 +123,7 @@ def test_refuses_missing_folder_of_project(project: Path, workspace: Workspace) 
         source(make_job(make_target(source=Folder(path="chekout"), root=project.parent), workspace))
 
     assert 'Folder(path="chekout")' in caught.value.what
-    assert caught.value.why == f"there is no folder {project.parent / 'chekout'}"
+    assert caught.value.why == f"the folder {project.parent / 'chekout'} doesn't exist"
 
 
 @pytest.mark.parametrize("path", ["../outside", "link", "."])

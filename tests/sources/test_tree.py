@@ -88,8 +88,8 @@ def test_refuses_links_that_lead_out(project: Path, workspace: Workspace) -> Non
     with pytest.raises(SourceError) as caught:
         source(make_job(make_target(source_override=project), workspace))
 
-    assert "secret leads out of it" in caught.value.why
-    assert "src/up leads out of it" in caught.value.why
+    assert "secret leads outside of it" in caught.value.why
+    assert "src/up leads outside of it" in caught.value.why
 
 
 def test_gives_same_tree_from_clone_and_copies(project: Path, workspace: Workspace) -> None:

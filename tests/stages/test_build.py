@@ -209,4 +209,4 @@ def test_sandbox_that_does_not_work_is_an_error(kind: str, engine: Engine) -> No
     done = refusing.build("tiny-capi", "--sandbox", kind)
 
     assert done.status == SandboxError.exit_code
-    assert f"this machine gives no sandbox by {kind}" in done.output
+    assert f"this machine doesn't allow a sandbox with {kind}" in done.output

@@ -56,7 +56,7 @@ def test_never_changes_what_is_published(tmp_path: Path) -> None:
     there = sha256_of_file(add_wheel(workspace.dist, content="OLD = True"))
     save_repaired(workspace, add_wheel(tmp_path / "repaired"))
 
-    with pytest.raises(PublishedWheelError, match="published with other bytes") as caught:
+    with pytest.raises(PublishedWheelError, match="published with different bytes") as caught:
         index(make_job(make_target(), workspace))
 
     assert there in caught.value.why

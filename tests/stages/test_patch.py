@@ -97,8 +97,8 @@ def test_names_missing_and_unnamed_patches(project: Project) -> None:
     with pytest.raises(PatchError) as caught:
         project.apply("0001-lost.patch")
 
-    assert "the recipe names 0001-lost.patch, which isn't there" in caught.value.why
-    assert "0002-forgotten.patch is there, but the recipe doesn't name it" in caught.value.why
+    assert "the recipe names 0001-lost.patch, which doesn't exist" in caught.value.why
+    assert "0002-forgotten.patch exists, but the recipe doesn't name it" in caught.value.why
 
 
 def test_copies_source_without_patches(project: Project) -> None:

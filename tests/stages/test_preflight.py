@@ -66,7 +66,7 @@ def test_refuses_arch_that_nvcc_itself_lacks(workspace: Workspace, tmp_path: Pat
 
     said = _refusal(locked_target(archs=("90a", "100f")), workspace)
 
-    assert "nvcc itself doesn't know 100f" in said
+    assert "nvcc itself doesn't support 100f" in said
     assert "lists sm_90, sm_90a" in said
 
 

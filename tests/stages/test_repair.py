@@ -226,10 +226,10 @@ def test_refuses_stub_of_driver_that_the_build_copied(tmp_path: Path, name: str)
     stub = tmp_path / name
     stub.write_bytes(compile_driver_stub("13.0", Path("gcc")))
 
-    with pytest.raises(RepairError, match="holds a library of NVIDIA's driver") as caught:
+    with pytest.raises(RepairError, match="contains a library of NVIDIA's driver") as caught:
         repair_wheel(tmp_path, {f"pkg/{name}": stub}, link=Link("driver"))
 
-    assert caught.value.why == f"pkg/{name} calls itself libcuda.so.1"
+    assert caught.value.why == f"pkg/{name} is named libcuda.so.1"
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_names_toolchain_that_lacks_strip(tmp_path: Path, library: Path) -> None
     with pytest.raises(RepairError) as caught:
         repair_wheel(tmp_path, {MEMBER: library}, programs=tmp_path / "programs")
 
-    assert caught.value.fix == "name binutils in the toolchain's environment.yml"
+    assert caught.value.fix == "add binutils to the toolchain's environment.yml"
 
 
 def test_strips_before_it_sets_the_rpath(tmp_path: Path, library: Path) -> None:
@@ -288,7 +288,7 @@ def test_strips_before_it_sets_the_rpath(tmp_path: Path, library: Path) -> None:
 def test_warns_of_component_that_nothing_needs(tmp_path: Path, library: Path) -> None:
     _, workspace = repair_wheel(tmp_path, {"pkg/libtiny.so": library}, link=Link("cudart", "cufft"))
 
-    assert 'declares link "cufft" and no library of the wheel needs' in heard(workspace)
+    assert 'declares link "cufft", but no library of the wheel needs' in heard(workspace)
 
 
 def test_writes_rpath_where_recipe_says_so(tmp_path: Path, library: Path) -> None:
@@ -361,7 +361,7 @@ def test_names_copied_library_in_bill_of_materials(
     assert PurePosixPath(wheel.bundled[0][0]).name in text
     assert "of nvidia-cuda-runtime" in text
     assert "LicenseRef-NVIDIA-Proprietary" in text
-    assert "libraries of NVIDIA's" in heard(workspace)
+    assert "libraries of NVIDIA:" in heard(workspace)
 
 
 def test_links_archive_in_and_requires_nothing(tmp_path: Path, cuda_home: Path) -> None:
@@ -384,7 +384,7 @@ def test_refuses_static_wheel_that_needs_library(tmp_path: Path, library: Path) 
     with pytest.raises(RepairError) as caught:
         repair_wheel(tmp_path, {MEMBER: library}, mode=Static())
 
-    assert "libcudart.so.13, which was to be linked in" in caught.value.why
+    assert "libcudart.so.13, which its build should have linked statically" in caught.value.why
 
 
 def test_refuses_damaged_library(tmp_path: Path, library: Path) -> None:

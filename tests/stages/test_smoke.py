@@ -215,7 +215,7 @@ def test_sees_what_the_smoke_test_loads(
     with pytest.raises(SmokeError) as caught:
         smoke(make_job(scripted, workspace, sandbox="none"))
 
-    assert "libraries came from outside site-packages: libcudart.so.13" in caught.value.why
+    assert "libraries were loaded from outside site-packages: libcudart.so.13" in caught.value.why
 
 
 def test_tells_which_libraries_stayed_untested(workspace: Workspace, target: Target) -> None:
@@ -256,7 +256,7 @@ def test_names_each_library_of_the_wheel_and_who_loaded_it(
         "tiny_cuda/libtiny.so": "loaded by the imports",
         "tiny_cuda/librest.so": "loaded alone",
         f"tiny_cuda/_native{own}": "loaded alone",
-        f"tiny_cuda/_native{foreign}": "not loaded, as it is another Python's",
+        f"tiny_cuda/_native{foreign}": "not loaded, because it is for another Python",
     }
     assert "imported tiny_cuda; the wheel's own libraries: " in heard(workspace)
     assert "tiny_cuda/librest.so (loaded alone)" in heard(workspace)
@@ -340,9 +340,12 @@ def test_tells_which_library_waits_for_a_driver(
     passed = smoke(make_job(target, workspace))
 
     assert passed.loaded == ()
-    assert passed.own == (("tiny_cuda/libtiny.so", "not loaded, as libnvidia-ml.so.1 isn't here"),)
-    assert "tiny_cuda/libtiny.so needs libnvidia-ml.so.1, which NVIDIA's driver brings" in heard(
-        workspace
+    assert passed.own == (
+        ("tiny_cuda/libtiny.so", "not loaded, because libnvidia-ml.so.1 is missing"),
+    )
+    assert (
+        "tiny_cuda/libtiny.so needs libnvidia-ml.so.1, which comes with NVIDIA's driver"
+        in heard(workspace)
     )
 
 

@@ -180,5 +180,5 @@ def test_takes_given_source_before_folder(project: Path, sdist: Path, workspace:
 
 
 def test_refuses_folder_without_package(project: Path, workspace: Workspace) -> None:
-    with pytest.raises(SourceError, match="src holds no Python package"):
+    with pytest.raises(SourceError, match="src contains no Python package"):
         source(make_job(make_target(source=Folder(path="src"), root=project), workspace))

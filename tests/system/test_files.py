@@ -333,7 +333,7 @@ def test_says_that_inodes_are_used_up(tmp_path: Path) -> None:
         check=True,
     )
 
-    assert done.stdout.startswith("it has no inode left for another file, though 64.0 MiB are free")
+    assert done.stdout.startswith("it has no free inodes, although 64.0 MiB are free")
 
 
 _WATCHER = """

@@ -58,7 +58,7 @@ def test_says_who_holds_the_gpu(lock: Path) -> None:
         pass
 
     assert caught.value.what == "GPU-1a2b is in use by another run"
-    assert caught.value.why == f"root's process 7 holds {lock}"
+    assert caught.value.why == f"root's process 7 has locked {lock}"
 
 
 def test_waits_until_the_other_is_killed(lock: Path, other: subprocess.Popen[str]) -> None:

@@ -111,7 +111,7 @@ def test_names_program_that_is_missing() -> None:
     with pytest.raises(CommandFailedError) as caught:
         process.run(["/nowhere/ninja"], env=_PATH)
 
-    assert caught.value.what == "/nowhere/ninja can't be started"
+    assert caught.value.what == "/nowhere/ninja could not be started"
     assert "No such file" in caught.value.why
 
 

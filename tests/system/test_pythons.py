@@ -119,7 +119,7 @@ def test_names_shim_that_only_prints_an_error(tmp_path: Path, places: dict[str, 
         find_python("3.99", places)
 
     assert (
-        f"PATH: {shim}: it ended with status 127: pyenv: python3.99: command not found"
+        f"PATH: {shim}: it exited with status 127: pyenv: python3.99: command not found"
         in caught.value.why
     )
 
@@ -141,8 +141,8 @@ def test_names_every_place_it_looked_at(
         f"the Python of nox: {own_python().path} is {_VERSION}",
         f"PATH: {tmp_path}/bin/python3 is {_VERSION}",
         f"PATH: {tmp_path}/bin/python is {_VERSION}",
-        f"pyenv: {tmp_path}/pyenv/versions holds 3.1.4",
-        f"uv: {tmp_path}/uv holds cpython-3.2",
+        f"pyenv: {tmp_path}/pyenv/versions has 3.1.4",
+        f"uv: {tmp_path}/uv has cpython-3.2",
         f"conda lock: {lock}",
     ]
 
@@ -151,7 +151,7 @@ def test_says_which_places_are_not_there(tmp_path: Path, places: dict[str, str])
     with pytest.raises(InterpreterNotFoundError) as caught:
         find_python("3.99", places)
 
-    assert f"pyenv: {tmp_path}/pyenv/versions is not there" in caught.value.why
+    assert f"pyenv: {tmp_path}/pyenv/versions doesn't exist" in caught.value.why
     assert "uv python install 3.99" in caught.value.fix
 
 
@@ -180,7 +180,7 @@ def test_takes_newest_patch_release(tmp_path: Path, places: dict[str, str]) -> N
 
 
 def test_refuses_path_without_python(tmp_path: Path, places: dict[str, str]) -> None:
-    with pytest.raises(InterpreterNotFoundError, match="is no Python that runs"):
+    with pytest.raises(InterpreterNotFoundError, match="is not a working Python"):
         find_python(str(tmp_path / "python"), places)
 
 
@@ -190,7 +190,7 @@ def test_shows_little_of_a_long_answer(tmp_path: Path, places: dict[str, str]) -
     with pytest.raises(InterpreterNotFoundError) as caught:
         find_python(str(path), places)
 
-    assert caught.value.why.startswith("it ended with status 2: refused what it got:")
+    assert caught.value.why.startswith("it exited with status 2: refused what it got:")
     assert len(caught.value.why) < 150
 
 
@@ -203,7 +203,7 @@ def test_refuses_program_that_is_no_python(
     with pytest.raises(InterpreterNotFoundError) as caught:
         find_python(str(path), places)
 
-    assert caught.value.why == "it gave no sensible answer"
+    assert caught.value.why == "its answer makes no sense"
 
 
 def test_refuses_other_implementation(tmp_path: Path, places: dict[str, str]) -> None:
@@ -271,6 +271,6 @@ def test_store_of_another_user_is_no_fault() -> None:
 
     def look() -> None:
         said = _describe_store("pyenv", Path("/proc/1/root"))
-        assert said == "pyenv: /proc/1/root is not there, or not for this user to read"
+        assert said == "pyenv: /proc/1/root doesn't exist, or this user can't read it"
 
     assert as_ordinary_user(look) == ""

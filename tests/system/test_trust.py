@@ -82,7 +82,9 @@ def test_refuses_one_that_everybody_can_write(tmp_path: Path) -> None:
     with pytest.raises(UntrustedCacheError) as caught:
         check_cache(tmp_path, "CUWHEEL_CACHE")
 
-    assert caught.value.why == f"everybody can write {tmp_path}, and what is in it is run"
+    assert (
+        caught.value.why == f"everybody can write to {tmp_path}, and cuwheel runs programs from it"
+    )
     assert "CUWHEEL_CACHE" in caught.value.fix
 
 
@@ -96,7 +98,7 @@ def inner(tmp_path: Path) -> Path:
 def test_refuses_one_that_everybody_can_replace(inner: Path) -> None:
     inner.parent.chmod(0o777)
 
-    with pytest.raises(UntrustedCacheError, match=f"everybody can write {inner.parent}, and so"):
+    with pytest.raises(UntrustedCacheError, match=f"everybody can write to {inner.parent}, and so"):
         check_cache(inner, "CUWHEEL_CACHE")
 
 
@@ -122,9 +124,9 @@ def test_follows_links(tmp_path: Path) -> None:
     [
         (_ME, 0o755, _ME, "trusted"),
         (0, 0o755, _ME, "trusted"),
-        (_OTHER, 0o755, _ME, f"is of user {_OTHER}, who shares it with no group of yours"),
-        (_OTHER, 0o755, 0, f"is of user {_OTHER}, and you are root"),
-        (_OTHER, 0o2775, 0, f"is of user {_OTHER}, and you are root"),
+        (_OTHER, 0o755, _ME, f"belongs to user {_OTHER}, who shares it with none of your groups"),
+        (_OTHER, 0o755, 0, f"belongs to user {_OTHER}, and you are root"),
+        (_OTHER, 0o2775, 0, f"belongs to user {_OTHER}, and you are root"),
         (_OTHER, 0o2775, _ME, "trusted"),
     ],
 )
@@ -141,7 +143,7 @@ def test_refuses_one_of_a_group_that_is_not_ours(cache: Path) -> None:
     os.chown(cache, _OTHER, _GROUP)
     cache.chmod(0o2775)
 
-    assert "shares it with no group of yours" in said(cache, _ME, _ME)
+    assert "shares it with none of your groups" in said(cache, _ME, _ME)
 
 
 @pytest.mark.parametrize(

@@ -60,16 +60,21 @@ def test_finds_record_sound() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "name", "fact"),
     [
-        ("sha256=", "sha256=A", "pkg/z.so", "RECORD says its hash is sha256=A"),
-        (",3145728\n", ",3145729\n", "pkg/z.so", "its size is 3145729, it is 3145728"),
-        (",10\n", ",\n", "pkg/run.sh", "RECORD says its size is nothing, it is 10"),
-        ("pkg/z.so", "pkg/y.so", "pkg/y.so", "RECORD lists it and it isn't there"),
+        ("sha256=", "sha256=A", "pkg/z.so", "its hash in RECORD is sha256=A"),
+        (
+            ",3145728\n",
+            ",3145729\n",
+            "pkg/z.so",
+            "its size in RECORD is 3145729, its real size is 3145728",
+        ),
+        (",10\n", ",\n", "pkg/run.sh", "its size in RECORD is missing, its real size is 10"),
+        ("pkg/z.so", "pkg/y.so", "pkg/y.so", "RECORD lists it, but it doesn't exist"),
         ("pkg/z.so", "pkg/y.so", "pkg/z.so", "RECORD doesn't list it"),
         ("RECORD,,", "RECORD,sha256=x,", _OWN, "hash or size of itself"),
         ("RECORD,,", "RECORD,,1", _OWN, "hash or size of itself"),
         ("pkg/z.so", "pkg/run.sh", "pkg/run.sh", "RECORD lists it twice"),
-        ("pkg", "\0pkg", _OWN, "it is no table of files: it holds a zero byte"),
-        ("pkg", '"pkg', _OWN, "it is no table of files: "),
+        ("pkg", "\0pkg", _OWN, "it is not a table of files: it contains a zero byte"),
+        ("pkg", '"pkg', _OWN, "it is not a table of files: "),
     ],
 )
 def test_finds_fault(old: str, new: str, name: str, fact: str) -> None:

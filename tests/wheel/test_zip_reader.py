@@ -100,17 +100,17 @@ def test_refuses_content_that_was_changed(tmp_path: Path) -> None:
     data[_MIB // 2] ^= 1
     path.write_bytes(data)
 
-    with pytest.raises(zipfile.BadZipFile, match="doesn't fit its checksum"):
+    with pytest.raises(zipfile.BadZipFile, match="doesn't match its checksum"):
         _read(path)
 
 
 @pytest.mark.parametrize(
     ("field", "value", "fact"),
     [
-        ("file_size", 1000, "longer than its entry says"),
-        ("compress_size", 1000, "ends in the middle"),
+        ("file_size", 1000, "longer than its entry states"),
+        ("compress_size", 1000, "is truncated"),
         ("flag_bits", 1, "is encrypted"),
-        ("orig_filename", "pkg/other.so", "another name in its header"),
+        ("orig_filename", "pkg/other.so", "a different name in its header"),
         ("header_offset", 7, "has no header"),
     ],
 )
@@ -127,5 +127,5 @@ def test_refuses_entry_that_lies(tmp_path: Path, field: str, value: object, fact
 def test_refuses_method_that_wheels_do_not_use(tmp_path: Path) -> None:
     path = _pack(tmp_path / "a.zip", zipfile.ZIP_BZIP2)
 
-    with pytest.raises(NotImplementedError, match="packed by method 12"):
+    with pytest.raises(NotImplementedError, match="compressed with method 12"):
         _read(path)

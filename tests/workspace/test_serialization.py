@@ -10,7 +10,7 @@ import pytest
 from cuwheel.build.launcher import canary
 from cuwheel.build.launcher.canary import Canary
 from cuwheel.build.requirements import BackendAnswer
-from cuwheel.build.run_state import RAN, go_on, have_all_run, is_being_tidied
+from cuwheel.build.run_state import RAN, have_all_run, is_cleaning_up, resume_run
 from cuwheel.errors import StageOrderError
 from cuwheel.nightly.baselines import keep_baseline
 from cuwheel.pipeline import published
@@ -115,7 +115,11 @@ def test_malformed_work_folder_is_of_no_run(text: bytes, tmp_path: Path) -> None
     for name in ("key", RAN):
         (workspace.folder(".") / name).write_bytes(text)
 
-    found = (is_being_tidied(workspace), go_on(workspace, {}), have_all_run(["x"], workspace, {}))
+    found = (
+        is_cleaning_up(workspace),
+        resume_run(workspace, {}),
+        have_all_run(["x"], workspace, {}),
+    )
 
     assert found == (False, False, False)
 

@@ -121,10 +121,10 @@ def choose_cache(
         problems.append(problem)
     if problems:
         raise UsageError(
-            "the compile cache can't be set up as the environment asks",
+            "the environment variables of the compile cache are invalid",
             why="\n".join(problems),
-            fix=f"unset what is wrong; {SIZE_VARIABLE} takes sizes like 10G, {PROGRAM_VARIABLE} "
-            "the path of a ccache",
+            fix=f"correct or unset them; {SIZE_VARIABLE} takes a size such as 10G, "
+            f"{PROGRAM_VARIABLE} the path of ccache",
         )
     if found and not problem:
         return CompileCache(name="ccache", program=Path(found), version=version, size=size)
@@ -154,7 +154,7 @@ def _size(text: str, problems: list[str]) -> int:
         return DEFAULT_SIZE
     size = read_size(text) or 0
     if size <= 0:
-        problems.append(f"{SIZE_VARIABLE} is no size: {text}")
+        problems.append(f"{SIZE_VARIABLE} is not a size: {text}")
     return size
 
 
@@ -163,11 +163,11 @@ def _ccache_version(program: Path, *, with_remote: bool) -> tuple[str, str]:
     said = _ask(program, "--version")
     found = re.search(r"ccache version (\d+)\.(\d+)\S*", said)
     if not found:
-        return "", f"{program} doesn't say that it is ccache"
+        return "", f"{program} is not ccache"
     version = found[0].split()[-1]
     if (int(found[1]), int(found[2])) < _OLDEST_CCACHE:
         oldest = ".".join(map(str, _OLDEST_CCACHE))
-        return version, f"{program} is ccache {version}; with nvcc it has to be {oldest} or newer"
+        return version, f"{program} is ccache {version}; nvcc needs {oldest} or newer"
     if with_remote and _RELAY_FEATURE not in said:
         return version, f"{program} was built without {_RELAY_FEATURE}"
     return version, ""

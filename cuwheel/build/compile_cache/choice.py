@@ -105,7 +105,7 @@ def choose_compile_cache(job: Job, sockets: Path, environ: Mapping[str, str]) ->
     cache_folder = compile_cache_folder(workspace, environ) / package
     if cache.name and (problem := why_unusable(cache_folder)):
         workspace.console.warn(
-            f"the compile cache {cache_folder} can't be used, so all is compiled: {problem}"
+            f"the compile cache {cache_folder} can't be used, so everything is compiled: {problem}"
         )
         cache, remote = CompileCache(), None
     paths = CachePaths(
@@ -150,9 +150,9 @@ def _has_direct_mode(environ: Mapping[str, str]) -> bool:
     said = environ.get(DIRECT_VARIABLE, "")
     if said not in _SAYS:
         raise UsageError(
-            f"{DIRECT_VARIABLE} is neither on nor off: {said}",
-            why="it says whether objects are taken without asking the compile cache",
-            fix=f"unset it, which is on, or set {DIRECT_VARIABLE}=off",
+            f"{DIRECT_VARIABLE} has to be on or off, not {said}",
+            why="it controls whether objects are reused without a call of the compile cache",
+            fix=f"unset it (the default is on), or set {DIRECT_VARIABLE}=off",
         )
     return _SAYS[said]
 

@@ -119,14 +119,14 @@ class _Relay:
         """Answer what is about a value."""
         name = arguments[0].decode(errors="replace") if arguments else ""
         if not _NAME.fullmatch(name):
-            return error_reply("this relay takes names of plain letters only")
+            return error_reply("this relay only accepts names of plain letters")
         if name == _TRIAL:
             return NOTHING if verb == b"GET" else OK
         if verb == b"SET" and len(arguments) > 1:
             return self._put(self.prefix + _flat(name), arguments[1])
         if verb in {b"GET", b"EXISTS"}:
             return self._get(self.prefix + _flat(name), only_asked=verb == b"EXISTS")
-        return error_reply("this relay knows GET, SET and EXISTS")
+        return error_reply("this relay only supports GET, SET and EXISTS")
 
     def _get(self, name: str, *, only_asked: bool) -> bytes:
         found = self._ask(lambda: self.storage.get(name))
@@ -165,8 +165,8 @@ class _Relay:
             self.traffic.is_off = True
         why = self.remote.without_secrets(str(problem))
         self.warn(
-            f"the remote compile cache {self.remote.redacted_url} doesn't work, so this build goes "
-            f"on without it: {why}"
+            f"the remote compile cache {self.remote.redacted_url} doesn't work, so this build "
+            f"continues without it: {why}"
         )
 
 

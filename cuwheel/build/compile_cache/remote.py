@@ -81,10 +81,11 @@ def parse_remote_cache(environ: Mapping[str, str]) -> RemoteCache | None:
         problems += _s3_problems(parts, environ)
     if problems:
         raise UsageError(
-            f"{REMOTE_VARIABLE} names no remote cache that can be used",
+            f"{REMOTE_VARIABLE} is not a valid remote cache",
             why="\n".join(problems),
-            fix="give redis://host:6379/0, redis+unix:/path/of/socket, https://host/folder, "
-            "s3://bucket/prefix or file:/folder; user and password as https://user:password@host",
+            fix="set it to redis://host:6379/0, redis+unix:/path/of/socket, https://host/folder, "
+            "s3://bucket/prefix or file:/folder; with user and password: "
+            "https://user:password@host",
         )
     return _remote(parts, environ)
 
@@ -95,21 +96,21 @@ def _split(text: str) -> tuple[SplitResult, list[str]]:
     try:
         parts = urlsplit(text)
     except ValueError:
-        return urlsplit(""), ["its host can't be read"]
+        return urlsplit(""), ["its host is invalid"]
     try:
         _ = parts.port
     except ValueError:
-        problems.append("its port is no number from 0 to 65535")
+        problems.append("its port is not a number from 0 to 65535")
     if parts.scheme not in SCHEMES:
         named = parts.scheme if parts.scheme.isidentifier() else "none"
-        problems.append(f"its scheme is {named}, which is none of {', '.join(SCHEMES)}")
+        problems.append(f"its scheme is {named}, which is not one of {', '.join(SCHEMES)}")
     elif parts.scheme in {"file", "redis+unix"}:
         if not parts.path.startswith("/"):
             problems.append(f"{parts.scheme}: needs an absolute path")
     elif not parts.hostname:
-        problems.append("it names no host")
+        problems.append("it has no host")
     if parts.scheme in {"redis", "rediss"} and not re.fullmatch(r"/?\d*", parts.path):
-        problems.append("behind Redis's host only the number of a database can stand")
+        problems.append("only a database number may follow Redis's host")
     return parts, problems
 
 
@@ -117,7 +118,7 @@ def _s3_problems(parts: SplitResult, environ: Mapping[str, str]) -> list[str]:
     needed = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
     problems = [f"s3: needs {name}, which isn't set" for name in needed if not environ.get(name)]
     if "@" in parts.netloc or not _BUCKET.fullmatch(parts.netloc):
-        problems.append("what follows s3:// is no bucket's name")
+        problems.append("what follows s3:// is not a bucket name")
     return problems
 
 

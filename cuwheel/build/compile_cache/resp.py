@@ -50,7 +50,7 @@ def _read_number(stream: BufferedIOBase, kind: bytes, most: int) -> int:
         raise EOFError
     digits = line[1:].removesuffix(_END)
     if line[:1] != kind or not digits.isdigit() or int(digits) > most:
-        raise ProtocolError("this is no command of a compile cache")
+        raise ProtocolError("this is not a command of a compile cache")
     return int(digits)
 
 

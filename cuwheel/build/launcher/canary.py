@@ -197,11 +197,11 @@ def _compiles_nothing(said: str) -> ToolchainError:
     from cuwheel.explain.explanation import Explainer  # noqa: PLC0415 - as above
 
     causes = Explainer().explain(io.BytesIO(said.encode())).causes
-    why, fix = said, "see that the host compiler works and is one that this nvcc supports"
+    why, fix = said, "check that the host compiler works and that this nvcc supports it"
     if causes and causes[0].weight > Weight.PERHAPS:
         found = causes[0]
         why, fix = f"{found.why}\n{found.evidence[0].text}", f"{found.fix}\nmore: {found.anchor}"
-    return ToolchainError("this nvcc compiles nothing", why=why, fix=fix)
+    return ToolchainError("this nvcc doesn't work", why=why, fix=fix)
 
 
 def _compare(toolchain: ViewPaths, folder: Path, flags: tuple[str, ...]) -> Canary:

@@ -289,7 +289,7 @@ def _tool(content: dict[str, Any]) -> ProgramRun:
 
 def _seconds(value: Any) -> float:
     if not math.isfinite(value):
-        raise ValueError(f"{value} is no time")
+        raise ValueError(f"{value} is not a time")
     return float(value)
 
 

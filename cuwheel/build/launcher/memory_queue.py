@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Seconds for which a build waits, with nothing of its own running, for memory that others were
 # promised and don't use; and after one of its programs was killed because memory ran out.
-PATIENCE, PATIENCE_AFTER_KILL = 300.0, 3600.0
+WAIT_LIMIT, WAIT_LIMIT_AFTER_KILL = 300.0, 3600.0
 _TOLD_AFTER = 60.0  # seconds of such waiting until the build says so
 _COUNTED_AT_ONCE = 1.0  # seconds: a stopped engine hasn't waited
 _FRESH = 0.05  # seconds for which a reading of the machine's memory serves all
@@ -107,7 +107,7 @@ class MemoryQueue:
         """Let nobody wait any longer."""
         with self._lock:
             self._is_closed = True
-            self._stir()
+            self._wake_up()
         self._thread.join()
         os.close(self._wake)
 
@@ -137,7 +137,7 @@ class MemoryQueue:
             if alone:  # memory did run out: what others were promised is theirs
                 self._held = 0.0
             self._places.append(place)
-            self._stir()
+            self._wake_up()
         place.decided.wait()
         if place.problem:
             self.leave(place)
@@ -163,7 +163,7 @@ class MemoryQueue:
             if place in self._places:
                 self._places.remove(place)
             self._withdraw(place)
-            self._stir()
+            self._wake_up()
 
     def _withdraw(self, place: Place) -> None:
         if place.file >= 0:
@@ -187,7 +187,7 @@ class MemoryQueue:
                 self._foreign = now, self._shared.others({claim.name for claim in own})
         return [claim for claim in (*own, *self._foreign[1]) if not place or claim != place.claim]
 
-    def _stir(self) -> None:
+    def _wake_up(self) -> None:
         """Have it decided anew, now; the lock is held."""
         self._lock.notify()
         if self._thread.is_alive():
@@ -204,7 +204,7 @@ class MemoryQueue:
                     self._decide_once()
                 except OSError as problem:
                     self._give_up(problem)
-                self._tell_who_is_waited_for()
+                self._warn_of_waiting()
                 self._rest()
         finally:
             self._is_closed = True
@@ -247,7 +247,7 @@ class MemoryQueue:
                 place.file = self._shared.enter(claim.name)
             ours = [one for one in own if one is not claim]
             claim.lacks = scheduler.lack(claim, [*foreign, *ours], seen, now)
-            if self._held >= _patience(claim) and scheduler.has_room(claim, ours, seen, now):
+            if self._held >= _wait_limit(claim) and scheduler.has_room(claim, ours, seen, now):
                 claim.lacks = scheduler.START
             if claim.lacks == scheduler.START:
                 claim.started = now
@@ -272,7 +272,7 @@ class MemoryQueue:
             self._held += min(now - before, _COUNTED_AT_ONCE) if before else 0.0
             self._held_at = now
 
-    def _tell_who_is_waited_for(self) -> None:
+    def _warn_of_waiting(self) -> None:
         if self._held > _TOLD_AFTER and not self._has_told:
             self._has_told = True
             self._warn(_say(self._foreign[1]))
@@ -297,16 +297,16 @@ class MemoryQueue:
                 place.decided.set()
 
 
-def _patience(claim: Claim) -> float:
-    return PATIENCE_AFTER_KILL if claim.alone else PATIENCE
+def _wait_limit(claim: Claim) -> float:
+    return WAIT_LIMIT_AFTER_KILL if claim.alone else WAIT_LIMIT
 
 
 def _say(foreign: list[Claim]) -> str:
     promised = {claim.build for claim in foreign if claim.started} or {one.build for one in foreign}
     names = sorted(build.rpartition(".")[0] or build for build in promised)
     return (
-        f"programs of this build wait for memory that others were promised: {', '.join(names)} "
-        "(recipe and process); if that goes on for "
-        f"{PATIENCE / 60:.0f} minutes, they start where there is room for them; "
-        "to go on at once, end those builds, or set CUWHEEL_CACHE to a folder of its own"
+        "programs of this build wait for memory that is reserved for other builds: "
+        f"{', '.join(names)} (recipe and process); after {WAIT_LIMIT / 60:.0f} minutes they start "
+        "if enough memory is free; to continue at once, end those builds, or give this one its own "
+        "CUWHEEL_CACHE"
     )

@@ -66,7 +66,7 @@ def serve_memory(
             build = _Build(queue, Peaks(str(folder), target))
             served.enter_context(serve_unix(path, _handler_of(build), _server_of(most)))
         except OSError as problem:  # a folder that can't be used is no reason not to build
-            warn(f"programs of this build don't wait for memory: {problem}")
+            warn(f"programs of this build start without waiting for memory: {problem}")
         yield
 
 

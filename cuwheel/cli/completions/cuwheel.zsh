@@ -10,32 +10,32 @@
 
 _shtab_cuwheel_commands() {
   local _commands=(
-    attestations:'Say who rebuilt a wheel to its bytes: -- WHEEL --policy FILE.'
-    audit:'Read wheels, anybody'"'"'s, and say what is wrong: -- WHEEL|DIR.'
+    attestations:'List who rebuilt a wheel to the same bytes: -- WHEEL --policy FILE.'
+    audit:'Check wheels, of any project, and report problems: -- WHEEL|DIR.'
     build:'Build for a framework'"'"'s release: -- RECIPE --framework torch==2.15.0.'
-    bump:'Take a recipe to upstream'"'"'s newest release: -- NAME.'
-    cache:'Say what the cache holds, remove what nobody uses: --prune.'
-    completion:'Print what makes a shell complete commands, options and targets.'
-    diagnose:'Say whether GPU packages work here, and if not, why.'
-    explain:'Read a log of any tool and say what went wrong: -- LOG.'
-    help:'Say what commands there are, and what can be built here.'
+    bump:'Update a recipe to upstream'"'"'s newest release: -- NAME.'
+    cache:'Show the cache'"'"'s contents, remove what is unused: --prune.'
+    completion:'Print the shell completion of commands, options and targets.'
+    diagnose:'Check whether GPU packages work here, and if not, say why.'
+    explain:'Explain what went wrong in a log, of any tool: -- LOG.'
+    help:'List the commands, and what can be built here.'
     index:'Write dist/simple/, the package index of all wheels in dist/.'
     init:'Make a project: noxfile, recipes/, envs/, patches/, a workflow.'
-    install:'Install the newest wheel that fits, and try it: -- TARGET.'
+    install:'Install the newest wheel that fits, and test it: -- TARGET.'
     lock:'Resolve and pin: -- engine, toolchain:122, python:312, build:RECIPE.'
     lock-check:'Fail when a lock doesn'"'"'t match its input.'
-    lock-verify:'Download what conda locks name, compare hashes: -- 122.'
-    matrix:'Show all wheels there can be; build what is missing: -- build.'
+    lock-verify:'Download the files of conda locks, verify hashes: -- 122.'
+    matrix:'Show all possible wheels; build the missing ones: -- build.'
     new:'Draft a recipe from a package'"'"'s source on the index: -- NAME.'
     nightly:'Diagnose, build what is due, smoke, perf; report: [-- TARGET].'
-    outdated:'Say what is newer than what recipes pin: [-- NAME].'
-    perf:'Check and measure a wheel on this GPU, as a gate: [-- TARGET].'
-    pick:'Say which wheel fits this machine, or why none does: -- NAME.'
-    profile:'Show where a build'"'"'s time and memory go: -- TARGET.'
-    rebuild:'Build a published wheel again, compare, sign: -- WHEEL.'
-    release:'Say what a release would hold; publish wheels and notes: --publish.'
+    outdated:'List what is newer than the recipes'"'"' pins: [-- NAME].'
+    perf:'Check and measure a wheel on this GPU; pass or fail: [-- TARGET].'
+    pick:'Show which wheel fits this machine, or why none does: -- NAME.'
+    profile:'Show a build'"'"'s use of time and memory: -- TARGET.'
+    rebuild:'Rebuild a published wheel, compare, sign: -- WHEEL.'
+    release:'Show what a release would contain; publish wheels and notes: --publish.'
     smoke:'Install and import a built wheel: -- TARGET.'
-    toolchain:'Make a CUDA toolchain, say where it is: -- 130.'
+    toolchain:'Make a CUDA toolchain and print its path: -- 130.'
     verify:'Build in several ways, compare the bytes: -- TARGET|all.'
   )
   _describe 'cuwheel commands' _commands
@@ -51,11 +51,11 @@ _shtab_cuwheel_defaults_added=0
 
 _shtab_cuwheel_attestations_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--policy[whose statements count, and how many]:FILE:_files"
-  "*--statements[where rebuilders\' statements are, beside the wheel\'s own folder\; repeatable]:DIR|FILE|ADDRESS:_files"
-  {--quiet,-q}"[print nothing where the policy lets the wheels pass]"
-  {--verbose,-v}"[as without it]"
-  "--json[print a verdict for each wheel to standard output, one JSON object a line]"
+  "--policy[which rebuilders\' statements count, and how many are needed]:FILE:_files"
+  "*--statements[a folder or URL with rebuilders\' statements, besides the wheel\'s own folder\; repeatable]:DIR|FILE|ADDRESS:_files"
+  {--quiet,-q}"[print nothing if the wheels pass the policy]"
+  {--verbose,-v}"[no effect]"
+  "--json[print a verdict for each wheel to standard output, one JSON object per line]"
   "(*):files:_files"
 )
 
@@ -64,13 +64,13 @@ _shtab_cuwheel_attestations_defaults_added=0
 
 _shtab_cuwheel_audit_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "*--exclude[a pattern that the wheel\'s maker gave to auditwheel, repeatable\; reported if nothing matches it]:PATTERN:"
-  "*--arch[for wheels of a recipe here\: what the device code is for, repeatable\; default\: the recipe\'s list]:90:"
-  "--any-wheel[hold wheels of recipes here to what any wheel has to keep, not to their recipe]"
-  "--fail-on[the least severity that makes the session fail\; default\: warning]:fail_on:(error warning never)"
-  {--quiet,-q}"[print errors, warnings and a line for each wheel]"
-  {--verbose,-v}"[list every finding, however many are alike]"
-  "--json[print data to standard output instead of text]"
+  "*--exclude[a pattern passed to auditwheel by the wheel\'s publisher, repeatable\; reported if nothing matches it]:PATTERN:"
+  "*--arch[for wheels of a recipe here\: the expected archs of the device code, repeatable\; default\: the recipe\'s list]:90:"
+  "--any-wheel[check wheels of recipes here by the general rules, not against their recipe]"
+  "--fail-on[the lowest severity that makes the session fail\; default\: warning]:fail_on:(error warning never)"
+  {--quiet,-q}"[print only errors, warnings and one line for each wheel]"
+  {--verbose,-v}"[list every finding, also when many are alike]"
+  "--json[print JSON to standard output instead of text]"
   "(*):files, or folders with wheels:_files"
 )
 
@@ -79,32 +79,32 @@ _shtab_cuwheel_audit_defaults_added=0
 
 _shtab_cuwheel_build_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "*--python[repeatable\; default\: the Python that runs cuwheel]:3.12|PATH:_files"
+  "*--python[Python that the wheel is for, repeatable\; default\: the Python that runs cuwheel]:3.12|PATH:_files"
   "*--arch[compute capability without dot, repeatable\; default\: the recipe\'s list]:90:"
-  "--platform[the machines that the wheel is for\; default\: this one\'s kind]:platform:(linux_x86_64 linux_aarch64)"
-  "--target-root[root folder of another kind of machine, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
-  "--framework[default\: the recipe\'s]:torch==2.11.0:"
+  "--platform[the platform that the wheel is for\; default\: that of this machine]:platform:(linux_x86_64 linux_aarch64)"
+  "--target-root[root folder of another platform, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
+  "--framework[release that the wheel is compiled against\; default\: the recipe\'s]:torch==2.11.0:"
   "--source[build this instead of the recipe\'s source]:DIR|ARCHIVE:_files"
-  "--link[where CUDA\'s libraries are\: in NVIDIA\'s wheels, copied into this wheel, or linked in\; default\: the recipe\'s]:link:(external bundled static)"
-  "--toolchain[where nvcc comes from\; default\: pypi from CUDA 13.0 on, conda before]:toolchain:(pypi conda system)"
+  "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
+  "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
   "--work[folder for intermediate files\; default\: work\/ in the checkout]:DIR:_files -/"
-  "--offline[download nothing\; what is in the cache has to do]"
-  "--any-driver[the wheel is for another machine\: this one\'s GPU driver may be too old for it]"
-  "--jobs[compiles at once\; auto\: one for each core, started as memory allows]:N|auto:"
+  "--offline[download nothing, use only the cache]"
+  "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"
+  "--jobs[compiles at once\; auto\: one per core, as memory allows]:N|auto:"
   "--dist[folder for finished wheels\; default\: dist\/ in the checkout]:DIR:_files -/"
-  "--sandbox[what keeps the build from network and other files\; default\: bubblewrap where it is installed, else the kernel\'s namespaces (unshare), else none]:sandbox:(auto bubblewrap unshare none)"
-  "--keep-work[leave the intermediate files there after success]"
+  "--sandbox[what isolates the build from the network and other files\; default\: bubblewrap if it is installed, else the kernel\'s namespaces (unshare), else none]:sandbox:(auto bubblewrap unshare none)"
+  "--keep-work[keep the intermediate files after a successful build]"
   "--container[build in this image, with its compilers and C library\; the network is off while the package\'s own build runs]:IMAGE@sha256:DIGEST:"
-  "--container-engine[default\: podman where it is installed]:container_engine:(podman docker)"
-  "--no-cache[build again although nothing has changed, and compile everything]"
-  "--build-tag[build tag of the wheel\; default\: none, or the next where dist\/ has other bytes]:N:"
-  "--replace[overwrite a published wheel of this name, instead of giving the new one a build tag]"
-  {--quiet,-q}"[print warnings, errors, and to standard output the wheel\'s path]"
-  {--verbose,-v}"[list each library that was loaded and who supplied it, and the seconds of each stage]"
-  "--json[print what became of each wheel to standard output, one JSON object a line]"
-  "--dry-run[say what would be built and why, and stop]"
-  "--stage[run this stage alone, on what the one before it left]:stage:(source patch toolchain environment preflight build repair audit smoke provenance index)"
-  "--until[stop after this stage\; the next build goes on from there]:until:(source patch toolchain environment preflight build repair audit smoke provenance index)"
+  "--container-engine[program that runs the image\; default\: podman if it is installed]:container_engine:(podman docker)"
+  "--no-cache[build again even if nothing has changed, and compile everything]"
+  "--build-tag[build tag of the wheel\; default\: none, or the next one if dist\/ has a different wheel of this name]:N:"
+  "--replace[overwrite a published wheel of this name instead of giving the new one a build tag]"
+  {--quiet,-q}"[print only warnings and errors, and the wheel\'s path to standard output]"
+  {--verbose,-v}"[list each loaded library with its supplier, and the seconds of each stage]"
+  "--json[print the result for each wheel to standard output, one JSON object per line]"
+  "--dry-run[print what would be built and why, then stop]"
+  "--stage[run only this stage, on the output of the one before it]:stage:(source patch toolchain environment preflight build repair audit smoke provenance index)"
+  "--until[stop after this stage\; the next build continues from there]:until:(source patch toolchain environment preflight build repair audit smoke provenance index)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -112,11 +112,11 @@ _shtab_cuwheel_build_defaults_added=0
 
 _shtab_cuwheel_bump_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--to[the release\; default\: the newest with a source]:V:"
-  "--dry-run[show the change and leave all files as they are]"
-  "--keep-broken[go on where a patch doesn\'t apply any more\; it stays as it is]"
-  "--uncommitted[change files that have changes which aren\'t committed, too]"
-  "--cooldown[of locked packages, ignore younger releases\; default\: 7]:DAYS:"
+  "--to[the release\; default\: the newest with an sdist]:V:"
+  "--dry-run[show the changes, and change no file]"
+  "--keep-broken[continue if a patch no longer applies\; it stays as it is]"
+  "--uncommitted[also change files with uncommitted changes]"
+  "--cooldown[ignore younger releases of locked packages\; default\: 7]:DAYS:"
   "(*)::recipes:"
 )
 
@@ -125,13 +125,13 @@ _shtab_cuwheel_bump_defaults_added=0
 
 _shtab_cuwheel_cache_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--prune[remove what the next two options say]"
-  "--unused-for[what no build has used for so many days\; 0\: all that none uses now]:DAYS:"
-  "--size[what was unused for longest, until all of the cache has this size]:20G:"
-  "--dry-run[only say what --prune would remove]"
-  {--quiet,-q}"[print its size alone]"
+  "--prune[remove what the next two options select]"
+  "--unused-for[entries that no build has used for this many days\; 0\: all that none uses now]:DAYS:"
+  "--size[the entries unused for longest, until the whole cache has this size]:20G:"
+  "--dry-run[only print what --prune would remove]"
+  {--quiet,-q}"[print only its size]"
   {--verbose,-v}"[list every entry]"
-  "--json[print data to standard output instead of text]"
+  "--json[print JSON to standard output instead of text]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -139,7 +139,7 @@ _shtab_cuwheel_cache_defaults_added=0
 
 _shtab_cuwheel_completion_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  ":whose script to print:(bash zsh fish)"
+  ":the shell:(bash zsh fish)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -148,13 +148,13 @@ _shtab_cuwheel_completion_defaults_added=0
 _shtab_cuwheel_diagnose_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--python[an interpreter, the folder of an environment, or a conda environment\'s name\; default\: the active environment, else the \`python3\` on PATH]:PATH|ENVIRONMENT:_files"
-  "--verify-files[read every file of the packages and hold it against the hash that its RECORD has]"
-  "--targets[say which of the recipes\' targets fit this machine]"
-  "--fail-on[the least verdict that makes the session fail\; default\: broken]:fail_on:(broken warning never)"
-  {--quiet,-q}"[print what is wrong, and the verdict]"
-  {--verbose,-v}"[list every package that has GPU code]"
-  "--json[print data to standard output instead of text]"
-  "(*)::look at these\; default\: all of the environment that have GPU code:"
+  "--verify-files[verify every file of the packages against its hash in RECORD]"
+  "--targets[show which of the recipes\' targets fit this machine]"
+  "--fail-on[the lowest verdict that makes the session fail\; default\: broken]:fail_on:(broken warning never)"
+  {--quiet,-q}"[print only problems, and the verdict]"
+  {--verbose,-v}"[list every package with GPU code]"
+  "--json[print JSON to standard output instead of text]"
+  "(*)::packages to check\; default\: all packages of the environment with GPU code:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -162,11 +162,11 @@ _shtab_cuwheel_diagnose_defaults_added=0
 
 _shtab_cuwheel_explain_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  {--quiet,-q}"[print one line for each cause\: what it is, and what to do]"
-  {--verbose,-v}"[show every line of the log that shows a cause, and links]"
-  "--json[print data to standard output instead of text]"
-  "--jsonl[take one \{\"id\"\: \…, \"log\"\: \…\} per line, answer one \{\"id\"\: \…, \"causes\"\: \[\…\]\} per line]"
-  "(*):files, folders of them, - for standard input:_files"
+  {--quiet,-q}"[print one line for each cause, with its fix]"
+  {--verbose,-v}"[show every log line that indicates a cause, and links]"
+  "--json[print JSON to standard output instead of text]"
+  "--jsonl[read one \{\"id\"\: \…, \"log\"\: \…\} per line, print one \{\"id\"\: \…, \"causes\"\: \[\…\]\} per line]"
+  "(*):log files, folders with log files, or - for standard input:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -174,7 +174,7 @@ _shtab_cuwheel_explain_defaults_added=0
 
 _shtab_cuwheel_help_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--targets[print the names of what can be built here, no more]"
+  "--targets[print only the names of what can be built here]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -183,21 +183,21 @@ _shtab_cuwheel_help_defaults_added=0
 _shtab_cuwheel_index_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "*--dist[a folder with wheels, repeatable with --to\; default\: dist\/ in the checkout]:DIR:_files -/"
-  "--to[publish\: wheels, indexes and pages for people, to be served]:DIR:_files -/"
-  "--base-url[with --to\: where the wheels are, if not there\: the files of a release, a bucket]:URL:"
-  "--address[with --to\: where DIR is served, for the lines to copy\; default\: browsers find out]:URL:"
-  "--variants[with --to\: beside each wheel its variant (PEP 825, a draft), which installers that know them choose by driver and GPU]"
-  "--yank[withdraw wheels\: only who pinned gets them]:FILE|NAME==VERSION:_files"
-  "--reason[with --yank\: why, for who has it pinned]:TEXT:"
-  "--unyank[take that back]:FILE|NAME==VERSION:_files"
-  "*--check[check an index instead, anybody\'s, repeatable\: pages, files, hashes, METADATA, RECORD\; docs\/reference\/index-check.md]:ADDRESS|DIR:_files -/"
-  "*--only[with --check\: this project alone, repeatable]:PROJECT:"
-  "--quick[with --check\: ask for parts of wheels, hash none]"
-  "--snapshot[with --check\: compare with what was there before, then keep what is there now]:FILE:_files"
-  "--max-download[with --check\: download no more than that, \`500M\`, \`20G\`\; default\: 64 GiB]:SIZE:"
-  {--quiet,-q}"[print warnings and errors alone]"
-  {--verbose,-v}"[name each wheel of the index, and each place that breaks a rule]"
-  "--json[print what was written or found, as data, to standard output]"
+  "--to[publish\: write wheels, indexes and web pages, ready to be served]:DIR:_files -/"
+  "--base-url[with --to\: where the wheels are, if elsewhere\: the files of a release, a bucket]:URL:"
+  "--address[with --to\: where DIR is served, for the commands to copy\; default\: determined by the browser]:URL:"
+  "--variants[with --to\: also each wheel\'s variant (PEP 825, a draft), which installers that support variants choose by driver and GPU]"
+  "--yank[yank wheels\: installers only use them where they are pinned]:FILE|NAME==VERSION:_files"
+  "--reason[with --yank\: the reason, shown to users who pinned the wheel]:TEXT:"
+  "--unyank[undo --yank]:FILE|NAME==VERSION:_files"
+  "*--check[check an existing index instead, of any project, repeatable\: pages, files, hashes, METADATA, RECORD\; docs\/reference\/index-check.md]:ADDRESS|DIR:_files -/"
+  "*--only[with --check\: only this project, repeatable]:PROJECT:"
+  "--quick[with --check\: read parts of wheels only, and verify no hashes]"
+  "--snapshot[with --check\: compare with the state saved before, then save the new one]:FILE:_files"
+  "--max-download[with --check\: download at most this much, \`500M\`, \`20G\`\; default\: 64 GiB]:SIZE:"
+  {--quiet,-q}"[print only warnings and errors]"
+  {--verbose,-v}"[list each wheel of the index, and each violation of a rule]"
+  "--json[print what was written or found as JSON to standard output]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -205,8 +205,8 @@ _shtab_cuwheel_index_defaults_added=0
 
 _shtab_cuwheel_init_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--bare[leave out the first recipe, hello-cuda, and its source]"
-  ":default\: this one:_files -/"
+  "--bare[without the first recipe, hello-cuda, and its source]"
+  ":default\: the current folder:_files -/"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -215,18 +215,18 @@ _shtab_cuwheel_init_defaults_added=0
 _shtab_cuwheel_install_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--python[an interpreter, the folder of an environment, or a conda environment\'s name\; default\: the active environment, else the \`python3\` on PATH]:PATH|ENVIRONMENT:_files"
-  "*--index[where to look, repeatable\: an index, a site of \`cuwheel index\`, a page with wheels, a release\'s page or GitHub API address, a folder\; or a workflow\'s artifact, a zip\; default\: dist\/ in the checkout, CUWHEEL_INDEXES, and the indexes that pip and uv are configured for]:ADDRESS:"
-  "--fallback[where no wheel fits, or it doesn\'t work\: fail\; requirement\: install the recipe\'s release by its name, if it has a wheel\; build\: build one\; default\: fail]:fallback:(fail requirement build)"
-  "--require-statement[refuse a wheel without provenance beside it]"
-  "--policy[refuse a wheel of which too few of these rebuilders have got the bytes]:FILE:_files"
-  "*--statements[where rebuilders\' statements are, beside the wheel\'s own folder\; repeatable]:DIR|FILE|ADDRESS:_files"
-  "--dist[folder with wheels, where --fallback build leaves one\; default\: dist\/ in the checkout]:DIR:_files -/"
-  "--work[folder in which a build works\; default\: work\/ there]:DIR:_files -/"
-  "--dry-run[say what would be done, and change nothing]"
-  {--quiet,-q}"[print warnings and errors alone]"
-  {--verbose,-v}"[name the command that installs]"
-  "--json[print what was done, as data, to standard output]"
-  "(*)::which target, bitsandbytes-122:($(cuwheel help --targets))"
+  "*--index[where to look, repeatable\: an index, a site of \`cuwheel index\`, a page with wheels, a release\'s page or GitHub API URL, a folder\; or a workflow\'s artifact, a zip\; default\: dist\/ in the checkout, CUWHEEL_INDEXES, and the indexes configured for pip and uv]:ADDRESS:"
+  "--fallback[if no wheel fits, or it doesn\'t work\: fail\; requirement\: install the recipe\'s release by name, if it has a wheel\; build\: build one\; default\: fail]:fallback:(fail requirement build)"
+  "--require-statement[refuse a wheel that has no provenance file]"
+  "--policy[refuse a wheel that too few of these rebuilders rebuilt to the same bytes]:FILE:_files"
+  "*--statements[a folder or URL with rebuilders\' statements, besides the wheel\'s own folder\; repeatable]:DIR|FILE|ADDRESS:_files"
+  "--dist[folder of wheels, to which --fallback build writes one\; default\: dist\/ in the checkout]:DIR:_files -/"
+  "--work[work folder of a build\; default\: work\/ in the checkout]:DIR:_files -/"
+  "--dry-run[print what would be done, and change nothing]"
+  {--quiet,-q}"[print only warnings and errors]"
+  {--verbose,-v}"[print the install command]"
+  "--json[print what was done as JSON to standard output]"
+  "(*)::the target, such as bitsandbytes-122:($(cuwheel help --targets))"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -234,10 +234,10 @@ _shtab_cuwheel_install_defaults_added=0
 
 _shtab_cuwheel_lock_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--framework[a lock for this one beside the recipe\'s own]:torch==2.11.0:"
+  "--framework[also a lock for this framework, besides the recipe\'s own]:torch==2.11.0:"
   "--cooldown[ignore younger releases\; default\: 7]:DAYS:"
-  "--note[for conda locks\: where the channel\'s index came from, to stand in the lock]:TEXT:"
-  "(*):which ones:"
+  "--note[for conda locks\: where the channel\'s index came from, recorded in the lock]:TEXT:"
+  "(*):locks by name:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -245,9 +245,9 @@ _shtab_cuwheel_lock_defaults_added=0
 
 _shtab_cuwheel_lock_check_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  {--quiet,-q}"[print what is wrong alone]"
+  {--quiet,-q}"[print only what is wrong]"
   {--verbose,-v}"[name each lock]"
-  "--json[print each lock\'s faults, as data, to standard output]"
+  "--json[print each lock\'s errors as JSON to standard output]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -256,10 +256,10 @@ _shtab_cuwheel_lock_check_defaults_added=0
 _shtab_cuwheel_lock_verify_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--offline[download nothing\; compare what is in the cache]"
-  {--quiet,-q}"[print warnings and errors alone]"
+  {--quiet,-q}"[print only warnings and errors]"
   {--verbose,-v}"[name each file and its SHA-256]"
-  "--json[print each lock\'s files, as data, to standard output]"
-  "(*):which ones:"
+  "--json[print each lock\'s files as JSON to standard output]"
+  "(*):locks by name:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -267,35 +267,35 @@ _shtab_cuwheel_lock_verify_defaults_added=0
 
 _shtab_cuwheel_matrix_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "*--only[cells of such names, as \'causal-conv1d-130-\*\' or \'\*-cp312-\*\'\; repeatable]:PATTERN:"
-  "*--cuda[repeatable\; default\: the recipes\' toolkits]:13.0:"
-  "*--python[repeatable\; default\: each that the recipe and its framework are for]:3.12:"
-  "*--framework[repeatable\; default\: the recipes\', and those that there is a lock for]:torch==2.11.0:"
-  "--changed-since[cells whose recipe, patches, source folder or locks git sees changed since then]:COMMIT:"
-  "--keep-going[go on behind a cell that failed\; that is the default]"
+  "*--only[only cells with matching names, such as \'causal-conv1d-130-\*\' or \'\*-cp312-\*\'\; repeatable]:PATTERN:"
+  "*--cuda[CUDA releases, repeatable\; default\: the recipes\' toolkits]:13.0:"
+  "*--python[Python releases, repeatable\; default\: each that the recipe and its framework support]:3.12:"
+  "*--framework[frameworks, repeatable\; default\: the recipes\', and those with a lock]:torch==2.11.0:"
+  "--changed-since[only cells whose recipe, patches, source folder or locks changed in git since then]:COMMIT:"
+  "--keep-going[continue after a cell that failed\; the default]"
   "--no-keep-going[stop at the first cell that fails]"
-  {--quiet,-q}"[print cells that aren\'t built, and how many there are of each state]"
-  {--verbose,-v}"[print each whole SHA-256]"
-  "--json[print what is to be built as a GitHub Actions matrix]"
-  "--executor[who builds\: this machine, one cell after the other, or a Slurm cluster that sees the same folders, many at once\; default\: local]:executor:(local slurm)"
-  "--partition[of the cluster\; default\: its own default]:partition:"
-  "--cores[for each cell\; default\: 8]:N:"
-  "--time-limit[for each cell\'s job\; default\: 300]:MINUTES:"
-  "--retries[how often a cell is started again whose node was lost\; default\: 2]:N:"
-  "--at-once[jobs that wait or run at one time\; default\: 100]:N:"
+  {--quiet,-q}"[print cells that aren\'t built, and the number of cells in each state]"
+  {--verbose,-v}"[print each full SHA-256]"
+  "--json[print the cells to build as a GitHub Actions matrix]"
+  "--executor[where to build\: on this machine, one cell after the other, or on a Slurm cluster with the same folders, many at once\; default\: local]:executor:(local slurm)"
+  "--partition[partition of the cluster\; default\: the cluster\'s own default]:partition:"
+  "--cores[CPU cores for each cell\; default\: 8]:N:"
+  "--time-limit[time limit of each cell\'s job\; default\: 300]:MINUTES:"
+  "--retries[how often to restart a cell whose node was lost\; default\: 2]:N:"
+  "--at-once[jobs that wait or run at the same time\; default\: 100]:N:"
   "*--arch[compute capability without dot, repeatable\; default\: the recipe\'s list]:90:"
-  "*--platform[the machines that wheels are for, repeatable\; default\: this one\'s kind]:platform:(linux_x86_64 linux_aarch64)"
-  "--target-root[root folder of another kind of machine, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
-  "--link[where CUDA\'s libraries are\: in NVIDIA\'s wheels, copied into this wheel, or linked in\; default\: the recipe\'s]:link:(external bundled static)"
-  "--toolchain[where nvcc comes from\; default\: pypi from CUDA 13.0 on, conda before]:toolchain:(pypi conda system)"
+  "--platform[the platform that the wheel is for\; default\: that of this machine]:platform:(linux_x86_64 linux_aarch64)"
+  "--target-root[root folder of another platform, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
+  "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
+  "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
   "--work[folder for intermediate files\; default\: work\/ in the checkout]:DIR:_files -/"
-  "--offline[download nothing\; what is in the cache has to do]"
-  "--any-driver[the wheel is for another machine\: this one\'s GPU driver may be too old for it]"
-  "--jobs[compiles at once\; auto\: one for each core, started as memory allows]:N|auto:"
+  "--offline[download nothing, use only the cache]"
+  "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"
+  "--jobs[compiles at once\; auto\: one per core, as memory allows]:N|auto:"
   "--dist[folder for finished wheels\; default\: dist\/ in the checkout]:DIR:_files -/"
-  "--sandbox[what keeps the build from network and other files\; default\: bubblewrap where it is installed, else the kernel\'s namespaces (unshare), else none]:sandbox:(auto bubblewrap unshare none)"
+  "--sandbox[what isolates the build from the network and other files\; default\: bubblewrap if it is installed, else the kernel\'s namespaces (unshare), else none]:sandbox:(auto bubblewrap unshare none)"
   "--container[build in this image, with its compilers and C library\; the network is off while the package\'s own build runs]:IMAGE@sha256:DIGEST:"
-  "--container-engine[default\: podman where it is installed]:container_engine:(podman docker)"
+  "--container-engine[program that runs the image\; default\: podman if it is installed]:container_engine:(podman docker)"
   ":default\: show:(show build)"
 )
 
@@ -304,10 +304,10 @@ _shtab_cuwheel_matrix_defaults_added=0
 
 _shtab_cuwheel_new_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--version[the release\; default\: the newest that has a source]:V:"
-  "--maintainer[yours, as on GitHub]:HANDLE:"
-  "--overwrite[replace a recipe of this name that is there already]"
-  ":the project\'s name on the index, as torch-scatter:"
+  "--version[the release\; default\: the newest one with an sdist]:V:"
+  "--maintainer[your GitHub handle]:HANDLE:"
+  "--overwrite[replace an existing recipe of this name]"
+  ":the project\'s name on the index, such as torch-scatter:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -315,25 +315,25 @@ _shtab_cuwheel_new_defaults_added=0
 
 _shtab_cuwheel_nightly_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "*--python[repeatable\; default\: each that the recipe and its framework are for]:3.12:"
-  "--update[\`git pull --ff-only\` in the checkout first]"
+  "*--python[Python releases, repeatable\; default\: each that the recipe and its framework support]:3.12:"
+  "--update[run \`git pull --ff-only\` in the checkout first]"
   "--quick[measure less\: \`perf -- --quick\`]"
-  "--to[folder of the reports, \`latest\` among them\; default\: nightly\/ in the checkout]:DIR:_files -/"
-  "--time-limit[for all of it\: what still runs then is ended, and the report is written\; default\: 300]:MINUTES:"
-  "--keep[reports that stay, the newest\; default\: 30]:N:"
-  "--on-failure[run by a shell where a step failed or the time was over\: the summary is its input, CUWHEEL_NIGHTLY_REPORT the report\'s path]:COMMAND:"
-  "--no-wait[fail where another nightly run uses the GPU, instead of waiting for it]"
-  {--quiet,-q}"[print what failed alone]"
-  {--verbose,-v}"[print what each step said last, and its log]"
-  "--json[print the report\'s data to standard output]"
+  "--to[folder of the reports, including \`latest\`\; default\: nightly\/ in the checkout]:DIR:_files -/"
+  "--time-limit[for the whole cycle\: what still runs then is terminated, and the report is written\; default\: 300]:MINUTES:"
+  "--keep[number of newest reports to keep\; default\: 30]:N:"
+  "--on-failure[shell command to run if a step failed or the time limit was reached\: the summary is its input, CUWHEEL_NIGHTLY_REPORT the report\'s path]:COMMAND:"
+  "--no-wait[fail if another nightly run uses the GPU, instead of waiting for it]"
+  {--quiet,-q}"[print only what failed]"
+  {--verbose,-v}"[print the last output of each step, and its log]"
+  "--json[print the report as JSON to standard output]"
   "*--arch[compute capability without dot, repeatable\; default\: the recipe\'s list]:90:"
   "--work[folder for intermediate files\; default\: work\/ in the checkout]:DIR:_files -/"
-  "--offline[download nothing\; what is in the cache has to do]"
-  "--any-driver[the wheel is for another machine\: this one\'s GPU driver may be too old for it]"
-  "--jobs[compiles at once\; auto\: one for each core, started as memory allows]:N|auto:"
+  "--offline[download nothing, use only the cache]"
+  "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"
+  "--jobs[compiles at once\; auto\: one per core, as memory allows]:N|auto:"
   "--dist[folder for finished wheels\; default\: dist\/ in the checkout]:DIR:_files -/"
-  "--sandbox[what keeps the build from network and other files\; default\: bubblewrap where it is installed, else the kernel\'s namespaces (unshare), else none]:sandbox:(auto bubblewrap unshare none)"
-  "(*)::recipe and toolkit, as causal-conv1d-130\; default\: all that this machine can build:($(cuwheel help --targets))"
+  "--sandbox[what isolates the build from the network and other files\; default\: bubblewrap if it is installed, else the kernel\'s namespaces (unshare), else none]:sandbox:(auto bubblewrap unshare none)"
+  "(*)::recipe and toolkit, such as causal-conv1d-130\; default\: all that this machine can build:($(cuwheel help --targets))"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -341,10 +341,10 @@ _shtab_cuwheel_nightly_defaults_added=0
 
 _shtab_cuwheel_outdated_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--days[a lock is old after so many days\; default\: 90]:N:"
-  {--quiet,-q}"[print what is newer alone]"
-  {--verbose,-v}"[name each lock, and how old it is]"
-  "--json[print data to standard output instead of a table]"
+  "--days[a lock is old after this many days\; default\: 90]:N:"
+  {--quiet,-q}"[print only what is newer]"
+  {--verbose,-v}"[list each lock with its age]"
+  "--json[print JSON to standard output instead of a table]"
   "(*)::recipes\; default\: all:"
 )
 
@@ -353,24 +353,24 @@ _shtab_cuwheel_outdated_defaults_added=0
 
 _shtab_cuwheel_perf_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--wheel[measure this one, of ours or of others]:FILE:_files"
-  "--dist[where the newest wheel is looked for\; default\: dist\/]:DIR:_files -/"
-  "--python[an environment\'s interpreter, such as conda\'s\: the wheel is tried on top of it and changes nothing there\; without a wheel, what is installed there is measured\; default\: an environment made for the wheel from its recipe\'s lock]:PATH:_files"
-  "--against[say whether it is slower than another wheel, run alternately, or than a perf.json]:WHEEL|JSON:_files"
-  "--tolerance[a difference that counts as the same\; default\: 1 \% by device events, 3 \% by the host\'s clock, 5 \% against a perf.json]:PERCENT:"
-  "--quick[the most informative cases, with fewer rounds]"
-  "--sweep[also requests by several clients at once]"
-  "--sweep-max[clients at most\; default\: 2]:N:"
-  "--requests[at each number of clients\; default\: 20]:N:"
+  "--wheel[measure this wheel, of this project or any other]:FILE:_files"
+  "--dist[where to look for the newest wheel\; default\: dist\/]:DIR:_files -/"
+  "--python[an environment\'s interpreter, such as conda\'s\: the wheel is added to it without changing it\; without a wheel, the package installed there is measured\; default\: an environment made for the wheel from its recipe\'s lock]:PATH:_files"
+  "--against[check whether it is slower than another wheel, run alternately, or than a perf.json]:WHEEL|JSON:_files"
+  "--tolerance[the difference that counts as equal\; default\: 1 \% with device events, 3 \% with the host\'s clock, 5 \% against a perf.json]:PERCENT:"
+  "--quick[only the most informative cases, with fewer rounds]"
+  "--sweep[also measure requests from several clients at once]"
+  "--sweep-max[maximum number of clients\; default\: 2]:N:"
+  "--requests[requests for each number of clients\; default\: 20]:N:"
   "--model[for --sweep\: a model that transformers can load]:NAME|DIR:_files -/"
-  "--shared-gpu[compare although others use the GPU]"
-  "--report[for perf.json, perf.png, perf.html\; default\: reports\/perf\/]:DIR:_files -/"
-  "--history[earlier runs, and this one\; default\: in the report\'s]:DIR:_files -/"
+  "--shared-gpu[compare even if other processes use the GPU]"
+  "--report[folder for perf.json, perf.png, perf.html\; default\: reports\/perf\/]:DIR:_files -/"
+  "--history[folder with earlier runs, to which this one is added\; default\: in the report folder]:DIR:_files -/"
   "--offline[download nothing]"
-  {--quiet,-q}"[print what is wrong, and the answer]"
-  {--verbose,-v}"[list errors of blocks, and the kernels of each case]"
-  "--json[print data to standard output instead of text]"
-  ":as causal-conv1d-130\; default\: newest wheel:($(cuwheel help --targets))"
+  {--quiet,-q}"[print only problems, and the result]"
+  {--verbose,-v}"[list the errors of blocks, and the kernels of each case]"
+  "--json[print JSON to standard output instead of text]"
+  ":such as causal-conv1d-130\; default\: the newest wheel:($(cuwheel help --targets))"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -379,13 +379,13 @@ _shtab_cuwheel_perf_defaults_added=0
 _shtab_cuwheel_pick_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--python[an interpreter, the folder of an environment, or a conda environment\'s name\; default\: the active environment, else the \`python3\` on PATH]:PATH|ENVIRONMENT:_files"
-  "--for[another machine, python\=3.12,torch\=2.11,cuda\=13.0,arch\=90 and glibc\=, driver\=, platform\=, jax\=\; what isn\'t named is not known]:MACHINE:"
-  "*--index[where to look, repeatable\: an index, a site of \`cuwheel index\`, a page with wheels, a release\'s page or GitHub API address, a folder\; default\: CUWHEEL_INDEXES, and the indexes that pip and uv are configured for]:ADDRESS:"
-  "--pre[take pre-releases too]"
-  {--quiet,-q}"[print the wheel and a line to type, or why none fits]"
-  {--verbose,-v}"[name each index with what it has]"
-  "--json[print data to standard output instead of text]"
-  ":its name\; \'flash-attn\>\=2.8\' asks for some versions, \'jax\[cuda13\]\' for an extra:"
+  "--for[another machine, described as python\=3.12,torch\=2.11,cuda\=13.0,arch\=90, also with glibc\=, driver\=, platform\=, jax\=\; what isn\'t named counts as unknown]:MACHINE:"
+  "*--index[where to look, repeatable\: an index, a site of \`cuwheel index\`, a page with wheels, a release\'s page or GitHub API URL, a folder\; default\: CUWHEEL_INDEXES, and the indexes configured for pip and uv]:ADDRESS:"
+  "--pre[also consider pre-releases]"
+  {--quiet,-q}"[print only the wheel and the install command, or why none fits]"
+  {--verbose,-v}"[list each index with what it has]"
+  "--json[print JSON to standard output instead of text]"
+  ":its name\; \'flash-attn\>\=2.8\' limits the versions, \'jax\[cuda13\]\' adds an extra:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -393,22 +393,22 @@ _shtab_cuwheel_pick_defaults_added=0
 
 _shtab_cuwheel_profile_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "*--python[repeatable\; default\: the Python that runs cuwheel]:3.12|PATH:_files"
+  "*--python[Python that the wheel is for, repeatable\; default\: the Python that runs cuwheel]:3.12|PATH:_files"
   "*--arch[compute capability without dot, repeatable\; default\: the recipe\'s list]:90:"
-  "--platform[the machines that the wheel is for\; default\: this one\'s kind]:platform:(linux_x86_64 linux_aarch64)"
-  "--target-root[root folder of another kind of machine, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
-  "--framework[default\: the recipe\'s]:torch==2.11.0:"
+  "--platform[the platform that the wheel is for\; default\: that of this machine]:platform:(linux_x86_64 linux_aarch64)"
+  "--target-root[root folder of another platform, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
+  "--framework[release that the wheel is compiled against\; default\: the recipe\'s]:torch==2.11.0:"
   "--source[build this instead of the recipe\'s source]:DIR|ARCHIVE:_files"
-  "--link[where CUDA\'s libraries are\: in NVIDIA\'s wheels, copied into this wheel, or linked in\; default\: the recipe\'s]:link:(external bundled static)"
-  "--toolchain[where nvcc comes from\; default\: pypi from CUDA 13.0 on, conda before]:toolchain:(pypi conda system)"
+  "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
+  "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
   "--work[folder for intermediate files\; default\: work\/ in the checkout]:DIR:_files -/"
-  "--offline[download nothing\; what is in the cache has to do]"
-  "--any-driver[the wheel is for another machine\: this one\'s GPU driver may be too old for it]"
-  "--dist[where the wheel goes if it has to be built first]:DIR:_files -/"
-  {--quiet,-q}"[print where picture and trace are]"
+  "--offline[download nothing, use only the cache]"
+  "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"
+  "--dist[folder for the wheel if it has to be built first]:DIR:_files -/"
+  {--quiet,-q}"[print only the paths of picture and trace]"
   {--verbose,-v}"[list every compile, not only the slowest]"
-  "--json[print data to standard output instead of text]"
-  "(*)::recipe and toolkit, as causal-conv1d-130:($(cuwheel help --targets))"
+  "--json[print JSON to standard output instead of text]"
+  "(*)::recipe and toolkit, such as causal-conv1d-130:($(cuwheel help --targets))"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -416,23 +416,23 @@ _shtab_cuwheel_profile_defaults_added=0
 
 _shtab_cuwheel_rebuild_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--key[private key (PEM, ed25519 or ECDSA) that signs the result]:FILE:_files"
-  "--sigstore[sign by the identity of this CI job, through Sigstore, in public]"
-  "--trust-config[of another Sigstore than the public one\: its trust_config.json]:FILE:_files"
-  "--new-key[make such a key, print its line for policies, and stop]:FILE:_files"
-  "--to[folder for the signed statement\; default\: beside the wheel, or where cuwheel was started]:DIR:_files -/"
-  "--source[where the provenance says that it was given]:DIR|ARCHIVE:_files"
-  "--here[build with this checkout, whatever is different in it]"
+  "--key[private key (PEM, ed25519 or ECDSA) to sign the result with]:FILE:_files"
+  "--sigstore[sign with the identity of this CI job, through Sigstore\; the entry is public]"
+  "--trust-config[trust_config.json of a Sigstore other than the public one]:FILE:_files"
+  "--new-key[create a private key for --key, print its line for policies, then stop]:FILE:_files"
+  "--to[folder for the signed statement\; default\: the wheel\'s folder, or where cuwheel was started]:DIR:_files -/"
+  "--source[the source, if the provenance says that the wheel was built with --source]:DIR|ARCHIVE:_files"
+  "--here[build with this checkout, whatever the differences]"
   "--jobs[compiles at once]:N|auto:"
   "--sandbox[as for a build]:sandbox:(auto bubblewrap unshare none)"
-  "--target-root[root folder of another kind of machine, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
+  "--target-root[root folder of another platform, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
   "--work[folder for intermediate files\; default\: work\/ in the checkout]:DIR:_files -/"
-  "--offline[download nothing\; what is in the cache has to do]"
-  "--any-driver[the wheel is for another machine\: this one\'s GPU driver may be too old for it]"
-  {--quiet,-q}"[print whether the bytes are the same, and where not, in what they differ]"
-  {--verbose,-v}"[print each whole SHA-256]"
-  "--json[print what was found to standard output as one JSON object]"
-  ":a wheel, the .provenance.json beside it, or the address of either:_files"
+  "--offline[download nothing, use only the cache]"
+  "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"
+  {--quiet,-q}"[print only whether the bytes are the same, and if not, what differs]"
+  {--verbose,-v}"[print each full SHA-256]"
+  "--json[print the result to standard output as one JSON object]"
+  ":a wheel, its .provenance.json, or the URL of either:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -440,23 +440,23 @@ _shtab_cuwheel_rebuild_defaults_added=0
 
 _shtab_cuwheel_release_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--publish[do it\; without this nothing is written]"
+  "--publish[publish\; without this nothing is written]"
   "*--dist[a folder with wheels, repeatable\; default\: dist\/ in the checkout]:DIR:_files -/"
-  "--to[the folder that is served\: releases, indexes, wheels\; default\: public\/]:DIR:_files -/"
-  "--upload[an index for twine, or its name in \~\/.pypirc]:URL|NAME:"
-  "--index[with --upload\: where pip reads that index\; default\: simple\/ below URL]:URL:"
-  "--require[release no wheel without a passed record of exactly its bytes]:perf,verify:"
+  "--to[the folder to be served\: releases, indexes, wheels\; default\: public\/]:DIR:_files -/"
+  "--upload[the upload URL of an index for twine, or its name in \~\/.pypirc]:URL|NAME:"
+  "--index[with --upload\: the URL from which pip reads that index\; default\: simple\/ below URL]:URL:"
+  "--require[only release wheels with a passed record of exactly their bytes]:perf,verify:"
   "*--reports[a folder with such records, repeatable\; default\: reports\/ and nightly\/]:DIR:_files -/"
-  "--tag[publish a release that is there to the end]:TAG:"
-  "--base-url[the releases\' files are at URL\/TAG\/, as on GitHub\: DIR gets no wheels but the new]:URL:"
-  "--address[where DIR is served, for the lines to copy]:URL:"
+  "--tag[complete a release that was started]:TAG:"
+  "--base-url[the releases\' files are at URL\/TAG\/, as on GitHub\: DIR only gets the new wheels]:URL:"
+  "--address[where DIR is served, for the commands to copy]:URL:"
   "--work[folder of the builds, for their logs\; default\: work\/]:DIR:_files -/"
-  "--yank[withdraw wheels\: only who pinned gets them]:FILE|NAME==VERSION:_files"
-  "--reason[with --yank\: why, for who has it pinned]:TEXT:"
-  "--unyank[take that back]:FILE|NAME==VERSION:_files"
+  "--yank[yank wheels\: installers only use them where they are pinned]:FILE|NAME==VERSION:_files"
+  "--reason[with --yank\: the reason, shown to users who pinned the wheel]:TEXT:"
+  "--unyank[undo --yank]:FILE|NAME==VERSION:_files"
   {--quiet,-q}"[print the tag and the counts]"
   {--verbose,-v}"[print the notes]"
-  "--json[print the release\'s data to standard output]"
+  "--json[print the release as JSON to standard output]"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -464,21 +464,21 @@ _shtab_cuwheel_release_defaults_added=0
 
 _shtab_cuwheel_smoke_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "*--python[repeatable\; default\: the Python that runs cuwheel]:3.12|PATH:_files"
+  "*--python[Python that the wheel is for, repeatable\; default\: the Python that runs cuwheel]:3.12|PATH:_files"
   "*--arch[compute capability without dot, repeatable\; default\: the recipe\'s list]:90:"
-  "--platform[the machines that the wheel is for\; default\: this one\'s kind]:platform:(linux_x86_64 linux_aarch64)"
-  "--target-root[root folder of another kind of machine, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
-  "--framework[default\: the recipe\'s]:torch==2.11.0:"
+  "--platform[the platform that the wheel is for\; default\: that of this machine]:platform:(linux_x86_64 linux_aarch64)"
+  "--target-root[root folder of another platform, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
+  "--framework[release that the wheel is compiled against\; default\: the recipe\'s]:torch==2.11.0:"
   "--source[build this instead of the recipe\'s source]:DIR|ARCHIVE:_files"
-  "--link[where CUDA\'s libraries are\: in NVIDIA\'s wheels, copied into this wheel, or linked in\; default\: the recipe\'s]:link:(external bundled static)"
-  "--toolchain[where nvcc comes from\; default\: pypi from CUDA 13.0 on, conda before]:toolchain:(pypi conda system)"
+  "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
+  "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
   "--work[folder for intermediate files\; default\: work\/ in the checkout]:DIR:_files -/"
-  "--offline[download nothing\; what is in the cache has to do]"
-  "--any-driver[the wheel is for another machine\: this one\'s GPU driver may be too old for it]"
-  {--quiet,-q}"[print warnings and errors alone]"
-  {--verbose,-v}"[list each library that was loaded, and who supplied it]"
-  "--json[print what was found to standard output, one JSON object a line]"
-  "(*)::recipe and toolkit, as causal-conv1d-130:($(cuwheel help --targets))"
+  "--offline[download nothing, use only the cache]"
+  "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"
+  {--quiet,-q}"[print only warnings and errors]"
+  {--verbose,-v}"[list each loaded library with its supplier]"
+  "--json[print the results to standard output, one JSON object per line]"
+  "(*)::recipe and toolkit, such as causal-conv1d-130:($(cuwheel help --targets))"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -486,9 +486,9 @@ _shtab_cuwheel_smoke_defaults_added=0
 
 _shtab_cuwheel_toolchain_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--toolchain[where nvcc comes from\; default\: pypi from CUDA 13.0 on, conda before]:toolchain:(pypi conda system)"
+  "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
   "--offline[download nothing]"
-  "(*)::CUDA releases, as in a target\'s name:"
+  "(*)::CUDA releases, as in target names:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -496,24 +496,24 @@ _shtab_cuwheel_toolchain_defaults_added=0
 
 _shtab_cuwheel_verify_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "*--python[repeatable\; default\: the Python that runs cuwheel]:3.12|PATH:_files"
+  "*--python[Python that the wheel is for, repeatable\; default\: the Python that runs cuwheel]:3.12|PATH:_files"
   "*--arch[compute capability without dot, repeatable\; default\: the recipe\'s list]:90:"
-  "--platform[the machines that the wheel is for\; default\: this one\'s kind]:platform:(linux_x86_64 linux_aarch64)"
-  "--target-root[root folder of another kind of machine, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
-  "--framework[default\: the recipe\'s]:torch==2.11.0:"
+  "--platform[the platform that the wheel is for\; default\: that of this machine]:platform:(linux_x86_64 linux_aarch64)"
+  "--target-root[root folder of another platform, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
+  "--framework[release that the wheel is compiled against\; default\: the recipe\'s]:torch==2.11.0:"
   "--source[build this instead of the recipe\'s source]:DIR|ARCHIVE:_files"
-  "--link[where CUDA\'s libraries are\: in NVIDIA\'s wheels, copied into this wheel, or linked in\; default\: the recipe\'s]:link:(external bundled static)"
-  "--toolchain[where nvcc comes from\; default\: pypi from CUDA 13.0 on, conda before]:toolchain:(pypi conda system)"
+  "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
+  "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
   "--work[folder for intermediate files\; default\: work\/ in the checkout]:DIR:_files -/"
-  "--offline[download nothing\; what is in the cache has to do]"
-  "--any-driver[the wheel is for another machine\: this one\'s GPU driver may be too old for it]"
-  "--against[build once, as this says, and compare with it\: a wheel, or its .provenance.json]:WHEEL|PROVENANCE:_files"
-  "--record[write what was found into docs\/reproducibility.md]"
-  "--report[where verify\/SHA256.json goes, for \`release -- --require verify\`\; default\: reports\/]:DIR:_files -/"
-  {--quiet,-q}"[print whether the bytes are the same, and where not, in what they differ]"
-  {--verbose,-v}"[print each whole SHA-256, and what each build varied]"
-  "--json[print what was found to standard output, one JSON object a line]"
-  "(*)::recipe and toolkit, as causal-conv1d-130\; all that can be built here, and recorded:($(cuwheel help --targets))"
+  "--offline[download nothing, use only the cache]"
+  "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"
+  "--against[build once with the inputs of this wheel or .provenance.json, and compare with it]:WHEEL|PROVENANCE:_files"
+  "--record[write the results to docs\/reproducibility.md]"
+  "--report[folder for verify\/SHA256.json, for \`release -- --require verify\`\; default\: reports\/]:DIR:_files -/"
+  {--quiet,-q}"[print only whether the bytes are the same, and if not, what differs]"
+  {--verbose,-v}"[print each full SHA-256, and what each build varied]"
+  "--json[print the results to standard output, one JSON object per line]"
+  "(*)::recipe and toolkit, such as causal-conv1d-130\; all\: every target that can be built here, and record the results:($(cuwheel help --targets))"
 )
 
 # guard to ensure default positional specs are added only once per session

@@ -6,10 +6,10 @@ from cuwheel.cli.reference.pages import MARK, code, page, table
 from cuwheel.index.check.rules import RULES, SEVERITIES
 
 _INTRO = """\
-`nox -s index -- --check ADDRESS|DIR` holds a package index, ours or another's, to these rules: the
-specification "Simple repository API" (PEP 503, 592, 658, 691, 700, 714, 740), and what pip and uv
-do with what breaks it. An `error` ends the session with an exit code that isn't 0. How it is used:
-[publish.md](../how-to/publish.md)."""
+`nox -s index -- --check ADDRESS|DIR` checks a package index, of any project, against these rules:
+the specification "Simple repository API" (PEP 503, 592, 658, 691, 700, 714, 740), and how pip and
+uv react to violations of it. After an `error` the session exits with a status other than 0. How to
+use it: [publish.md](../how-to/publish.md)."""
 
 
 def index_check_page() -> str:

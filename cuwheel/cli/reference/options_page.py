@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 _INTRO = """\
-`nox -s NAME` runs a session, and an installed cuwheel has them as commands. Options stand behind
-`--`, after the session's name. Paths are relative to the folder in which nox was started. `nox -l`
-lists all sessions; those that aren't here take no options, but for `tests`, `tests-e2e` and
-`tests-nightly`, which hand theirs to pytest, `bench`, to what it measures, and `package` and
-`site`, which take a folder."""
+`nox -s NAME` runs a session; an installed cuwheel has them as commands. Options follow after the
+session's name and `--`. Paths are relative to the folder in which nox was started. `nox -l` lists
+all sessions; those not listed here take no options, except `tests`, `tests-e2e` and
+`tests-nightly`, which pass theirs to pytest, `bench`, which passes them to the benchmark, and
+`package` and `site`, which take a folder."""
 _BUILD = ("`build-<recipe>-<toolkit>`", "Build the wheel of a recipe for a CUDA release.", "build")
 
 

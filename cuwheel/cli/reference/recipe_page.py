@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _RECIPE_INTRO = """\
-A field without a default has to be given. [CONTRIBUTING.md](../../CONTRIBUTING.md) walks through a
+Fields without a default are required. [CONTRIBUTING.md](../../CONTRIBUTING.md) walks through a
 recipe from an empty file."""
 _SOURCES = typing.get_args(source.Source)
 _BUILDS = typing.get_args(recipe.Build)

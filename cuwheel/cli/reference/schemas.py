@@ -51,16 +51,16 @@ _NAMES = (
 )
 FOLDER = "docs/reference/schemas"
 _INTRO = """\
-With `--json` a command prints nothing to standard output but documents: JSON objects, each in one
-line. A command that does something with several targets or wheels prints a line for each as it
-comes, the others print one. A command that fails before it has such an answer prints an
-[`error`](#error); the exit code is the same with and without `--json`.
+With `--json` a command prints only documents to standard output: JSON objects, one per line. A
+command for several targets or wheels prints one line for each as it finishes, other commands print
+one line. A command that fails before it has a result prints an [`error`](#error); the exit code is
+the same with and without `--json`.
 
-Each document names its form: `schema`, and `schema_version`. The second number of the version is
-raised where something is added: fields, or words that a field can hold; a reader passes over what
-it doesn't know. The first is raised where a reader of an earlier one may fail. No field is ever
-left out; what there is nothing to say of is null or empty. [schemas/](schemas) has a JSON schema
-(2020-12) of each."""
+Each document names its schema: `schema`, and `schema_version`. The minor version is raised when
+something is added: fields, or values that a field can have; readers should ignore what they don't
+know. The major version is raised when readers of an earlier version may fail. No field is ever
+omitted; a field without a value is null or empty. [schemas/](schemas) has a JSON schema (2020-12)
+of each."""
 # What a schema says of a type, by the keyword that it says it with.
 _IN_WORDS: dict[str, Callable[[Any], str]] = {
     "$ref": lambda named: f"[{named[8:]}](#{named[8:].lower()})",  # behind `#/$defs/`

@@ -63,9 +63,9 @@ _FOLDER_LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:)([^)\s#]+)\)")
 _ANCHOR = re.compile(r'^<a id="([\w-]+)"></a>$', re.MULTILINE)
 _FENCE = re.compile(r"^(?:```.*?^```$)", re.MULTILINE | re.DOTALL)
 _CAUSES_INTRO = """\
-What compilers, installers, loaders and frameworks print when something goes wrong, whoever built
-the package. Put a line of your log into the search: the page of its cause holds samples of what is
-printed. `cuwheel explain LOG` does the same with a whole log, and says what to do in your case."""
+What compilers, installers, loaders and frameworks print when something goes wrong, for packages
+built by anyone. Search for a line of your log: the page of its cause has samples of such output.
+`cuwheel explain LOG` does the same with a whole log, and says what to do in your case."""
 _DECISIONS_INTRO = "What was decided, and why; the newest last."
 
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 _ARCHS_INTRO = """\
-What `archs` of a recipe and `--arch` may name: all that the toolkit's own nvcc takes. GPUs are
-named by their compute capability.
+Valid values for `archs` of a recipe and for `--arch`: all that the toolkit's own nvcc accepts. GPUs
+are named by their compute capability.
 
-- A plain arch (`90`): its machine code runs on its own major release from its own minor on, its PTX
-  on everything newer too.
+- A plain arch (`90`): its machine code runs on GPUs of the same major release with the same or a
+  newer minor release, its PTX on all newer ones too.
 - An architecture-specific one (`90a`) has instructions that no other GPU has: its machine code and
-  its PTX run on that one alone. Hopper's and Blackwell's fastest kernels need it.
+  its PTX run only on that one. Hopper's and Blackwell's fastest kernels need it.
 - A family-specific one (`100f`) has those that a family of GPUs shares, which is the rest of its
   major release.
 
@@ -32,20 +32,21 @@ named by their compute capability.
 ("CUDA C++ Programming Guide", section "Binary Compatibility")."""
 _ARCH_COLUMNS = ("arch", "compiled by CUDA", "machine code runs on", "PTX runs on")
 _COMPONENTS_INTRO = """\
-What `link` of a recipe may name. Unless the recipe's `mode` says otherwise, a wheel holds none of
-them: it requires the wheel that supplies them, and finds them there by a relative rpath. `driver`
-stands beside them for what the machine's NVIDIA driver brings, and no wheel can.
+Valid names for `link` of a recipe. Unless the recipe's `mode` says otherwise, a wheel contains none
+of them: it requires the wheel that supplies them, and finds them there by a relative rpath. In
+addition there is `driver`, for the libraries of the machine's NVIDIA driver, which no wheel has.
 [how-to/link-to-nvidia-wheels.md](../how-to/link-to-nvidia-wheels.md) shows how."""
 _SUPPLIERS_INTRO = """\
-Which wheel on the package index supplies them, what our wheel requires for it, and where a recipe's
-author finds the same elsewhere. `read from` names the releases whose files and metadata the rows
+Which wheel on the package index supplies them, what our wheel requires for it, and where recipe
+authors find the same elsewhere. `read from` names the releases whose files and metadata the rows
 were read from; tests/e2e/test_component_facts.py reads them again. conda-forge's names are those of
-its index; none of its packages could be opened here. Archives are those of a whole toolkit; of
-NVIDIA's wheels `nvidia-cuda-runtime` alone holds what a recipe can link, `cudart_static`."""
+its index; none of its packages could be opened here. The static libraries are those of a complete
+toolkit; of NVIDIA's wheels only `nvidia-cuda-runtime` has one that a recipe can link,
+`cudart_static`."""
 _LOST_INTRO = """\
-NVIDIA's libraries find each other by the rpath that they carry. These don't, in the wheels' layout,
-in the releases that are named: something else has to load the other library first, as `import
-torch` does with most (`cuwheel/cuda/frameworks.py` says which)."""
+NVIDIA's libraries find each other by their own rpath. These don't, in the wheels' layout, in the
+releases listed: something else has to load the other library first, as `import torch` does with
+most (`cuwheel/cuda/frameworks.py` says which)."""
 _LIBRARY_COLUMNS = ("component", "CUDA", "sonames", "needs", "opens", "may open")
 _SUPPLIER_COLUMNS = (
     *("wheel", "components", "requirement", "folder", "brings", "conda-forge", "archives"),
@@ -66,7 +67,7 @@ def toolkits_page() -> str:
             "# CUDA releases and components",
             MARK.format(source="cuwheel/cuda/toolkits.py, nvidia_wheels.py and the conda locks"),
             "## Releases",
-            "What `toolkits` of a recipe may name.",
+            "Valid values for `toolkits` of a recipe.",
             _releases_table(),
             "## Archs",
             _ARCHS_INTRO,

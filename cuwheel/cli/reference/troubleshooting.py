@@ -32,21 +32,23 @@ _GROUPS = {
     60: "The package's own build",
     70: "The finished wheel",
     100: "Publishing",
-    110: "Stages run alone",
+    110: "Single stages",
     120: "The machine",
 }
 _AUDIT_INTRO = """\
 The rules of `nox -s audit` and of a build's stage `audit`. An `error` means that the wheel can't
-do what it promises, a `warning` that it does so under conditions that it doesn't state, a `note`
-is good to know. What breaks a recipe's contract is always an error."""
+do what it promises, a `warning` that it only does so under conditions that it doesn't state, a
+`note` is for information. Violations of a recipe's contract are always errors."""
 _DIAGNOSE_INTRO = """\
-What only `nox -s diagnose` meets; its other verdicts lead to the entries of known failures.
+Problems that only `nox -s diagnose` finds; its other verdicts link to the entries of known
+failures.
 [docs/how-to/diagnose.md](docs/how-to/diagnose.md) shows reports of broken environments."""
 _INTRO = """\
-Give any log to `nox -s explain -- LOG` (a build of cuwheel's that fails does it by itself): it
-finds the line that counts, and says what to do in your case. What it knows is [below](#tools)."""
+Pass any log to `nox -s explain -- LOG` (a failed build of cuwheel does so automatically): it
+finds the decisive line, and says what to do in your case. The failures that it knows are
+[below](#tools)."""
 _TOOLS_INTRO = """\
-What compilers, installers, loaders and frameworks print, whoever built the package. Each entry
+Errors of compilers, installers, loaders and frameworks, for packages built by anyone. Each entry
 begins with a sample; paths and versions differ from case to case. The entries are data under
 cuwheel/explain/failures/; [how to add one](docs/how-to/failure-catalogue.md)."""
 
@@ -156,10 +158,10 @@ An error is printed once, at the end:
 {_sample_error()}
 ```
 
-The last line leads to one of the entries below. nox itself ends with status 1 whatever happened;
+The last line refers to one of the entries below. nox itself always exits with status 1 on failure;
 the exit codes are those of the engine (`python -m cuwheel`), and nox prints them. 130 means that
-Ctrl-C was pressed, 143 that something else asked cuwheel to end: nothing half-made is left, and the
-next run goes on from there."""
+Ctrl-C was pressed, 143 that cuwheel received SIGTERM or SIGHUP: no partial files are left, and the
+next run continues from there."""
 
 
 def _sample_error() -> str:

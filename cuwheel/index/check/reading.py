@@ -167,7 +167,9 @@ class Reader:
             # A session's own time-outs don't end what comes slowly.
             return run_within(attempts.left, ask, self.stop)
         except TimeoutError as problem:
-            raise unreachable(url, requests.ReadTimeout(attempts.slow_words), fix=_FIX) from problem
+            raise unreachable(
+                url, requests.ReadTimeout(attempts.slow_reason), fix=_FIX
+            ) from problem
         except (requests.RequestException, urllib3.exceptions.HTTPError) as problem:
             raise unreachable(url, problem, fix=_FIX) from problem
 

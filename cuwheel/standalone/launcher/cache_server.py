@@ -165,7 +165,7 @@ def finish(sccache: str, server: int, folder: str) -> None:
         with open(name, "w", encoding="utf-8") as stream:  # noqa: PTH123
             stream.write(counted(sccache))
     except OSError:  # a count is no reason for a build to fail
-        print("cuwheel: warning: what sccache counted can't be kept", flush=True)
+        print("cuwheel: warning: sccache's statistics could not be saved", flush=True)
     finally:
         _end(server)
 
@@ -178,7 +178,7 @@ def main(sccache: str, folder: str, words: list[str]) -> int:
     server = start_server(sccache)
     if not server:
         environment[OFF] = "1"
-        print("cuwheel: warning: sccache doesn't start, so all is compiled", flush=True)
+        print("cuwheel: warning: sccache doesn't start, so everything is compiled", flush=True)
     try:
         return run(words, environment)
     finally:

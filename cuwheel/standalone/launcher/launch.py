@@ -236,9 +236,8 @@ def main(name: str, arguments: list[str], settings: Settings) -> int:
         return run(command, settings)
     except OSError as problem:
         print(
-            f"cuwheel: {command.words[0]} can't be started\n"
-            f"cuwheel: because  {problem.strerror}\n"
-            "cuwheel: to fix   build again: each build puts its compilers in place anew",
+            f"cuwheel: {command.words[0]} can't be started\ncuwheel: because  {problem.strerror}\n"
+            "cuwheel: to fix   build again: each build sets up its compilers again",
             file=sys.stderr,
         )
         return _NOT_STARTED

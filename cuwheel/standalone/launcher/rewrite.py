@@ -251,11 +251,10 @@ def _refuse_native(read: list[command_line.Word]) -> None:
         is_device = word.name in _ARCHS and "native" in word.value.replace("=", ",").split(",")
         if is_device or asked & _NATIVE:
             raise Refusal(
-                f"cuwheel: refused {' '.join(word.words)}\n"
-                "cuwheel: because  it compiles for the machine that builds, and the wheel would "
-                "work on no other one\n"
-                "cuwheel: to fix   give the package the target's archs, or plain x86-64 flags, in "
-                "the recipe's `build`; or patch the option out"
+                f"cuwheel: refused {' '.join(word.words)}\ncuwheel: because  it compiles for the "
+                "CPU of the build machine, and the wheel might not run on others\ncuwheel: to "
+                "fix   give the package the target's archs, or plain x86-64 flags, in the recipe's "
+                "`build`; or patch the option out"
             )
 
 

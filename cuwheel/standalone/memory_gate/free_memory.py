@@ -88,7 +88,7 @@ def read_memory(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> Memory:
     """
     said = _numbers(_read(f"{proc}/meminfo").replace(":", "").replace(" kB", ""))
     if "MemTotal" not in said:
-        raise OSError(f"{proc}/meminfo says nothing of memory")
+        raise OSError(f"{proc}/meminfo has no MemTotal")
     kib = {name: value * 1024 for name, value in said.items()}
     available = kib.get("MemAvailable", kib.get("MemFree", 0) + kib.get("Cached", 0))
     levels = [MemoryLimit(MACHINE, kib["MemTotal"], available)]

@@ -229,7 +229,7 @@ class Gate:
         level = free_memory.read_memory().tightest
         whose = "the machine" if level.name == free_memory.MACHINE else "its cgroup"
         of_arch = f" for sm_{self._work.arch}" if self._work.arch else ""
-        beside = " and nothing else ran beside it" if self._is_too_large else ""
+        beside = " and nothing else was running" if self._is_too_large else ""
         os.write(
             sys.stderr.fileno(),
             f"memory gate: {self._work.tool} was killed with {_gib(self.peak)} in use, compiling "

@@ -98,5 +98,5 @@ class ServiceClient:
         self._is_asking = False
         verdict, *answer = said[:-1].decode(errors="surrogateescape").split("\0")
         if verdict != "ok":
-            raise OSError("the memory service refuses")
+            raise OSError("the memory service refused the request")
         return answer

@@ -261,7 +261,7 @@ def _first_process(spec: dict[str, Any], command: list[str]) -> int:
         _give_up_rights(filter_)
     except OSError as problem:
         # Flushed, since a forked process leaves without doing so.
-        print(f"there is no sandbox here: {problem}", flush=True)
+        print(f"no sandbox available: {problem}", flush=True)
         return REFUSED
     started = os.fork()
     if not started:
@@ -310,7 +310,7 @@ def main(arguments: list[str]) -> int:
         own = os.getpid()
         first = os.fork()
     except OSError as problem:
-        print(f"there is no sandbox here: {problem}")
+        print(f"no sandbox available: {problem}")
         return REFUSED
     if not first:
         _die_with(own)

@@ -91,7 +91,7 @@ def pairs(actual: Any, expected: Any) -> Iterator[tuple[Any, Any]]:
     """
     ours, theirs = leaves(actual), leaves(expected)
     if len(ours) != len(theirs):
-        raise WrongOutputError(f"it gives {len(ours)} arrays, and {len(theirs)} were expected")
+        raise WrongOutputError(f"it returns {len(ours)} arrays, and {len(theirs)} were expected")
     for one, other in zip(ours, theirs):
         if _shape(one) != _shape(other):
             raise WrongOutputError(f"its shape is {_shape(one)}, and {_shape(other)} was expected")

@@ -105,7 +105,7 @@ def _distributions() -> Iterator[dict[str, object]]:
 def _distribution(found: importlib.metadata.Distribution) -> dict[str, object]:
     text = found.read_text("METADATA") or found.read_text("PKG-INFO") or ""
     if "\0" in text:  # as files have it after a power failure
-        return {"name": "", "fault": "its metadata hold a zero byte"}
+        return {"name": "", "fault": "its metadata contain a zero byte"}
     record = found.read_text("RECORD")
     headers = [line.partition(":") for line in text.partition("\n\n")[0].splitlines()]
     values = [(name.strip().lower(), value.strip()) for name, _, value in headers]
@@ -118,7 +118,7 @@ def _distribution(found: importlib.metadata.Distribution) -> dict[str, object]:
         "version": named["version"],
         "requires": requires or (list(found.requires or []) if "Requires" not in text else []),
         "libraries": sorted(_libraries(found, record)),
-        "fault": "its RECORD holds a zero byte" if "\0" in (record or "") else "",
+        "fault": "its RECORD contains a zero byte" if "\0" in (record or "") else "",
     }
 
 

@@ -52,7 +52,7 @@ def _sign(question: dict[str, Any]) -> dict[str, Any]:
 def _token() -> oidc.IdentityToken:
     found = oidc.detect_credential()
     if not found:
-        raise oidc.IdentityError("nothing here gives this job an identity")
+        raise oidc.IdentityError("this job has no identity token")
     return oidc.IdentityToken(found)
 
 

@@ -57,13 +57,13 @@ class Document(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorDocument:
-    """What `--json` prints of any command that fails before it has another answer.
+    """What `--json` prints if a command fails before it has a result.
 
     Attributes:
         what: the fact.
         why: its cause; may be empty.
         fix: what to do.
-        more: the entry that says more, `TROUBLESHOOTING.md#unsupported-arch`.
+        more: the entry with details, `TROUBLESHOOTING.md#unsupported-arch`.
         exit_code: of the command.
     """
 

@@ -214,7 +214,7 @@ def test_finds_folder_of_data_that_nobody_installs(tmp_path: Path) -> None:
     found = told(judged(tmp_path, {"pkg-1.2.3.data/lib/x.txt": b"", "pkg-1.2.3.data/data/y": b""}))
 
     [line] = [one for one in found if ".data/" in one]
-    assert line.startswith("error: pkg-1.2.3.data/lib: archive: installers know no such folder")
+    assert line.startswith("error: pkg-1.2.3.data/lib: archive: installers don't know this folder")
 
 
 def test_finds_module_for_free_threaded_python(tmp_path: Path) -> None:

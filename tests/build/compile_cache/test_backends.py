@@ -211,8 +211,8 @@ def test_refuses_all_wrong_settings_at_once(program: Callable[..., Path]) -> Non
     with pytest.raises(UsageError) as caught:
         choose_cache(asked)
 
-    assert "has to be 4.13 or newer" in caught.value.why
-    assert "CUWHEEL_COMPILE_CACHE_SIZE is no size: much" in caught.value.why
+    assert "needs 4.13 or newer" in caught.value.why
+    assert "CUWHEEL_COMPILE_CACHE_SIZE is not a size: much" in caught.value.why
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_builds_without_a_server_that_doesnt_start(sccache_bench: Bench) -> None
 
     done = sccache_bench.run(["sh", "-c", "echo off: $CUWHEEL_NO_COMPILE_CACHE"])
 
-    warning = "cuwheel: warning: sccache doesn't start, so all is compiled\n"
+    warning = "cuwheel: warning: sccache doesn't start, so everything is compiled\n"
     assert done.output == f"{warning}off: 1\n"
 
 
@@ -277,7 +277,7 @@ def test_ends_the_server_though_its_counts_cant_be_kept(sccache_bench: Bench) ->
     done = sccache_bench.run(["sh", "-c", "rm -r events; exit 7"], check=False)
 
     assert done.status == 7
-    assert done.output == "cuwheel: warning: what sccache counted can't be kept\n"
+    assert done.output == "cuwheel: warning: sccache's statistics could not be saved\n"
     assert not processes_of(sccache_bench)
 
 

@@ -46,7 +46,7 @@ def test_goes_without_a_folder_that_cant_be_used(job: Job, tmp_path: Path) -> No
     chosen = choose_compile_cache(job, tmp_path, {**asked, "CUWHEEL_REMOTE_CACHE": _REMOTE})
 
     assert (chosen.cache.name, chosen.remote) == ("", None)
-    assert "can't be used, so all is compiled: Not a directory" in heard(job.workspace)
+    assert "can't be used, so everything is compiled: Not a directory" in heard(job.workspace)
 
 
 def test_asks_no_cache_where_none_is_wanted(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_refuses_what_says_neither(job: Job, monkeypatch: pytest.MonkeyPatch) ->
 
     [problem] = check_compile_cache(job)
 
-    assert problem.what == "CUWHEEL_DIRECT_MODE is neither on nor off: no"
+    assert problem.what == "CUWHEEL_DIRECT_MODE has to be on or off, not no"
 
 
 def test_serves_the_remote_cache_while_the_block_lasts(job: Job, tmp_path: Path) -> None:

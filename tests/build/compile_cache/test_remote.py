@@ -90,21 +90,21 @@ def test_refuses_s3_without_keys_and_bucket_at_once() -> None:
     assert caught.value.why.splitlines() == [
         "s3: needs AWS_ACCESS_KEY_ID, which isn't set",
         "s3: needs AWS_SECRET_ACCESS_KEY, which isn't set",
-        "what follows s3:// is no bucket's name",
+        "what follows s3:// is not a bucket name",
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("memcached://box", "its scheme is memcached, which is none of redis"),
-        ("box:6379", "its scheme is box, which is none of redis"),
-        ("/srv/cache", "its scheme is none, which is none of redis"),
+        ("memcached://box", "its scheme is memcached, which is not one of redis"),
+        ("box:6379", "its scheme is box, which is not one of redis"),
+        ("/srv/cache", "its scheme is none, which is not one of redis"),
         ("file:cache", "file: needs an absolute path"),
-        ("redis://box/cache", "only the number of a database"),
-        ("http:///folder", "it names no host"),
-        ("redis://box:99999", "its port is no number"),
-        ("redis://[::1", "its host can't be read"),
+        ("redis://box/cache", "only a database number"),
+        ("http:///folder", "it has no host"),
+        ("redis://box:99999", "its port is not a number"),
+        ("redis://[::1", "its host is invalid"),
     ],
 )
 def test_refuses_what_it_cant_use(text: str, why: str) -> None:

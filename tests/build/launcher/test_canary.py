@@ -180,7 +180,7 @@ def test_nvcc_that_compiles_nothing_is_an_error(cuda_home: Path, tmp_path: Path)
     with pytest.raises(ToolchainError) as caught:
         run_canary(broken, "fingerprint", tmp_path)
 
-    assert caught.value.what == "this nvcc compiles nothing"
+    assert caught.value.what == "this nvcc doesn't work"
     assert left_in(tmp_path) == []
 
 

@@ -81,8 +81,8 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Callable[[float, float], None]:
     """Set for how long a build is patient, and after one of its programs was killed."""
 
     def set_to(seconds: float, after_kill: float) -> None:
-        monkeypatch.setattr(memory_queue, "PATIENCE", seconds)
-        monkeypatch.setattr(memory_queue, "PATIENCE_AFTER_KILL", after_kill)
+        monkeypatch.setattr(memory_queue, "WAIT_LIMIT", seconds)
+        monkeypatch.setattr(memory_queue, "WAIT_LIMIT_AFTER_KILL", after_kill)
         monkeypatch.setattr(memory_queue, "_TOLD_AFTER", 0.1)
 
     return set_to

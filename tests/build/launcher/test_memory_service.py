@@ -289,4 +289,4 @@ def test_builds_where_a_disk_knows_no_sockets(tmp_path: Path) -> None:
         pass
 
     [said] = warnings
-    assert said.startswith("programs of this build don't wait for memory: [Errno ")
+    assert said.startswith("programs of this build start without waiting for memory: [Errno ")

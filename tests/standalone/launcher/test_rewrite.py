@@ -149,7 +149,7 @@ def test_refuses_code_for_this_machine(text: str, settings: Settings) -> None:
 
     what, why, fix = str(caught.value).splitlines()
     assert what == f"cuwheel: refused {text}"
-    assert why.startswith("cuwheel: because  it compiles for the machine that builds")
+    assert why.startswith("cuwheel: because  it compiles for the CPU of the build machine")
     assert fix.startswith("cuwheel: to fix   give the package the target's archs")
 
 

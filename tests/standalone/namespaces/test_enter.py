@@ -85,4 +85,4 @@ def test_refuses_folder_that_is_not_there() -> None:
     done = enter("true", folder="/lost")
 
     assert done.status == REFUSED
-    assert done.output.startswith("there is no sandbox here: [Errno 2] No such file or directory")
+    assert done.output.startswith("no sandbox available: [Errno 2] No such file or directory")

@@ -172,7 +172,7 @@ def test_arrays_of_an_output() -> None:
 
 
 def test_another_number_of_arrays() -> None:
-    with pytest.raises(ValueError, match="it gives 1 arrays, and 2 were expected"):
+    with pytest.raises(ValueError, match="it returns 1 arrays, and 2 were expected"):
         pairs(np.zeros(1), (np.zeros(1), np.zeros(1)))
 
 

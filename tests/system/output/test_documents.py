@@ -78,11 +78,11 @@ def test_takes_document_of_a_later_minor_version() -> None:
         (["explain", "missing.log", "--json"], "there is no log missing.log"),
         (["index", "--json", "--only", "x"], "--only is for --check"),
         (["lock-verify", "999", "--json"], "999"),
-        (["pick", "a b c", "--json"], "is no name of a package"),
-        (["rebuild", "--json"], "takes a published wheel"),
+        (["pick", "a b c", "--json"], "is not a package name"),
+        (["rebuild", "--json"], "needs a published wheel"),
         (["verify", "--json"], "verify"),
         (["index", "--dist", str(ROOT / "ci"), "--to", "/proc/self/x", "--json"], "/proc/self/x"),
-        (["no-such-command", "--json"], "no command is called"),
+        (["no-such-command", "--json"], "there is no command"),
     ],
 )
 def test_command_that_fails_at_once_answers_with_its_error(

@@ -63,7 +63,7 @@ def test_quiet_console_tells_warnings_alone() -> None:
     with console.stage("build"):
         console.note("noted")
         console.warn("no sandbox")
-    console.tell_durations()
+    console.print_durations()
 
     assert stream.getvalue() == "  warning no sandbox\n"
 

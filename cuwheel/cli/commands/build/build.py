@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildDocument:
-    """What `build --json` prints, a line for each wheel.
+    """What `build --json` prints, one line for each wheel.
 
     Attributes:
         target: `causal-conv1d-130-cp312-torch2.11`.
-        state: what became of it; `stopped`: `--until` ended it as asked.
-        wheel: that was built; null in any other state.
-        failure: how it ended; null unless it failed, or where the disk took no record of it.
-        stage: the last one that was run; empty unless it was stopped.
+        state: the result; `stopped`: the build ended after the stage given with `--until`.
+        wheel: the built wheel; null in any other state.
+        failure: how it failed; null in any other state, or if no record could be written.
+        stage: the last one that ran; empty unless it was stopped.
         reasons: with `--dry-run`, why it would be built.
         last: with `--dry-run`, why the last build ran.
     """
@@ -57,13 +57,13 @@ class BuildDocument:
 
 @dataclass(frozen=True, kw_only=True)
 class StageDocument:
-    """What `build --stage` prints, a line for each wheel.
+    """What `build --stage` prints, one line for each wheel.
 
     Attributes:
         target: `causal-conv1d-130-cp312-torch2.11`.
-        stage: that was run.
-        record: what it left for the next one; its form is the stage's own, and any release of
-            cuwheel may change it.
+        stage: the one that ran.
+        record: its output for the next stage; each stage has its own format, which any release of
+            cuwheel may change.
     """
 
     SCHEMA: ClassVar[Schema] = Schema("stage", "1.0")
@@ -76,47 +76,51 @@ class StageDocument:
 def build_parser() -> Parser:
     """What a session understands; its target stands in its name."""
     parser = new_parser(
-        "build-<target>", "Build, check and publish one wheel for each Python asked for."
+        "build-<target>", "Build, check and publish one wheel for each requested Python."
     )
     parser.add_argument("targets", nargs="*", help=argparse.SUPPRESS)
     add_target_options(parser)
     add = parser.add_argument
     add_build_options(parser)
-    add("--keep-work", action="store_true", help="leave the intermediate files there after success")
+    add(
+        "--keep-work",
+        action="store_true",
+        help="keep the intermediate files after a successful build",
+    )
     add_container_options(parser)
     add(
         "--no-cache",
         action="store_true",
-        help="build again although nothing has changed, and compile everything",
+        help="build again even if nothing has changed, and compile everything",
     )
     add(
         "--build-tag",
         type=read_count,
         metavar="N",
-        help="build tag of the wheel; default: none, or the next where dist/ has other bytes",
+        help="build tag of the wheel; default: none, or the next one if dist/ has a different "
+        "wheel of this name",
     )
     add(
         "--replace",
         action="store_true",
-        help="overwrite a published wheel of this name, instead of giving the new one a build tag",
+        help="overwrite a published wheel of this name instead of giving the new one a build tag",
     )
     add_report_options(
         parser,
-        quiet="print warnings, errors, and to standard output the wheel's path",
-        verbose="list each library that was loaded and who supplied it, and the seconds of each "
-        "stage",
-        as_json="print what became of each wheel to standard output, one JSON object a line",
+        quiet="print only warnings and errors, and the wheel's path to standard output",
+        verbose="list each loaded library with its supplier, and the seconds of each stage",
+        as_json="print the result for each wheel to standard output, one JSON object per line",
     )
-    add("--dry-run", action="store_true", help="say what would be built and why, and stop")
+    add("--dry-run", action="store_true", help="print what would be built and why, then stop")
     add(
         "--stage",
         choices=pipeline.STAGES,
-        help="run this stage alone, on what the one before it left",
+        help="run only this stage, on the output of the one before it",
     )
     add(
         "--until",
         choices=pipeline.STAGES,
-        help="stop after this stage; the next build goes on from there",
+        help="stop after this stage; the next build continues from there",
     )
     # Of the cuwheel in a container: as --until, but a wheel that is up to date stays as it is.
     add(PART_OPTION, choices=pipeline.STAGES, help=argparse.SUPPRESS)
@@ -156,19 +160,19 @@ def run_build(given: argparse.Namespace, console: Console) -> int:
 def _do_less(job: Job, given: argparse.Namespace, console: Console) -> None:
     """What options ask for that stop a build early."""
     if given.dry_run:
-        _foretell(job, given, console)
+        _preview(job, given, console)
     elif given.stage:
         record = pipeline.make_stage(given.stage, job)
         console.answer(StageDocument(target=job.target.id, stage=given.stage, record=record))
-        console.tell_durations()
+        console.print_durations()
     else:
         pipeline.make_until(given.until, job)
         if given.json:
             console.answer(BuildDocument(target=job.target.id, state="stopped", stage=given.until))
-        console.tell_durations()
+        console.print_durations()
 
 
-def _foretell(job: Job, given: argparse.Namespace, console: Console) -> None:
+def _preview(job: Job, given: argparse.Namespace, console: Console) -> None:
     """Say what a build would do, and why."""
     now, before = pipeline.rebuild_reasons(job)
     if given.json:

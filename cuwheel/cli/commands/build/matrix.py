@@ -55,11 +55,11 @@ if TYPE_CHECKING:
 
 
 def matrix_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     parser = new_parser(
         "matrix",
-        "Show how each wheel stands that the recipes can give: package, CUDA, Python, framework. "
-        "With `build`, build those that aren't there or are outdated.",
+        "Show the state of each wheel that the recipes can make: package, CUDA, Python, "
+        "framework. With `build`, build the missing and outdated ones.",
     )
     add = parser.add_argument
     add("action", nargs="?", choices=("show", "build"), default="show", help="default: show")
@@ -68,39 +68,40 @@ def matrix_parser() -> Parser:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="cells of such names, as 'causal-conv1d-130-*' or '*-cp312-*'; repeatable",
+        help="only cells with matching names, such as 'causal-conv1d-130-*' or '*-cp312-*'; "
+        "repeatable",
     )
     add(
         "--cuda",
         action="append",
         default=[],
         metavar="13.0",
-        help="repeatable; default: the recipes' toolkits",
+        help="CUDA releases, repeatable; default: the recipes' toolkits",
     )
     add(
         "--python",
         action="append",
         default=[],
         metavar="3.12",
-        help="repeatable; default: each that the recipe and its framework are for",
+        help="Python releases, repeatable; default: each that the recipe and its framework support",
     )
     add(
         "--framework",
         action="append",
         default=[],
         metavar="torch==2.11.0",
-        help="repeatable; default: the recipes', and those that there is a lock for",
+        help="frameworks, repeatable; default: the recipes', and those with a lock",
     )
     add(
         "--changed-since",
         metavar="COMMIT",
-        help="cells whose recipe, patches, source folder or locks git sees changed since then",
+        help="only cells whose recipe, patches, source folder or locks changed in git since then",
     )
     add(
         "--keep-going",
         action="store_true",
         default=True,
-        help="go on behind a cell that failed; that is the default",
+        help="continue after a cell that failed; the default",
     )
     add(
         "--no-keep-going",
@@ -110,16 +111,16 @@ def matrix_parser() -> Parser:
     )
     add_report_options(
         parser,
-        quiet="print cells that aren't built, and how many there are of each state",
-        verbose="print each whole SHA-256",
-        as_json="print what is to be built as a GitHub Actions matrix",
+        quiet="print cells that aren't built, and the number of cells in each state",
+        verbose="print each full SHA-256",
+        as_json="print the cells to build as a GitHub Actions matrix",
     )
     add(
         "--executor",
         choices=("local", "slurm"),
         default="local",
-        help="who builds: this machine, one cell after the other, or a Slurm cluster that sees the "
-        "same folders, many at once; default: local",
+        help="where to build: on this machine, one cell after the other, or on a Slurm cluster "
+        "with the same folders, many at once; default: local",
     )
     _add_cluster_options(parser)
     add_arch(parser)
@@ -137,28 +138,38 @@ def matrix_parser() -> Parser:
 def _add_cluster_options(parser: Parser) -> None:
     """What `--executor slurm` asks for each cell."""
     add = parser.add_argument
-    add("--partition", default="", help="of the cluster; default: its own default")
-    add("--cores", type=read_count, default=8, metavar="N", help="for each cell; default: 8")
+    add(
+        "--partition",
+        default="",
+        help="partition of the cluster; default: the cluster's own default",
+    )
+    add(
+        "--cores",
+        type=read_count,
+        default=8,
+        metavar="N",
+        help="CPU cores for each cell; default: 8",
+    )
     add(
         "--time-limit",
         type=read_count,
         default=300,
         metavar="MINUTES",
-        help="for each cell's job; default: 300",
+        help="time limit of each cell's job; default: 300",
     )
     add(
         "--retries",
         type=_count_or_none,
         default=2,
         metavar="N",
-        help="how often a cell is started again whose node was lost; default: 2",
+        help="how often to restart a cell whose node was lost; default: 2",
     )
     add(
         "--at-once",
         type=read_count,
         default=100,
         metavar="N",
-        help="jobs that wait or run at one time; default: 100",
+        help="jobs that wait or run at the same time; default: 100",
     )
 
 
@@ -172,7 +183,7 @@ def run_matrix(given: argparse.Namespace, console: Console) -> None:
         _check_root(given)
     cells = chosen_cells(given, console)
     if not cells:
-        console.note(f"nothing that decides a wheel has changed since {given.changed_since}")
+        console.note(f"nothing that affects a wheel has changed since {given.changed_since}")
     read = _reader(cells, given, console)
     if given.json:
         console.answer(matrix_document(read(cells)))

@@ -28,11 +28,11 @@ _KEEP = 30  # reports
 
 
 def nightly_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     parser = new_parser(
         "nightly",
-        "Diagnose the machine, build the wheels that are missing or outdated, try and measure all "
-        "of them, and write a report; docs/how-to/nightly.md.",
+        "Diagnose the machine, build missing and outdated wheels, test and measure all of them, "
+        "and write a report; docs/how-to/nightly.md.",
     )
     add_targets(parser, more="; default: all that this machine can build")
     add = parser.add_argument
@@ -41,21 +41,21 @@ def nightly_parser() -> Parser:
         action="append",
         default=[],
         metavar="3.12",
-        help="repeatable; default: each that the recipe and its framework are for",
+        help="Python releases, repeatable; default: each that the recipe and its framework support",
     )
-    add("--update", action="store_true", help="`git pull --ff-only` in the checkout first")
+    add("--update", action="store_true", help="run `git pull --ff-only` in the checkout first")
     add("--quick", action="store_true", help="measure less: `perf -- --quick`")
     add(
         "--to",
         metavar="DIR",
-        help="folder of the reports, `latest` among them; default: nightly/ in the checkout",
+        help="folder of the reports, including `latest`; default: nightly/ in the checkout",
     )
     add(
         "--time-limit",
         type=read_count,
         default=_TIME_LIMIT,
         metavar="MINUTES",
-        help="for all of it: what still runs then is ended, and the report is written; "
+        help="for the whole cycle: what still runs then is terminated, and the report is written; "
         f"default: {_TIME_LIMIT}",
     )
     add(
@@ -63,26 +63,26 @@ def nightly_parser() -> Parser:
         type=read_count,
         default=_KEEP,
         metavar="N",
-        help=f"reports that stay, the newest; default: {_KEEP}",
+        help=f"number of newest reports to keep; default: {_KEEP}",
     )
     add(
         "--on-failure",
         default="",
         metavar="COMMAND",
-        help="run by a shell where a step failed or the time was over: the summary is its input, "
-        "CUWHEEL_NIGHTLY_REPORT the report's path",
+        help="shell command to run if a step failed or the time limit was reached: the summary is "
+        "its input, CUWHEEL_NIGHTLY_REPORT the report's path",
     )
     add(
         "--no-wait",
         action="store_true",
-        help="fail where another nightly run uses the GPU, instead of waiting for it",
+        help="fail if another nightly run uses the GPU, instead of waiting for it",
     )
     add(CONTINUE, metavar="DIR", help=argparse.SUPPRESS)
     add_report_options(
         parser,
-        quiet="print what failed alone",
-        verbose="print what each step said last, and its log",
-        as_json="print the report's data to standard output",
+        quiet="print only what failed",
+        verbose="print the last output of each step, and its log",
+        as_json="print the report as JSON to standard output",
     )
     add_arch(parser)
     add_work_options(parser)

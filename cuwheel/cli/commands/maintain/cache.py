@@ -13,7 +13,7 @@ import rich.markup
 import rich.table
 
 from cuwheel.cache.contents import read_cache
-from cuwheel.cache.pruning import DAY, choose, foresee, prune
+from cuwheel.cache.pruning import DAY, choose, preview, prune
 from cuwheel.cli.parser import Parser, new_parser, size_argument
 from cuwheel.cli.report_options import add_report_options
 from cuwheel.errors import UsageError
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CachedEntry:
-    """Something that the cache holds, and that is removed as a whole.
+    """An entry of the cache, which is removed as a whole.
 
     Attributes:
         kind: folder of the cache that it is in; empty: in none that cuwheel knows.
         name: of its file or folder.
         size: bytes.
-        used: the last day, `2026-11-23`.
+        used: the day of its last use, `2026-11-23`.
     """
 
     kind: str
@@ -55,7 +55,7 @@ class CachedKind:
 
     Attributes:
         size: bytes.
-        entries: what it holds.
+        entries: its contents.
     """
 
     size: int
@@ -68,8 +68,8 @@ class CacheDocument:
 
     Attributes:
         folder: the cache.
-        size: bytes of all of it.
-        kinds: by folder; `other`: what is in none that cuwheel knows.
+        size: bytes, of the whole cache.
+        kinds: by folder; `other`: what is in no folder that cuwheel knows.
     """
 
     SCHEMA: ClassVar[Schema] = Schema("cache", "1.0")
@@ -85,11 +85,11 @@ class CachePruneDocument:
 
     Attributes:
         folder: the cache.
-        state: whether something was done.
-        entries: what is or would be gone.
-        in_use: what stays as a running build uses it.
-        size_before: bytes of the cache.
-        size: bytes now.
+        state: whether the entries were removed.
+        entries: what was or would be removed.
+        in_use: what stays because a running build uses it.
+        size_before: bytes of the cache before that.
+        size: bytes of the cache now.
     """
 
     SCHEMA: ClassVar[Schema] = Schema("cache-prune", "1.0")
@@ -103,28 +103,28 @@ class CachePruneDocument:
 
 
 def cache_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     parser = new_parser(
-        "cache", "Say what the cache holds, and remove from it what nobody uses, beside builds."
+        "cache", "Show the cache's contents, and remove what is unused, also while builds run."
     )
     add = parser.add_argument
-    add("--prune", action="store_true", help="remove what the next two options say")
+    add("--prune", action="store_true", help="remove what the next two options select")
     add(
         "--unused-for",
         type=_days,
         metavar="DAYS",
-        help="what no build has used for so many days; 0: all that none uses now",
+        help="entries that no build has used for this many days; 0: all that none uses now",
     )
     add(
         "--size",
         type=size_argument,
         metavar="20G",
-        help="what was unused for longest, until all of the cache has this size",
+        help="the entries unused for longest, until the whole cache has this size",
     )
-    add("--dry-run", action="store_true", help="only say what --prune would remove")
+    add("--dry-run", action="store_true", help="only print what --prune would remove")
     add_report_options(
         parser,
-        quiet="print its size alone",
+        quiet="print only its size",
         verbose="list every entry",
     )
     return parser
@@ -135,10 +135,10 @@ def run_cache(given: argparse.Namespace, console: Console) -> None:
     is_limited = given.unused_for is not None or given.size is not None
     if given.prune != is_limited:
         raise UsageError(
-            "--prune goes with --unused-for or --size" if given.prune else "--prune is missing",
-            why="without a limit nothing is too much"
+            "--prune needs --unused-for or --size" if given.prune else "--prune is missing",
+            why="without a limit there is nothing to select"
             if given.prune
-            else "nothing is removed unless it is said",
+            else "nothing is removed without it",
             fix="nox -s cache -- --prune --unused-for 30, or nox -s cache -- --prune --size 20G",
         )
     folder = default_cache()
@@ -153,7 +153,7 @@ def run_cache(given: argparse.Namespace, console: Console) -> None:
     seconds = None if given.unused_for is None else given.unused_for * DAY
     chosen = choose(before, time.time(), unused_for=seconds, size=given.size)
     if given.dry_run:
-        done, after = foresee(chosen), before
+        done, after = preview(chosen), before
         _say_removed(done.removed, console, "would be removed")
     else:
         done, after = _prune(before, chosen, given.size, console)
@@ -184,13 +184,13 @@ def _prune(
         forget((), cache=before.folder)
         after = read_cache(before.folder)
         console.note(
-            "uv's unpacked packages were removed too: the next environment fetches its own"
+            "uv's unpacked packages were removed too: the next environment downloads what it needs"
         )
     console.note(f"{show_size(before.size - after.size)} freed, {show_size(after.size)} left")
     if size is not None and after.size > size:
         console.warn(
-            f"that is more than {show_size(size)}: what is left is in use or was used today, or "
-            "is the compile cache, whose limit is CUWHEEL_COMPILE_CACHE_SIZE"
+            f"that is more than {show_size(size)}: the rest is in use, was used today, or is the "
+            "compile cache, whose limit is CUWHEEL_COMPILE_CACHE_SIZE"
         )
     return done, after
 
@@ -199,7 +199,7 @@ def _say_removed(entries: Sequence[Entry], console: Console, verb: str) -> None:
     for one in entries:
         console.note(f"{verb}: {one.kind.folder}/{one.path.name}  {show_size(one.size)}")
     if not entries:
-        console.note(f"nothing {verb}: all of it is in use, or was used since then")
+        console.note(f"nothing {verb}: everything is in use, or was used since then")
 
 
 def _cached(one: Entry) -> CachedEntry:
@@ -259,5 +259,5 @@ def _days(text: str) -> float:
         argparse.ArgumentTypeError: it is none.
     """
     if not re.fullmatch(r"\d+(\.\d+)?", text):
-        raise argparse.ArgumentTypeError(f"{text} is no number of days")
+        raise argparse.ArgumentTypeError(f"{text} is not a number of days")
     return float(text)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def docs_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     return new_parser("docs", "Write the pages that are generated from the code.")
 
 

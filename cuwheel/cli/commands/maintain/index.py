@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangedYanks:
-    """Wheels that were withdrawn, or aren't any more.
+    """Wheels that were yanked or unyanked.
 
     Attributes:
-        withdrawn: file names of those that `--yank` withdrew.
-        good_again: file names of those that `--unyank` took back.
+        withdrawn: file names of those that `--yank` yanked.
+        good_again: file names of those that `--unyank` unyanked.
     """
 
     withdrawn: tuple[str, ...] = ()
@@ -55,13 +55,13 @@ class IndexDocument:
     """What `index --json` prints of an index that was written.
 
     Attributes:
-        index: folder of it, `…/simple`.
-        site: what `--to` names; null: the index was written beside the wheels.
-        wheels: file names of all that it offers.
+        index: its folder, `…/simple`.
+        site: the folder given with `--to`; null: the index was written next to the wheels.
+        wheels: file names of all wheels in it.
         added: how many wheels are new in the site.
         variants: how many variants of wheels were written.
         cuda: tags of the CUDA releases that have an index of their own.
-        yanks: what was done about withdrawn wheels.
+        yanks: which wheels were yanked or unyanked.
     """
 
     SCHEMA: ClassVar[Schema] = Schema("index", "1.0")
@@ -76,9 +76,9 @@ class IndexDocument:
 
 
 def index_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     parser = new_parser(
-        "index", "Write the package index of a folder of wheels, or all that a server needs."
+        "index", "Write the package index of a folder of wheels, or everything that a server needs."
     )
     add = parser.add_argument
     add(
@@ -87,32 +87,37 @@ def index_parser() -> Parser:
         metavar="DIR",
         help="a folder with wheels, repeatable with --to; default: dist/ in the checkout",
     )
-    add("--to", metavar="DIR", help="publish: wheels, indexes and pages for people, to be served")
+    add(
+        "--to",
+        metavar="DIR",
+        help="publish: write wheels, indexes and web pages, ready to be served",
+    )
     add(
         "--base-url",
         default="",
         metavar="URL",
-        help="with --to: where the wheels are, if not there: the files of a release, a bucket",
+        help="with --to: where the wheels are, if elsewhere: the files of a release, a bucket",
     )
     add(
         "--address",
         default="",
         metavar="URL",
-        help="with --to: where DIR is served, for the lines to copy; default: browsers find out",
+        help="with --to: where DIR is served, for the commands to copy; default: determined by "
+        "the browser",
     )
     add(
         "--variants",
         action="store_true",
-        help="with --to: beside each wheel its variant (PEP 825, a draft), which installers that "
-        "know them choose by driver and GPU",
+        help="with --to: also each wheel's variant (PEP 825, a draft), which installers that "
+        "support variants choose by driver and GPU",
     )
     add_yank_options(parser)
     _add_check_options(parser)
     add_report_options(
         parser,
-        quiet="print warnings and errors alone",
-        verbose="name each wheel of the index, and each place that breaks a rule",
-        as_json="print what was written or found, as data, to standard output",
+        quiet="print only warnings and errors",
+        verbose="list each wheel of the index, and each violation of a rule",
+        as_json="print what was written or found as JSON to standard output",
     )
     return parser
 
@@ -124,27 +129,31 @@ def _add_check_options(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="ADDRESS|DIR",
-        help="check an index instead, anybody's, repeatable: pages, files, hashes, METADATA, "
-        "RECORD; docs/reference/index-check.md",
+        help="check an existing index instead, of any project, repeatable: pages, files, hashes, "
+        "METADATA, RECORD; docs/reference/index-check.md",
     )
     add(
         "--only",
         action="append",
         default=[],
         metavar="PROJECT",
-        help="with --check: this project alone, repeatable",
+        help="with --check: only this project, repeatable",
     )
-    add("--quick", action="store_true", help="with --check: ask for parts of wheels, hash none")
+    add(
+        "--quick",
+        action="store_true",
+        help="with --check: read parts of wheels only, and verify no hashes",
+    )
     add(
         "--snapshot",
         metavar="FILE",
-        help="with --check: compare with what was there before, then keep what is there now",
+        help="with --check: compare with the state saved before, then save the new one",
     )
     add(
         "--max-download",
         type=size_argument,
         metavar="SIZE",
-        help="with --check: download no more than that, `500M`, `20G`; default: 64 GiB",
+        help="with --check: download at most this much, `500M`, `20G`; default: 64 GiB",
     )
 
 
@@ -214,7 +223,7 @@ def _run_check(given: argparse.Namespace, console: Console) -> None:
         raise IndexCheckError(
             f"{', '.join(result.indexes)}: {plural(errors, 'error')}",
             why=f"{', '.join(one.code for one in RULES if _is_error(one, result))}: listed above",
-            fix="do what stands there behind `to fix`, and check again",
+            fix="follow the `to fix` lines there, and check again",
         )
 
 
@@ -229,21 +238,21 @@ def _check_belongs(given: argparse.Namespace) -> None:
     if given.check and (other := _first_given(given, writing)):
         raise UsageError(
             f"--check writes nothing, and {other} is for writing",
-            why="an index is checked as it is served",
+            why="an existing index is checked as it is served",
             fix="write it first, then check it: nox -s index -- --check DIR",
         )
     if not given.check and (other := _first_given(given, checking)):
         raise UsageError(
             f"{other} is for --check, and nothing is to be checked",
             why="without --check an index is written",
-            fix="name what to check: nox -s index -- --check DIR",
+            fix="choose what to check: nox -s index -- --check DIR",
         )
     for option, address in (("--base-url", given.base_url), ("--address", given.address)):
         if fault := _address_fault(address) if address else "":
             raise UsageError(
-                f"{option} {redact_url(address)!r} is no address of files: {fault}",
-                why="it is put in front of names, into links for installers and people",
-                fix="write https://HOST/PATH, blanks as %20",
+                f"{option} {redact_url(address)!r} is not the URL of a folder: {fault}",
+                why="it is the first part of links for installers and people",
+                fix="write https://HOST/PATH, spaces as %20",
             )
 
 
@@ -262,12 +271,12 @@ def _address_fault(address: str) -> str:
     except ValueError as problem:
         return str(problem)
     if not address.isprintable() or " " in address:
-        return "it holds a blank or a control character"
+        return "it contains a space or a control character"
     if parts.scheme not in {"http", "https"}:
         return "it doesn't begin with https:// or http://"
     if "?" in address or "#" in address:
-        return "it holds a query or a fragment"
-    return "" if host else "it names no host"
+        return "it contains a query or a fragment"
+    return "" if host else "it has no host"
 
 
 def _is_error(rule: Rule, result: CheckResult) -> bool:
@@ -283,7 +292,7 @@ def _yank(
     asked = yanks_of(given)
     done = act(asked) if asked else {}
     for name, reason in asked.items():
-        verb = "good again" if reason is None else "withdrawn"
+        verb = "fixed" if reason is None else "withdrawn"
         console.note(f"{plural(len(done[name]), 'wheel')} {verb}: {', '.join(done[name])}")
     return ChangedYanks(
         withdrawn=tuple(done.get(given.yank, ())), good_again=tuple(done.get(given.unyank, ()))
@@ -314,26 +323,26 @@ def _check(given: argparse.Namespace, folders: tuple[Path, ...]) -> None:
     """
     if missing := [folder for folder in folders if given.dist and not folder.is_dir()]:
         raise UsageError(
-            f"there is no folder {missing[0]}",
-            why="--dist names it, as seen from the folder in which nox was started",
-            fix="name the folder that holds the wheels",
+            f"the folder {missing[0]} doesn't exist",
+            why="--dist names it, relative to the folder in which nox was started",
+            fix="give the folder with the wheels",
         )
     if len(folders) > 1 and not given.to:
         raise UsageError(
-            "several folders have no index in common",
+            "several folders can't share an index",
             why="without --to the index is written into the folder itself",
             fix="publish them together: -- --dist A --dist B --to DIR",
         )
     if (given.base_url or given.address or given.variants) and not given.to:
         raise UsageError(
-            "--base-url, --address and --variants are for what is served",
-            why="without --to the index links the wheels beside it",
-            fix="name the folder to write: -- --to DIR",
+            "--base-url, --address and --variants need --to",
+            why="without --to the index links to the wheels next to it",
+            fix="give the folder to write: -- --to DIR",
         )
     if given.base_url and given.variants:
         raise UsageError(
             "--variants writes wheels, and with --base-url the wheels are elsewhere",
-            why="they are written beside the published ones",
-            fix="publish without --base-url, put the folder files/ to that address and its wheels "
-            "into --dist, then write the pages with --base-url",
+            why="they are written next to the published ones",
+            fix="publish without --base-url, upload the folder files/ to that URL, copy its "
+            "wheels into --dist, then write the pages with --base-url",
         )

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedLock:
-    """A lock, held against its input.
+    """A lock, compared with its input.
 
     Attributes:
         name: as `nox -s lock` takes it.
         lock: its file.
-        faults: in what it doesn't match; none: it does.
+        faults: how it differs; empty: it matches.
     """
 
     name: str
@@ -45,7 +45,7 @@ class LockCheckDocument:
     """What `lock-check --json` prints.
 
     Attributes:
-        locks: all that there are.
+        locks: all locks.
     """
 
     SCHEMA: ClassVar[Schema] = Schema("lock-check", "1.0")
@@ -55,12 +55,12 @@ class LockCheckDocument:
 
 @dataclass(frozen=True, kw_only=True)
 class LockedFile:
-    """A file that a lock names, and that is there.
+    """A file that a lock names, and that exists.
 
     Attributes:
-        url: where it was fetched.
+        url: where it was downloaded.
         size: bytes.
-        sha256: of it, as the lock has it.
+        sha256: its hash, the same as in the lock.
     """
 
     url: str
@@ -70,12 +70,12 @@ class LockedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class VerifiedLock:
-    """A lock whose files have the hashes that it names.
+    """A lock whose files match its hashes.
 
     Attributes:
         name: as `nox -s lock` takes it.
         lock: its file.
-        files: all that it names.
+        files: all files that it names.
     """
 
     name: str
@@ -88,7 +88,7 @@ class LockVerifyDocument:
     """What `lock-verify --json` prints.
 
     Attributes:
-        locks: those that were named.
+        locks: those given on the command line.
     """
 
     SCHEMA: ClassVar[Schema] = Schema("lock-verify", "1.0")
@@ -104,9 +104,13 @@ def lock_parser() -> Parser:
         "names",
         nargs="+",
         metavar="engine|dev|toolchain:130|python:312|build:RECIPE|all",
-        help="which ones",
+        help="locks by name",
     )
-    add("--framework", metavar="torch==2.11.0", help="a lock for this one beside the recipe's own")
+    add(
+        "--framework",
+        metavar="torch==2.11.0",
+        help="also a lock for this framework, besides the recipe's own",
+    )
     add(
         "--cooldown",
         type=_days,
@@ -118,7 +122,7 @@ def lock_parser() -> Parser:
         "--note",
         default="",
         metavar="TEXT",
-        help="for conda locks: where the channel's index came from, to stand in the lock",
+        help="for conda locks: where the channel's index came from, recorded in the lock",
     )
     return parser
 
@@ -131,7 +135,7 @@ def run_lock(given: argparse.Namespace, console: Console) -> None:
     specs = fit_specs(jobs, workspace)
     resolve_locks(specs, workspace, cooldown=given.cooldown, note=given.note)
     warn_of_source(specs, console, project_folder() / "work")
-    console.tell_durations()
+    console.print_durations()
 
 
 def lock_check_parser() -> Parser:
@@ -139,9 +143,9 @@ def lock_check_parser() -> Parser:
     parser = new_parser("lock-check", "Fail when a lock doesn't match its input.")
     add_report_options(
         parser,
-        quiet="print what is wrong alone",
+        quiet="print only what is wrong",
         verbose="name each lock",
-        as_json="print each lock's faults, as data, to standard output",
+        as_json="print each lock's errors as JSON to standard output",
     )
     return parser
 
@@ -168,13 +172,13 @@ def lock_verify_parser() -> Parser:
         "lock-verify", "Download all files of conda locks and compare their hashes."
     )
     add = parser.add_argument
-    add("names", nargs="+", metavar="122|python:312|all", help="which ones")
+    add("names", nargs="+", metavar="122|python:312|all", help="locks by name")
     add("--offline", action="store_true", help="download nothing; compare what is in the cache")
     add_report_options(
         parser,
-        quiet="print warnings and errors alone",
+        quiet="print only warnings and errors",
         verbose="name each file and its SHA-256",
-        as_json="print each lock's files, as data, to standard output",
+        as_json="print each lock's files as JSON to standard output",
     )
     return parser
 
@@ -192,7 +196,7 @@ def run_lock_verify(given: argparse.Namespace, console: Console) -> None:
     for lock in verified if console.is_verbose else ():
         for package in lock.packages:
             console.note(f"  {package.sha256}  {package.file_name}")
-    console.tell_durations()
+    console.print_durations()
 
 
 def _file(package: CondaPackage) -> LockedFile:
@@ -201,5 +205,5 @@ def _file(package: CondaPackage) -> LockedFile:
 
 def _days(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text} is no number of days")
+        raise argparse.ArgumentTypeError(f"{text} is not a number of days")
     return int(text)

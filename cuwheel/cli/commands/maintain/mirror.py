@@ -29,27 +29,33 @@ if TYPE_CHECKING:
 
 
 def mirror_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     parser = new_parser(
-        "mirror", "Write everything that a target needs into a folder that builds use offline."
+        "mirror", "Write everything that a target needs to a folder, for builds without a network."
     )
     add_targets(parser)
     add = parser.add_argument
-    add("--to", metavar="DIR", help="the folder; what it holds already stays and is completed")
+    add(
+        "--to", metavar="DIR", help="folder of the mirror; an existing mirror is kept and completed"
+    )
     add(
         "--python",
         action="append",
         default=[],
         metavar="3.12",
-        help="a Python that will run nox and get wheels, repeatable; default: the one that runs "
+        help="a Python to run nox with and to build for, repeatable; default: the one that runs "
         "nox here",
     )
-    add("--framework", metavar="torch==2.11.0", help="default: the recipe's")
+    add(
+        "--framework",
+        metavar="torch==2.11.0",
+        help="release that the wheel is compiled against; default: the recipe's",
+    )
     add("--toolchain", choices=("pypi", "conda"), help=PROVIDER_HELP)
     add(
         "--source",
         metavar="FILE",
-        help="the archive that the recipe pins, where this machine can't download it",
+        help="the archive that the recipe pins, if this machine can't download it",
     )
     add_platform(parser)
     parser.set_defaults(arch=[], link=None)  # a mirror holds no more for other ones
@@ -62,7 +68,7 @@ def run_mirror(given: argparse.Namespace, console: Console) -> None:
     if not given.to:
         raise UsageError(
             "nox -s mirror --: --to is missing",
-            why="it names the folder that is written",
+            why="it is the folder to write",
             fix=f"nox -s mirror -- {' '.join(given.targets)} --to DIR",
         )
     pythons = given.python or [own_python().release]
@@ -80,10 +86,10 @@ def run_mirror(given: argparse.Namespace, console: Console) -> None:
             source=source,
             pythons=releases,  # a wheel of the stable ABI is built with another one
         )
-    console.tell_durations()
-    console.note(f"{made.folder} holds {made.files} files, {made.size / (1 << 30):.2f} GiB,")
+    console.print_durations()
+    console.note(f"{made.folder} has {made.files} files, {made.size / (1 << 30):.2f} GiB,")
     console.note(
-        f"everything for {', '.join(made.targets)}; its {README} says how to use it. To build:"
+        f"everything for {', '.join(made.targets)}; its {README} explains how to use it. To build:"
     )
     console.note(f"  export {MIRROR_VARIABLE}={made.folder.as_uri()}")
     for name in dict.fromkeys(map(served_name, targets)):

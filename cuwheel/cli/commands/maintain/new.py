@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 def new_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     parser = make_parser("new", "Draft a recipe from a package's source on the package index.")
     add = parser.add_argument
-    add("name", metavar="NAME", help="the project's name on the index, as torch-scatter")
-    add("--version", metavar="V", help="the release; default: the newest that has a source")
-    add("--maintainer", default="", metavar="HANDLE", help="yours, as on GitHub")
+    add("name", metavar="NAME", help="the project's name on the index, such as torch-scatter")
+    add("--version", metavar="V", help="the release; default: the newest one with an sdist")
+    add("--maintainer", default="", metavar="HANDLE", help="your GitHub handle")
     add(
         "--overwrite",
         action="store_true",
-        help="replace a recipe of this name that is there already",
+        help="replace an existing recipe of this name",
     )
     return parser
 

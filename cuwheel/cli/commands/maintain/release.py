@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 def release_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     parser = new_parser(
         "release",
-        "Say what a release of the new wheels would hold; with --publish, publish it: "
+        "Show what a release of the new wheels would contain; with --publish, publish it: "
         "docs/how-to/release.md.",
     )
     add = parser.add_argument
-    add("--publish", action="store_true", help="do it; without this nothing is written")
+    add("--publish", action="store_true", help="publish; without this nothing is written")
     add(
         "--dist",
         action="append",
@@ -44,21 +44,25 @@ def release_parser() -> Parser:
     add(
         "--to",
         metavar="DIR",
-        help="the folder that is served: releases, indexes, wheels; default: public/",
+        help="the folder to be served: releases, indexes, wheels; default: public/",
     )
-    add("--upload", metavar="URL|NAME", help="an index for twine, or its name in ~/.pypirc")
+    add(
+        "--upload",
+        metavar="URL|NAME",
+        help="the upload URL of an index for twine, or its name in ~/.pypirc",
+    )
     add(
         "--index",
         default="",
         metavar="URL",
-        help="with --upload: where pip reads that index; default: simple/ below URL",
+        help="with --upload: the URL from which pip reads that index; default: simple/ below URL",
     )
     add(
         "--require",
         type=_requirements,
         default=(),
         metavar="perf,verify",
-        help="release no wheel without a passed record of exactly its bytes",
+        help="only release wheels with a passed record of exactly their bytes",
     )
     add(
         "--reports",
@@ -66,21 +70,23 @@ def release_parser() -> Parser:
         metavar="DIR",
         help="a folder with such records, repeatable; default: reports/ and nightly/",
     )
-    add("--tag", default="", metavar="TAG", help="publish a release that is there to the end")
+    add("--tag", default="", metavar="TAG", help="complete a release that was started")
     add(
         "--base-url",
         default="",
         metavar="URL",
-        help="the releases' files are at URL/TAG/, as on GitHub: DIR gets no wheels but the new",
+        help="the releases' files are at URL/TAG/, as on GitHub: DIR only gets the new wheels",
     )
-    add("--address", default="", metavar="URL", help="where DIR is served, for the lines to copy")
+    add(
+        "--address", default="", metavar="URL", help="where DIR is served, for the commands to copy"
+    )
     add("--work", metavar="DIR", help="folder of the builds, for their logs; default: work/")
     add_yank_options(parser)
     add_report_options(
         parser,
         quiet="print the tag and the counts",
         verbose="print the notes",
-        as_json="print the release's data to standard output",
+        as_json="print the release as JSON to standard output",
     )
     return parser
 
@@ -90,8 +96,8 @@ def run_release(given: argparse.Namespace, console: Console) -> None:
     if given.index and not given.upload:
         raise UsageError(
             "--index is for --upload, and nothing is to be uploaded",
-            why="it says what the index that is uploaded to holds",
-            fix="name the address for uploads: -- --upload URL",
+            why="it shows what the index for uploads already has",
+            fix="give the URL for uploads: -- --upload URL",
         )
     work = given_path(given.work) if given.work else project_folder() / "work"
     reports = given.reports or (project_folder() / "reports", project_folder() / "nightly")

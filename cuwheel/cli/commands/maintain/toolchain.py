@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def toolchain_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     parser = new_parser("toolchain", "Make CUDA toolchains and print their folders.")
     add = parser.add_argument
-    add("toolkits", nargs="*", metavar="130", help="CUDA releases, as in a target's name")
+    add("toolkits", nargs="*", metavar="130", help="CUDA releases, as in target names")
     add("--toolchain", choices=PROVIDERS, help=PROVIDER_HELP)
     add("--offline", action="store_true", help="download nothing")
     return parser
@@ -37,5 +37,5 @@ def run_toolchain(given: argparse.Namespace, console: Console) -> None:
             made = provide_toolchain(
                 toolkit, provider, workspace, offline=given.offline, reads_all=True
             )
-        console.tell_durations()
+        console.print_durations()
         print(made.home)  # noqa: T201 - data, for scripts

@@ -14,16 +14,17 @@ if TYPE_CHECKING:
 
 
 def torch_symbols_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     parser = new_parser(
         "torch-symbols",
-        "Read what PyTorch's releases export, for the audit: 430 to 820 MB of the index a release.",
+        "Read the exported symbols of PyTorch releases, for the audit: downloads 430 to 820 MB "
+        "per release.",
     )
     parser.add_argument(
         "releases",
         nargs="*",
         metavar="2.16.0",
-        help="which; default: the newest of each minor release that the table lacks",
+        help="PyTorch releases; default: the newest of each minor release missing in the table",
     )
     return parser
 

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 
 def outdated_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     parser = new_parser(
         "outdated",
-        "Say which upstream, framework, toolkit or lock is newer than what is pinned, and whether "
-        "patches fit upstream's newest source. Updates are no error: a script reads --json.",
+        "List upstreams, frameworks, toolkits and locks that are newer than what is pinned, and "
+        "whether patches apply to upstream's newest source. Updates are not an error: scripts use "
+        "--json.",
     )
     add = parser.add_argument
     add("names", nargs="*", metavar="NAME", help="recipes; default: all")
@@ -33,13 +34,13 @@ def outdated_parser() -> Parser:
         type=days,
         default=OLD_LOCK,
         metavar="N",
-        help=f"a lock is old after so many days; default: {OLD_LOCK}",
+        help=f"a lock is old after this many days; default: {OLD_LOCK}",
     )
     add_report_options(
         parser,
-        quiet="print what is newer alone",
-        verbose="name each lock, and how old it is",
-        as_json="print data to standard output instead of a table",
+        quiet="print only what is newer",
+        verbose="list each lock with its age",
+        as_json="print JSON to standard output instead of a table",
     )
     return parser
 
@@ -59,35 +60,35 @@ def days(text: str) -> int:
         argparse.ArgumentTypeError: it is none.
     """
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text} is no number of days")
+        raise argparse.ArgumentTypeError(f"{text} is not a number of days")
     return int(text)
 
 
 def bump_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     parser = new_parser(
-        "bump", "Take a recipe to another release of upstream: version, hash, patches, locks."
+        "bump", "Update a recipe to another release of upstream: version, hash, patches, locks."
     )
     add = parser.add_argument
     add("names", nargs="*", metavar="NAME", help="recipes")
-    add("--to", default="", metavar="V", help="the release; default: the newest with a source")
-    add("--dry-run", action="store_true", help="show the change and leave all files as they are")
+    add("--to", default="", metavar="V", help="the release; default: the newest with an sdist")
+    add("--dry-run", action="store_true", help="show the changes, and change no file")
     add(
         "--keep-broken",
         action="store_true",
-        help="go on where a patch doesn't apply any more; it stays as it is",
+        help="continue if a patch no longer applies; it stays as it is",
     )
     add(
         "--uncommitted",
         action="store_true",
-        help="change files that have changes which aren't committed, too",
+        help="also change files with uncommitted changes",
     )
     add(
         "--cooldown",
         type=days,
         default=COOLDOWN,
         metavar="DAYS",
-        help=f"of locked packages, ignore younger releases; default: {COOLDOWN}",
+        help=f"ignore younger releases of locked packages; default: {COOLDOWN}",
     )
     return parser
 
@@ -107,6 +108,6 @@ def run_bump(given: argparse.Namespace, console: Console) -> None:
         entry = find_recipe(name, entries)
         bump = bump_recipe(entry, options, bare_workspace(console))
         if bump is None:
-            console.note(f"{entry.name} pins that release already: nothing to do")
+            console.note(f"{entry.name} already pins that release: nothing to do")
         else:
             print_bump(bump, is_trial=given.dry_run)

@@ -20,11 +20,11 @@ _HOW = """how to use it:
 
 
 def completion_parser() -> Parser:
-    """What the command understands."""
+    """The command line of the command."""
     parser = new_parser(
-        "completion", "Print what makes a shell complete commands, options and targets."
+        "completion", "Print the shell completion of commands, options and targets."
     )
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="whose script to print")
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _HOW
     return parser

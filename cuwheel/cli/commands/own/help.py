@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from cuwheel.system.console import Console
 
 _TITLES = {
-    "report": "Read, and say what is so (needs no project)",
+    "report": "Inspect (needs no project)",
     "build": "Build",
-    "target": "A built wheel, or one of others",
-    "maintain": "Keep a project",
+    "target": "A built wheel, or any other",
+    "maintain": "Maintain a project",
 }
 # What the console script has and nox doesn't.
 _OWN = {
-    "init": "Make a project in a folder, with a recipe that builds: DIR.",
-    "completion": "Print what completes commands in a shell: bash|zsh|fish.",
+    "init": "Make a project in a folder, with a first recipe: DIR.",
+    "completion": "Print the completion script of a shell: bash|zsh|fish.",
 }
 _WIDTH = 14  # characters of the names' column
 
 
 def help_parser() -> Parser:
-    """What the command understands."""
-    parser = new_parser("help", "Say what commands there are, and what can be built here.")
+    """The command line of the command."""
+    parser = new_parser("help", "List the commands, and what can be built here.")
     parser.add_argument(
-        "--targets", action="store_true", help="print the names of what can be built here, no more"
+        "--targets", action="store_true", help="print only the names of what can be built here"
     )
     return parser
 
@@ -63,7 +63,9 @@ def _targets() -> Iterator[str]:
     if not builds:
         here = find_project()
         yield (
-            f"{here} has no recipe yet" if here else "No project is here: `cuwheel init` makes one"
+            f"{here} has no recipe yet"
+            if here
+            else "There is no project here: `cuwheel init` makes one"
         )
         return
     yield "What `cuwheel build` makes here"

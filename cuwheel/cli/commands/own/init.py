@@ -30,11 +30,13 @@ _SPARED = frozenset({".gitignore", _README})  # a new repository has them; they 
 
 
 def init_parser() -> Parser:
-    """What the command understands."""
+    """The command line of the command."""
     parser = new_parser("init", "Make a project: noxfile, recipes/, envs/, patches/, a workflow.")
-    parser.add_argument("folder", nargs="?", default=".", metavar="DIR", help="default: this one")
     parser.add_argument(
-        "--bare", action="store_true", help="leave out the first recipe, hello-cuda, and its source"
+        "folder", nargs="?", default=".", metavar="DIR", help="default: the current folder"
+    )
+    parser.add_argument(
+        "--bare", action="store_true", help="without the first recipe, hello-cuda, and its source"
     )
     return parser
 
@@ -50,21 +52,21 @@ def run_init(given: argparse.Namespace, console: Console) -> None:
     files = _files(is_bare=given.bare)
     if folder.exists() and not folder.is_dir():
         raise FileAccessError(
-            f"{folder} is no folder", why="a file has this name", fix="name another folder"
+            f"{folder} is not a folder", why="a file has this name", fix="use another folder"
         )
     there = [name for name in ("recipes", *files) if (folder / name).exists()]
     if refused := [name for name in there if name not in _SPARED]:
         raise UsageError(
-            f"{folder} has a project, or part of one",
-            why=f"there {'is' if len(refused) == 1 else 'are'} {', '.join(refused[:3])}",
-            fix="name another folder, `cuwheel init DIR`, or move them away",
+            f"{folder} already has a project, or part of one",
+            why=f"it contains {', '.join(refused[:3])}",
+            fix="use another folder, `cuwheel init DIR`, or move them away",
         )
     due = {name: text for name, text in files.items() if name not in there}
     for name, text in due.items():
         write_atomically(folder / name, text)
     console.note(f"{folder}: {len(due)} files, for cuwheel {__version__}")
     for name in there:
-        console.note(f"{name} is as it was")
+        console.note(f"{name} was left unchanged")
     console.note("next:")
     if given.folder != ".":
         console.note(f"  cd {shlex.quote(given.folder)}")

@@ -41,16 +41,16 @@ class SilentRebuilder:
 
 @dataclass(frozen=True, kw_only=True)
 class AttestationsDocument:
-    """What `attestations --json` prints, a line for each wheel.
+    """What `attestations --json` prints, one line for each wheel.
 
     Attributes:
         wheel: its file name.
         sha256: of it.
         threshold: how many rebuilders it needs.
-        is_met: whether the policy lets it pass.
-        counted: names of those who have got its bytes, each once.
+        is_met: whether it passes the policy.
+        counted: names of the rebuilders who got the same bytes, each once.
         refused: statements that don't count.
-        silent: rebuilders without one that does.
+        silent: rebuilders without a statement that counts.
     """
 
     SCHEMA: ClassVar[Schema] = Schema("attestations", "1.0")
@@ -65,19 +65,24 @@ class AttestationsDocument:
 
 
 def attestations_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     parser = new_parser(
-        "attestations", "Say whether enough independent rebuilders have got a wheel's bytes."
+        "attestations", "Check whether enough independent rebuilders got the same bytes as a wheel."
     )
     add = parser.add_argument
     add("wheels", nargs="+", metavar="WHEEL", help="files")
-    add("--policy", metavar="FILE", required=True, help="whose statements count, and how many")
+    add(
+        "--policy",
+        metavar="FILE",
+        required=True,
+        help="which rebuilders' statements count, and how many are needed",
+    )
     add_statements_option(parser)
     add_report_options(
         parser,
-        quiet="print nothing where the policy lets the wheels pass",
-        verbose="as without it",
-        as_json="print a verdict for each wheel to standard output, one JSON object a line",
+        quiet="print nothing if the wheels pass the policy",
+        verbose="no effect",
+        as_json="print a verdict for each wheel to standard output, one JSON object per line",
     )
     return parser
 
@@ -89,7 +94,8 @@ def add_statements_option(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="DIR|FILE|ADDRESS",
-        help="where rebuilders' statements are, beside the wheel's own folder; repeatable",
+        help="a folder or URL with rebuilders' statements, besides the wheel's own folder; "
+        "repeatable",
     )
 
 
@@ -107,7 +113,9 @@ def run_attestations(given: argparse.Namespace, console: Console) -> None:
         wheel = given_path(text)
         if not wheel.is_file():
             raise UsageError(
-                f"{wheel} is not there", why="no file has this name", fix="name a wheel"
+                f"{wheel} doesn't exist",
+                why="there is no file of this name",
+                fix="give the path of a wheel",
             )
         statements = find_statements(wheel, policy, places, console)
         verdicts.append(check_policy(wheel, policy, statements, console=console))

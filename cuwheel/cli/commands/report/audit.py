@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def audit_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     parser = new_parser(
-        "audit", "Read wheels, of this project or of others, and say what is wrong."
+        "audit", "Check wheels, of this project or of others, and report what is wrong."
     )
     add = parser.add_argument
     add("wheels", nargs="+", metavar="WHEEL|DIR", help="files, or folders with wheels")
@@ -30,32 +30,32 @@ def audit_parser() -> Parser:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="a pattern that the wheel's maker gave to auditwheel, repeatable; reported if nothing "
-        "matches it",
+        help="a pattern passed to auditwheel by the wheel's publisher, repeatable; reported if "
+        "nothing matches it",
     )
     add(
         "--arch",
         action="append",
         default=[],
         metavar="90",
-        help="for wheels of a recipe here: what the device code is for, repeatable; default: the "
-        "recipe's list",
+        help="for wheels of a recipe here: the expected archs of the device code, repeatable; "
+        "default: the recipe's list",
     )
     add(
         "--any-wheel",
         action="store_true",
-        help="hold wheels of recipes here to what any wheel has to keep, not to their recipe",
+        help="check wheels of recipes here by the general rules, not against their recipe",
     )
     add(
         "--fail-on",
         choices=("error", "warning", "never"),
         default="warning",
-        help="the least severity that makes the session fail; default: warning",
+        help="the lowest severity that makes the session fail; default: warning",
     )
     add_report_options(
         parser,
-        quiet="print errors, warnings and a line for each wheel",
-        verbose="list every finding, however many are alike",
+        quiet="print only errors, warnings and one line for each wheel",
+        verbose="list every finding, also when many are alike",
     )
     return parser
 
@@ -65,8 +65,8 @@ def run_audit(given: argparse.Namespace, console: Console) -> None:
     for arch in given.arch:
         if not is_arch(arch):
             raise UsageError(
-                f"--arch {arch} is no compute capability",
-                why="it is written without dot and without sm_: 90, 90a, 100f",
+                f"--arch {arch} is not a compute capability",
+                why="write it without dot and without sm_: 90, 90a, 100f",
                 fix="nox -s audit -- --arch 90 --arch 100 WHEEL",
             )
     asked = AuditOptions(

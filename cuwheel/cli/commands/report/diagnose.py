@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 def diagnose_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     parser = new_parser(
-        "diagnose", "Say whether GPU packages work on this machine, and if not, why."
+        "diagnose", "Check whether GPU packages work on this machine, and if not, say why."
     )
     add = parser.add_argument
     add(
         "packages",
         nargs="*",
         metavar="PACKAGE",
-        help="look at these; default: all of the environment that have GPU code",
+        help="packages to check; default: all packages of the environment with GPU code",
     )
     add(
         "--python",
@@ -41,19 +41,21 @@ def diagnose_parser() -> Parser:
     add(
         "--verify-files",
         action="store_true",
-        help="read every file of the packages and hold it against the hash that its RECORD has",
+        help="verify every file of the packages against its hash in RECORD",
     )
-    add("--targets", action="store_true", help="say which of the recipes' targets fit this machine")
+    add(
+        "--targets", action="store_true", help="show which of the recipes' targets fit this machine"
+    )
     add(
         "--fail-on",
         choices=FAILS_ON,
         default="broken",
-        help="the least verdict that makes the session fail; default: broken",
+        help="the lowest verdict that makes the session fail; default: broken",
     )
     add_report_options(
         parser,
-        quiet="print what is wrong, and the verdict",
-        verbose="list every package that has GPU code",
+        quiet="print only problems, and the verdict",
+        verbose="list every package with GPU code",
     )
     return parser
 

@@ -17,19 +17,24 @@ if TYPE_CHECKING:
 
 
 def explain_parser() -> Parser:
-    """What the session understands."""
-    parser = new_parser("explain", "Read logs, of any tool, and say what went wrong.")
+    """The command line of the session."""
+    parser = new_parser("explain", "Explain what went wrong in logs, of any tool.")
     add = parser.add_argument
-    add("logs", nargs="+", metavar="LOG|DIR|-", help="files, folders of them, - for standard input")
+    add(
+        "logs",
+        nargs="+",
+        metavar="LOG|DIR|-",
+        help="log files, folders with log files, or - for standard input",
+    )
     add_report_options(
         parser,
-        quiet="print one line for each cause: what it is, and what to do",
-        verbose="show every line of the log that shows a cause, and links",
+        quiet="print one line for each cause, with its fix",
+        verbose="show every log line that indicates a cause, and links",
     )
     add(
         "--jsonl",
         action="store_true",
-        help='take one {"id": …, "log": …} per line, answer one {"id": …, "causes": […]} per line',
+        help='read one {"id": …, "log": …} per line, print one {"id": …, "causes": […]} per line',
     )
     return parser
 
@@ -43,9 +48,9 @@ def run_explain(given: argparse.Namespace, console: Console) -> None:
     folder = given_path(".")
     if given.jsonl and given.json:
         raise UsageError(
-            "--json and --jsonl are both given",
+            "--json and --jsonl were both given",
             why="they are two forms of the same answer",
-            fix="name one: --jsonl for many logs in one file, one in each line",
+            fix="choose one: --jsonl is for many logs in one file, one per line",
         )
     if given.jsonl:
         explain_lines(given.logs, folder, console)

@@ -26,15 +26,16 @@ if TYPE_CHECKING:
 
 
 def pick_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     parser = new_parser(
-        "pick", "Say which wheel of a package fits this machine, or why none does; install nothing."
+        "pick",
+        "Show which wheel of a package fits this machine, or why none does; install nothing.",
     )
     add = parser.add_argument
     add(
         "package",
         metavar="PACKAGE",
-        help="its name; 'flash-attn>=2.8' asks for some versions, 'jax[cuda13]' for an extra",
+        help="its name; 'flash-attn>=2.8' limits the versions, 'jax[cuda13]' adds an extra",
     )
     add(
         "--python",
@@ -47,15 +48,15 @@ def pick_parser() -> Parser:
         dest="paper",
         default="",
         metavar="MACHINE",
-        help="another machine, python=3.12,torch=2.11,cuda=13.0,arch=90 and glibc=, driver=, "
-        "platform=, jax=; what isn't named is not known",
+        help="another machine, described as python=3.12,torch=2.11,cuda=13.0,arch=90, also with "
+        "glibc=, driver=, platform=, jax=; what isn't named counts as unknown",
     )
     add_index_option(parser)
-    add("--pre", action="store_true", help="take pre-releases too")
+    add("--pre", action="store_true", help="also consider pre-releases")
     add_report_options(
         parser,
-        quiet="print the wheel and a line to type, or why none fits",
-        verbose="name each index with what it has",
+        quiet="print only the wheel and the install command, or why none fits",
+        verbose="list each index with what it has",
     )
     return parser
 
@@ -73,9 +74,9 @@ def add_index_option(parser: Parser, first: str = "", more: str = "") -> None:
         action="append",
         default=[],
         metavar="ADDRESS",
-        help="where to look, repeatable: an index, a site of `nox -s index`, a page with wheels, a "
-        f"release's page or GitHub API address, a folder{more}; default: {first}CUWHEEL_INDEXES, "
-        "and the indexes that pip and uv are configured for",
+        help="where to look, repeatable: an index, a site of `nox -s index`, a page with wheels, "
+        f"a release's page or GitHub API URL, a folder{more}; default: {first}CUWHEEL_INDEXES, "
+        "and the indexes configured for pip and uv",
     )
 
 
@@ -84,7 +85,7 @@ def run_pick(given: argparse.Namespace, console: Console) -> int:
     if given.paper and given.python:
         raise UsageError(
             "--for and --python contradict each other",
-            why="one is a machine on paper, the other an environment of this one",
+            why="one describes another machine, the other selects an environment of this one",
             fix="leave one of them out",
         )
     asked = PickOptions(
@@ -109,14 +110,14 @@ def read_requirement(text: str, *, pre: bool) -> Requirement:
         wanted = Requirement(text)
     except InvalidRequirement as problem:
         raise UsageError(
-            f'"{text}" is no name of a package',
+            f'"{text}" is not a package name',
             why=str(problem).splitlines()[0],
             fix="write flash-attn, or 'flash-attn>=2.8'",
         ) from None
     if wanted.url or wanted.marker:
         raise UsageError(
-            f'"{text}" says more than a package and its versions',
-            why="an address or a marker decides nothing here",
+            f'"{text}" is more than a package and its versions',
+            why="URLs and markers are not supported here",
             fix=f"write {wanted.name}",
         )
     wanted.name = canonicalize_name(wanted.name)
@@ -138,9 +139,9 @@ def listed_addresses(environ: Mapping[str, str], console: Console) -> tuple[str,
         address = as_address(word)
         if is_local(address) and not local_path(address).exists():
             console.warn(
-                f"{INDEXES_VARIABLE} names {word} (entry {number} of {len(words)}), and there is "
-                "no such folder: it is passed over. Mount or make it, or take it out of the "
-                "variable; addresses begin with https://"
+                f"{INDEXES_VARIABLE} names {word} (entry {number} of {len(words)}), a folder that "
+                "doesn't exist: it is skipped. Mount or create it, or remove it from the variable; "
+                "URLs start with https://"
             )
         else:
             found.append(address)
@@ -156,8 +157,8 @@ def given_address(text: str) -> str:
     address = as_address(text)
     if is_local(address) and not local_path(address).exists():
         raise UsageError(
-            f"there is no folder {local_path(address)}",
-            why="--index names it, as seen from the folder in which nox was started",
-            fix="name the folder that holds the wheels, or an index with http:// or https://",
+            f"the folder {local_path(address)} doesn't exist",
+            why="--index names it, relative to the folder in which nox was started",
+            fix="give the folder with the wheels, or an index with http:// or https://",
         )
     return address

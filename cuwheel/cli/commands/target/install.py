@@ -45,7 +45,7 @@ class InstallDocument:
 
     Attributes:
         target: recipe and toolkit.
-        is_done: it was installed; else it would be, as `--dry-run` was given.
+        is_done: true: it was installed; false: it would be, with `--dry-run`.
         installed: what, and how.
     """
 
@@ -57,12 +57,12 @@ class InstallDocument:
 
 
 def install_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     parser = new_parser(
-        "install", "Install the newest wheel of a target that fits an environment, and try it."
+        "install", "Install the newest wheel of a target that fits an environment, and test it."
     )
     add = parser.add_argument
-    add("targets", nargs="*", metavar="TARGET", help="which target, bitsandbytes-122")
+    add("targets", nargs="*", metavar="TARGET", help="the target, such as bitsandbytes-122")
     add(
         "--python",
         metavar="PATH|ENVIRONMENT",
@@ -74,33 +74,33 @@ def install_parser() -> Parser:
         "--fallback",
         choices=FALLBACKS,
         default="fail",
-        help="where no wheel fits, or it doesn't work: fail; requirement: install the recipe's "
-        "release by its name, if it has a wheel; build: build one; default: fail",
+        help="if no wheel fits, or it doesn't work: fail; requirement: install the recipe's "
+        "release by name, if it has a wheel; build: build one; default: fail",
     )
     add(
         "--require-statement",
         action="store_true",
-        help="refuse a wheel without provenance beside it",
+        help="refuse a wheel that has no provenance file",
     )
     add(
         "--policy",
         metavar="FILE",
-        help="refuse a wheel of which too few of these rebuilders have got the bytes",
+        help="refuse a wheel that too few of these rebuilders rebuilt to the same bytes",
     )
     add_statements_option(parser)
     add(
         "--dist",
         metavar="DIR",
-        help="folder with wheels, where --fallback build leaves one; default: dist/ in the "
+        help="folder of wheels, to which --fallback build writes one; default: dist/ in the "
         "checkout",
     )
-    add("--work", metavar="DIR", help="folder in which a build works; default: work/ there")
-    add("--dry-run", action="store_true", help="say what would be done, and change nothing")
+    add("--work", metavar="DIR", help="work folder of a build; default: work/ in the checkout")
+    add("--dry-run", action="store_true", help="print what would be done, and change nothing")
     add_report_options(
         parser,
-        quiet="print warnings and errors alone",
-        verbose="name the command that installs",
-        as_json="print what was done, as data, to standard output",
+        quiet="print only warnings and errors",
+        verbose="print the install command",
+        as_json="print what was done as JSON to standard output",
     )
     refuse_platform(
         parser,
@@ -116,8 +116,8 @@ def run_install(given: argparse.Namespace, console: Console) -> None:
     refuse_none("install", "target", given.targets, target_names(load_catalogue(project_roots())))
     if len(given.targets) > 1:
         raise UsageError(
-            "install takes one target",
-            why=f"{len(given.targets)} are named",
+            "install takes exactly one target",
+            why=f"{len(given.targets)} were given",
             fix=f"nox -s install -- {given.targets[0]}",
         )
     _check_policy_options(given)
@@ -154,21 +154,21 @@ def _check_policy_options(given: argparse.Namespace) -> None:
     """
     if given.policy and given.fallback == "requirement":
         raise UsageError(
-            "--policy and --fallback requirement don't go together",
-            why="what pip and uv take by its name is held to no policy",
-            fix="leave the fallback out, or take --fallback build",
+            "--policy and --fallback requirement can't be combined",
+            why="no policy applies to what pip and uv install by name",
+            fix="leave out the fallback, or use --fallback build",
         )
     if given.statements and not given.policy:
         raise UsageError(
-            "--statements stands alone",
-            why="it says where the statements are that a policy counts",
-            fix="name a policy with --policy, or leave it out",
+            "--statements needs --policy",
+            why="it says where to find the statements that a policy counts",
+            fix="add --policy, or leave out --statements",
         )
 
 
 def _target(entry: CatalogueEntry, tag: str) -> Target:
     if entry.recipe is None:  # pragma: no cover - find_target has refused it
-        raise UsageError(f"{entry.name} can't be loaded", why=entry.fault)
+        raise UsageError(f"{entry.name} could not be loaded", why=entry.fault)
     return declared_target(entry.recipe, toolkit_by_release(tag).release, "3.12", entry.root)
 
 
@@ -181,9 +181,9 @@ def _places(
     for one in artifacts:
         if not one.is_file():
             raise UsageError(
-                f"there is no file {one}",
-                why="--index names it, as seen from the folder in which nox was started",
-                fix="name the artifact's zip where it was downloaded, or the folder out of it",
+                f"the file {one} doesn't exist",
+                why="--index names it, relative to the folder in which nox was started",
+                fix="give the downloaded zip of the artifact, or the folder unpacked from it",
             )
     if given.index:
         return tuple(map(given_address, named)), artifacts
@@ -209,20 +209,20 @@ def _tell(done: Installed, console: Console, *, is_dry: bool) -> None:
     if done.how == "build" and is_dry:
         console.note(f"{done.what} would be built, then installed")
     elif done.was_there:
-        console.note(f"{done.what} is there already, with the same bytes")
+        console.note(f"{done.what} is already installed, with the same bytes")
     else:
         console.note(f"{done.what}: {would}" + f" from {done.source}" * bool(done.source))
     if done.because:
         console.note(f"by --fallback {done.how}, because {done.because}")
     if done.statement:
-        console.note(f"its statement is about these bytes; built by {done.statement.builder}")
+        console.note(f"its provenance matches; built by {done.statement.builder}")
     elif done.sha256:
-        console.note("no statement is beside it: nobody says how it was built")
+        console.note("it has no provenance: how it was built is unknown")
     if done.rebuilt_by:
         console.note(f"rebuilt to the same bytes by {', '.join(done.rebuilt_by)}")
     if console.is_verbose and done.command:
         console.note(f"command: {done.command}")
     if done.trial:
-        console.note(f"tried: imported {', '.join(done.trial.imported) or 'nothing'}")
+        console.note(f"tested: imported {', '.join(done.trial.imported) or 'nothing'}")
         for one in done.trial.left_out:
-            console.warn(f"not tried: {one}")
+            console.warn(f"not tested: {one}")

@@ -16,54 +16,71 @@ _REQUESTS = 20
 
 
 def perf_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     parser = new_parser(
-        "perf", "Check a wheel's results on this GPU, measure it, compare it with another."
+        "perf", "Check a wheel's results on this GPU, measure it, and compare it with another."
     )
     add = parser.add_argument
-    add("target", nargs="?", metavar="TARGET", help="as causal-conv1d-130; default: newest wheel")
-    add("--wheel", metavar="FILE", help="measure this one, of ours or of others")
-    add("--dist", metavar="DIR", help="where the newest wheel is looked for; default: dist/")
+    add(
+        "target",
+        nargs="?",
+        metavar="TARGET",
+        help="such as causal-conv1d-130; default: the newest wheel",
+    )
+    add("--wheel", metavar="FILE", help="measure this wheel, of this project or any other")
+    add("--dist", metavar="DIR", help="where to look for the newest wheel; default: dist/")
     add(
         "--python",
         metavar="PATH",
-        help="an environment's interpreter, such as conda's: the wheel is tried on top of it and "
-        "changes nothing there; without a wheel, what is installed there is measured; default: "
-        "an environment made for the wheel from its recipe's lock",
+        help="an environment's interpreter, such as conda's: the wheel is added to it without "
+        "changing it; without a wheel, the package installed there is measured; default: an "
+        "environment made for the wheel from its recipe's lock",
     )
     add(
         "--against",
         metavar="WHEEL|JSON",
-        help="say whether it is slower than another wheel, run alternately, or than a perf.json",
+        help="check whether it is slower than another wheel, run alternately, or than a perf.json",
     )
     add(
         "--tolerance",
         type=_percent,
         metavar="PERCENT",
-        help="a difference that counts as the same; default: 1 %% by device events, 3 %% by the "
-        "host's clock, 5 %% against a perf.json",
+        help="the difference that counts as equal; default: 1 %% with device events, 3 %% with "
+        "the host's clock, 5 %% against a perf.json",
     )
-    add("--quick", action="store_true", help="the most informative cases, with fewer rounds")
-    add("--sweep", action="store_true", help="also requests by several clients at once")
-    add("--sweep-max", type=_count, default=2, metavar="N", help="clients at most; default: 2")
+    add("--quick", action="store_true", help="only the most informative cases, with fewer rounds")
+    add("--sweep", action="store_true", help="also measure requests from several clients at once")
+    add(
+        "--sweep-max",
+        type=_count,
+        default=2,
+        metavar="N",
+        help="maximum number of clients; default: 2",
+    )
     add(
         "--requests",
         type=_count,
         default=_REQUESTS,
         metavar="N",
-        help=f"at each number of clients; default: {_REQUESTS}",
+        help=f"requests for each number of clients; default: {_REQUESTS}",
     )
     add("--model", metavar="NAME|DIR", help="for --sweep: a model that transformers can load")
-    add("--shared-gpu", action="store_true", help="compare although others use the GPU")
+    add("--shared-gpu", action="store_true", help="compare even if other processes use the GPU")
     add(
-        "--report", metavar="DIR", help="for perf.json, perf.png, perf.html; default: reports/perf/"
+        "--report",
+        metavar="DIR",
+        help="folder for perf.json, perf.png, perf.html; default: reports/perf/",
     )
-    add("--history", metavar="DIR", help="earlier runs, and this one; default: in the report's")
+    add(
+        "--history",
+        metavar="DIR",
+        help="folder with earlier runs, to which this one is added; default: in the report folder",
+    )
     add("--offline", action="store_true", help="download nothing")
     add_report_options(
         parser,
-        quiet="print what is wrong, and the answer",
-        verbose="list errors of blocks, and the kernels of each case",
+        quiet="print only problems, and the result",
+        verbose="list the errors of blocks, and the kernels of each case",
     )
     refuse_platform(
         parser,
@@ -93,7 +110,7 @@ def _percent(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 100:  # noqa: PLR2004 - percent
-        raise argparse.ArgumentTypeError(f"{text} is no percentage between 0 and 100")
+        raise argparse.ArgumentTypeError(f"{text} is not a percentage between 0 and 100")
     return value / 100
 
 
@@ -104,5 +121,5 @@ def _count(text: str) -> int:
         argparse.ArgumentTypeError: it is none.
     """
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text} is no whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text} is not a positive whole number")
     return int(text)

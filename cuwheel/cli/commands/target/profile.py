@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 def profile_parser() -> Parser:
-    """What the session understands."""
-    parser = new_parser("profile", "Show where the time and memory of the last build went.")
+    """The command line of the session."""
+    parser = new_parser("profile", "Show how the last build used time and memory.")
     add_targets(parser)
     add_target_options(parser)
     parser.add_argument(
-        "--dist", metavar="DIR", help="where the wheel goes if it has to be built first"
+        "--dist", metavar="DIR", help="folder for the wheel if it has to be built first"
     )
     add_report_options(
         parser,
-        quiet="print where picture and trace are",
+        quiet="print only the paths of picture and trace",
         verbose="list every compile, not only the slowest",
     )
     return parser
@@ -53,9 +53,9 @@ def _profile(job: Job, console: Console, *, as_json: bool) -> None:
         print_summary(pipeline.make(job, keep_work=False), workspace.dist, console)
     if not log.is_file():
         raise UsageError(
-            f"no build of {target.id} has left a record of its compiles",
-            why=f"its wheel is up to date, and {log} isn't there",
-            fix=f"nox -s build-{target.name} -- --no-cache, then this again",
+            f"there is no record of the compiles of {target.id}",
+            why=f"its wheel is up to date, and {log} doesn't exist",
+            fix=f"nox -s build-{target.name} -- --no-cache, then run this again",
         )
     made = write_profile(read_events(log), workspace.work / pipeline.PROFILE, target.id)
     if as_json:

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 
 def rebuild_parser() -> Parser:
-    """What the session understands."""
+    """The command line of the session."""
     parser = new_parser(
         "rebuild",
-        "Build a published wheel again from what its provenance names, compare, and sign the "
+        "Rebuild a published wheel from the inputs in its provenance, compare, and sign the "
         "result.",
     )
     add = parser.add_argument
@@ -47,30 +47,39 @@ def rebuild_parser() -> Parser:
         "published",
         nargs="?",
         metavar="WHEEL|STATEMENT|ADDRESS",
-        help="a wheel, the .provenance.json beside it, or the address of either",
+        help="a wheel, its .provenance.json, or the URL of either",
     )
-    add("--key", metavar="FILE", help="private key (PEM, ed25519 or ECDSA) that signs the result")
+    add("--key", metavar="FILE", help="private key (PEM, ed25519 or ECDSA) to sign the result with")
     add(
         "--sigstore",
         action="store_true",
-        help="sign by the identity of this CI job, through Sigstore, in public",
+        help="sign with the identity of this CI job, through Sigstore; the entry is public",
     )
     add(
         "--trust-config",
         metavar="FILE",
-        help="of another Sigstore than the public one: its trust_config.json",
+        help="trust_config.json of a Sigstore other than the public one",
     )
-    add("--new-key", metavar="FILE", help="make such a key, print its line for policies, and stop")
+    add(
+        "--new-key",
+        metavar="FILE",
+        help="create a private key for --key, print its line for policies, then stop",
+    )
     add(
         "--to",
         metavar="DIR",
-        help="folder for the signed statement; default: beside the wheel, or where nox was started",
+        help="folder for the signed statement; default: the wheel's folder, or where nox was "
+        "started",
     )
-    add("--source", metavar="DIR|ARCHIVE", help="where the provenance says that it was given")
+    add(
+        "--source",
+        metavar="DIR|ARCHIVE",
+        help="the source, if the provenance says that the wheel was built with --source",
+    )
     add(
         "--here",
         action="store_true",
-        help="build with this checkout, whatever is different in it",
+        help="build with this checkout, whatever the differences",
     )
     add("--jobs", default="auto", metavar="N|auto", help="compiles at once")
     add("--sandbox", choices=("auto", *KINDS), default="auto", help="as for a build")
@@ -78,9 +87,9 @@ def rebuild_parser() -> Parser:
     add_work_options(parser)
     add_report_options(
         parser,
-        quiet="print whether the bytes are the same, and where not, in what they differ",
-        verbose="print each whole SHA-256",
-        as_json="print what was found to standard output as one JSON object",
+        quiet="print only whether the bytes are the same, and if not, what differs",
+        verbose="print each full SHA-256",
+        as_json="print the result to standard output as one JSON object",
     )
     return parser
 
@@ -92,8 +101,8 @@ def run_rebuild(given: argparse.Namespace, console: Console) -> None:
         return
     if not given.published:
         raise UsageError(
-            "nox -s rebuild -- takes a published wheel, and none is named",
-            why="it is a file, its .provenance.json, or the address of either",
+            "nox -s rebuild -- needs a published wheel",
+            why="give its file, its .provenance.json, or the URL of either",
             fix="nox -s rebuild -- dist/NAME.whl",
         )
     # All that can be wrong with what was given is said before an hour's build.
@@ -136,8 +145,7 @@ def _rebuild(
         console.note(f"signed: {written}")
     else:
         console.note(
-            "nothing is signed: --key FILE names a key, --new-key FILE makes one, "
-            "--sigstore takes none"
+            "nothing is signed: use --key FILE, --sigstore, or make a key with --new-key FILE"
         )
     if given.json:
         console.answer(rebuild_document(found, asked.theirs.wheel_name, work, written))
@@ -154,10 +162,9 @@ def _check_folder(folder: Path, *, is_signed: bool) -> None:
     """
     if not is_signed:
         raise UsageError(
-            "--to stands alone",
-            why="it says where the signed statement goes, and nothing is signed without a key",
-            fix="name a key with --key, take --sigstore, or leave --to out; --new-key FILE makes a "
-            "key",
+            "--to has no effect without a key",
+            why="it is the folder of the signed statement, and nothing is signed without a key",
+            fix="add --key or --sigstore, or leave out --to; --new-key FILE makes a key",
         )
     with naming_option("--to", folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -187,17 +194,17 @@ def _signer(given: argparse.Namespace, console: Console) -> SigningKey | Sigstor
     if given.sigstore and (given.key or given.offline):
         other = "--key" if given.key else "--offline"
         raise UsageError(
-            f"--sigstore and {other} don't go together",
-            why="a statement is signed by a key or by an identity, once"
+            f"--sigstore and {other} can't be combined",
+            why="a statement is signed either with a key or with an identity"
             if given.key
             else "an identity signs on a server",
-            fix=f"leave {other} out, or --sigstore",
+            fix=f"leave out {other} or --sigstore",
         )
     if given.trust_config and not given.sigstore:
         raise UsageError(
-            "--trust-config stands alone",
-            why="it says which Sigstore signs",
-            fix="add --sigstore, or leave it out",
+            "--trust-config needs --sigstore",
+            why="it selects the Sigstore to sign with",
+            fix="add --sigstore, or leave out --trust-config",
         )
     if given.key:
         return _read_key(given_path(given.key))

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SmokeDocument:
-    """What `smoke --json` prints, a line for each target.
+    """What `smoke --json` prints, one line for each target.
 
     Attributes:
         target: `causal-conv1d-130-cp312-torch2.11`.
-        smoke: what was found.
+        smoke: the result.
     """
 
     SCHEMA: ClassVar[Schema] = Schema("smoke", "1.1")
@@ -36,15 +36,17 @@ class SmokeDocument:
 
 
 def smoke_parser() -> Parser:
-    """What the session understands."""
-    parser = new_parser("smoke", "Install the last built wheel with what it declares; import it.")
+    """The command line of the session."""
+    parser = new_parser(
+        "smoke", "Install the last built wheel with its declared requirements, and import it."
+    )
     add_targets(parser)
     add_target_options(parser)
     add_report_options(
         parser,
-        quiet="print warnings and errors alone",
-        verbose="list each library that was loaded, and who supplied it",
-        as_json="print what was found to standard output, one JSON object a line",
+        quiet="print only warnings and errors",
+        verbose="list each loaded library with its supplier",
+        as_json="print the results to standard output, one JSON object per line",
     )
     return parser
 
@@ -56,4 +58,4 @@ def run_smoke(given: argparse.Namespace, console: Console) -> None:
             found = pipeline.make_stage("smoke", job)
             if given.json:
                 console.answer(SmokeDocument(target=job.target.id, smoke=found))
-            console.tell_durations()
+            console.print_durations()

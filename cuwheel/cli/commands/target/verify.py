@@ -45,30 +45,36 @@ _ALL = "all"
 
 
 def verify_parser() -> Parser:
-    """What the session understands."""
-    parser = new_parser("verify", "Build several times, everything varied, and compare the wheels.")
-    add_targets(parser, f"TARGET|{_ALL}", "; all that can be built here, and recorded")
+    """The command line of the session."""
+    parser = new_parser(
+        "verify", "Build several times under varied conditions, and compare the wheels."
+    )
+    add_targets(
+        parser,
+        f"TARGET|{_ALL}",
+        "; all: every target that can be built here, and record the results",
+    )
     add_target_options(parser)
     parser.add_argument(
         "--against",
         metavar="WHEEL|PROVENANCE",
-        help="build once, as this says, and compare with it: a wheel, or its .provenance.json",
+        help="build once with the inputs of this wheel or .provenance.json, and compare with it",
     )
     parser.add_argument(
         "--record",
         action="store_true",
-        help="write what was found into docs/reproducibility.md",
+        help="write the results to docs/reproducibility.md",
     )
     parser.add_argument(
         "--report",
         metavar="DIR",
-        help="where verify/SHA256.json goes, for `release -- --require verify`; default: reports/",
+        help="folder for verify/SHA256.json, for `release -- --require verify`; default: reports/",
     )
     add_report_options(
         parser,
-        quiet="print whether the bytes are the same, and where not, in what they differ",
-        verbose="print each whole SHA-256, and what each build varied",
-        as_json="print what was found to standard output, one JSON object a line",
+        quiet="print only whether the bytes are the same, and if not, what differs",
+        verbose="print each full SHA-256, and what each build varied",
+        as_json="print the results to standard output, one JSON object per line",
     )
     return parser
 
@@ -109,9 +115,9 @@ def _verify_many(
             failed.append(error)
     if unequal:
         raise NotReproducibleError(
-            f"{len(unequal)} targets are not the same bytes",
+            f"{len(unequal)} targets gave different bytes",
             why=", ".join(unequal),
-            fix="the report of each stands above",
+            fix="the report of each is above",
         )
     # With `all`, some can't be built on this machine; what was named, or everything, has to be.
     if failed and not (takes_all and verified):
@@ -123,7 +129,7 @@ def _reason(error: CuwheelError) -> str:
     tail = [line.strip() for line in getattr(error, "tail", ())]
     said = [line for line in tail if line.startswith(("error:", "because"))]
     log = getattr(error, "log", None)
-    return "; ".join([*said, *([f"all of it is in {log}"] if log else [])]) or error.why
+    return "; ".join([*said, *([f"the whole output is in {log}"] if log else [])]) or error.why
 
 
 def _verify(job: Job, given: argparse.Namespace, console: Console) -> VerifiedTarget:
@@ -160,8 +166,8 @@ def _verify_against(
 ) -> None:
     if len(named) > 1:
         raise UsageError(
-            "--against compares one target",
-            why=f"{len(named)} are named",
+            "--against compares exactly one target",
+            why=f"{len(named)} were given",
             fix=f"nox -s verify -- {given.targets[0]} --against {given.against}",
         )
     [(entry, tag)] = named
@@ -177,7 +183,7 @@ def _verify_against(
     tag_words = ("--build-tag", str(theirs.build_tag)) if theirs.build_tag else ()
     how = Variation(
         name="again",
-        says="as it was built, and everything compiled",
+        says="same conditions, everything compiled",
         work=folder / "work",
         dist=folder / "dist",
         # The cache may hold the very objects of what was published.

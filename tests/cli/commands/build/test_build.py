@@ -48,16 +48,24 @@ def build(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     [
         (("--archs", "90"), UsageError, 'did you mean "--arch"?'),
         (("--python", "snake"), UsageError, "--python snake is neither a release nor a path"),
-        (("--jobs", "²"), UsageError, "--jobs ² is no number of compiles"),
-        (("--framework", "torch==2.*"), UsageError, "--framework torch==2.* is no pin"),
+        (("--jobs", "²"), UsageError, "--jobs ² is not a number of compiles"),
+        (
+            ("--framework", "torch==2.*"),
+            UsageError,
+            "--framework torch==2.* is not a pinned version",
+        ),
         (("--framework", "torch==2.11.0"), UsageError, "it is compiled against no framework"),
         (("--arch", "70"), UnsupportedArchError, "cannot compile for sm_70"),
         (("--arch", "sm_90"), UnsupportedArchError, 'write sm_90 as "90"'),
         (("--python", "3.99"), InterpreterNotFoundError, "no Python 3.99 was found"),
-        (("--source", "/nonexistent"), SourceError, "/nonexistent is neither a folder nor a file"),
+        (("--source", "/nonexistent"), SourceError, "/nonexistent doesn't exist"),
         (("--platform", "arm64"), UsageError, "invalid choice: 'arm64'"),
         (_ARM64, TargetRootError, "neither --target-root nor CUWHEEL_TARGET_ROOT names one"),
-        ((*_ARM64, "--target-root", "/nonexistent"), TargetRootError, "/nonexistent is no folder"),
+        (
+            (*_ARM64, "--target-root", "/nonexistent"),
+            TargetRootError,
+            "/nonexistent is not a folder",
+        ),
         ((*_ARM64, "--target-root", "/"), TargetRootError, "for aarch64"),
     ],
 )
@@ -103,4 +111,4 @@ def test_stops_after_a_stage_and_goes_on_from_there(
     assert {path.stem for path in (work / "stages").iterdir()} == {"source", "patch"}
     said = capsys.readouterr().err
     assert "stopped after source" in said
-    assert "source: kept from the interrupted run before" in said
+    assert "source: kept from the interrupted run" in said

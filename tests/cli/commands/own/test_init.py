@@ -108,7 +108,7 @@ def test_writes_over_nothing(tmp_path: Path, name: str) -> None:
 def test_refuses_file_in_place_of_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(FileAccessError, match="is no folder"):
+    with pytest.raises(FileAccessError, match="is not a folder"):
         init(tmp_path / "file")
 
 

@@ -55,5 +55,5 @@ def test_says_who_has_rebuilt_it(
 def test_refuses_wheel_that_is_not_there(wheels: list[Path], tmp_path: Path) -> None:
     wheels[0].unlink()
 
-    with pytest.raises(UsageError, match="is not there"):
+    with pytest.raises(UsageError, match="doesn't exist"):
         attestations(wheels[0], policy=tmp_path / "rebuilders.txt")

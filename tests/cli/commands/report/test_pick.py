@@ -71,7 +71,7 @@ def test_says_which_entry_of_the_variable_is_not_there(
 
     assert pick("toy", "--for", PAPER, "--quiet") == 0
     said = " ".join(capsys.readouterr().err.split())
-    assert f"CUWHEEL_INDEXES names {lost} (entry 2 of 2), and there is no such folder" in said
+    assert f"CUWHEEL_INDEXES names {lost} (entry 2 of 2), a folder that doesn't exist" in said
 
 
 def test_names_recipe_where_none_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,9 +133,12 @@ def test_says_that_nobody_could_be_asked(
         (("toy", "--for", PAPER, "--python", "x"), "contradict"),
         (("toy @ https://example.org/x.whl",), "more than a package"),
         (("toy; python_version > '3'",), "more than a package"),
-        (("no name",), "no name of a package"),
-        (("toy", "--for", PAPER, "--index", "/nowhere/x"), "there is no folder /nowhere/x"),
-        (("toy", "--for", PAPER, "--index", "file:///nowhere/x"), "there is no folder /nowhere/x"),
+        (("no name",), "not a package name"),
+        (("toy", "--for", PAPER, "--index", "/nowhere/x"), "the folder /nowhere/x doesn't exist"),
+        (
+            ("toy", "--for", PAPER, "--index", "file:///nowhere/x"),
+            "the folder /nowhere/x doesn't exist",
+        ),
     ],
 )
 def test_refuses_what_makes_no_sense(words: tuple[str, ...], said: str) -> None:

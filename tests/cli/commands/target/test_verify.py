@@ -56,7 +56,7 @@ def test_all_fails_where_nothing_can_be_verified(
 def test_compares_one_target_with_what_is_published() -> None:
     words = ["tiny-capi-130", "tiny-skbuild-130", "--against", "x.whl"]
 
-    with pytest.raises(UsageError, match="--against compares one target"):
+    with pytest.raises(UsageError, match="--against compares exactly one target"):
         run_command("verify", words, Console())
 
 
