@@ -46,7 +46,7 @@ def test_finds_line_among_many(explainer: Explainer) -> None:
 def test_fills_in_what_the_line_says(explainer: Explainer) -> None:
     (found,) = explain(explainer, GCC_TOO_NEW).causes
 
-    assert "CUDA 12.2 takes GCC 12 at most" in found.why
+    assert "CUDA 12.2 supports GCC up to 12" in found.why
     assert "gxx_linux-64=12" in found.fix
 
 
@@ -55,7 +55,7 @@ def test_fills_in_what_is_known_besides(explainer: Explainer) -> None:
 
     (found,) = explain(explainer, line, cuda="12.1").causes
 
-    assert "CUDA 12.1 takes GCC 12" in found.why
+    assert "CUDA 12.1 supports GCC up to 12" in found.why
 
 
 @pytest.mark.parametrize(
