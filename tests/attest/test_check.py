@@ -87,7 +87,7 @@ def test_names_what_is_missing(wheel: Path, policy: Policy, keys: Keys) -> None:
     with pytest.raises(PolicyError) as caught:
         raise_if_refused(check_policy(wheel, policy, statements, TODAY))
 
-    assert "by 1 of the 2 that the policy asks for: alice" in caught.value.what
+    assert "by 1 of the 2 that the policy requires: alice" in caught.value.what
     assert f"unknown keys: {keys['mallory'].public.short_id}" in caught.value.why
     assert "bob: no statement by key" in caught.value.why
 
@@ -247,7 +247,7 @@ _LIES: dict[str, tuple[Callable[..., str], str]] = {
         _with_signature(lambda one, _: one.update(payloadType="text/plain")),
         "its payloadType is 'text/plain'",
     ),
-    "nobody": (_with_signature(lambda one, _: one.update(signatures=[])), "nobody has signed it"),
+    "nobody": (_with_signature(lambda one, _: one.update(signatures=[])), "it is not signed"),
     "signatures are a text": (
         _with_signature(lambda one, _: one.update(signatures="x")),
         "no DSSE envelope",
@@ -460,7 +460,7 @@ def test_address_that_refuses_leaves_the_others(
     assert verdict.counted == ("alice", "carol")
     [(name, reason)] = verdict.refused
     assert name == one.url(f"/f/{alice.name.replace('+', '%2B')}")
-    assert reason.startswith(f"could not be asked: the server answered {status}")
+    assert reason.startswith(f"could not be queried: the server answered {status}")
 
 
 def test_names_address_that_does_not_answer(policy: Policy, keys: Keys, tmp_path: Path) -> None:
@@ -473,7 +473,7 @@ def test_names_address_that_does_not_answer(policy: Policy, keys: Keys, tmp_path
 
     with pytest.raises(PolicyError) as caught:
         raise_if_refused(check_policy(wheel, policy, found, TODAY))
-    assert caught.value.why.count("could not be asked: ") == len(policy.rebuilders)
+    assert caught.value.why.count("could not be queried: ") == len(policy.rebuilders)
     assert site.url(f"/f/{statement_name(wheel.name, keys['bob'].public)}") in caught.value.why
 
 

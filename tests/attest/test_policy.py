@@ -64,7 +64,7 @@ def test_reads_an_identity_and_roots(tmp_path: Path) -> None:
         ("threshold ²\nalice {alice}", "line 1: behind threshold"),
         ("threshold 1 2\nalice {alice}", "line 1: behind threshold"),
         ("threshold\nalice {alice}", "line 1: behind threshold"),
-        ("threshold 1\nalice {alice}\nalice {bob}", "alice stands in it twice"),
+        ("threshold 1\nalice {alice}\nalice {bob}", "alice is in it twice"),
         ("threshold 2\nalice {alice}\nbob {alice}", "alice and bob have one key"),
         ("threshold 1\nalice", "alice has no key"),
         ("threshold 1\nalice AAAA", "no public key"),

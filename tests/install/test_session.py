@@ -61,7 +61,7 @@ def test_installs_what_a_policy_lets_pass(installing: Installing) -> None:
         (folder / statement.name).write_bytes(statement.content)
     before = state(installing.environment)
 
-    with pytest.raises(PolicyError, match="by 1 of the 2 that the policy asks for: alice"):
+    with pytest.raises(PolicyError, match="by 1 of the 2 that the policy requires: alice"):
         installing.run(policy=policy, fallback="build")
 
     assert state(installing.environment) == before
@@ -368,7 +368,7 @@ def test_refuses_to_exchange_what_could_not_be_put_back(
     with pytest.raises(InstallError) as caught:
         installing.run(fallback=fallback)
 
-    assert caught.value.what == "toy 1.0+cu130 has no RECORD, so it couldn't be put back"
+    assert caught.value.what == "toy 1.0+cu130 has no RECORD, so it couldn't be restored"
     assert state(installing.environment) == before
     assert installing.built == 0
 
@@ -422,7 +422,7 @@ def test_names_nearest_wheel_and_the_index_that_could_not_be_asked(
     with pytest.raises(NoFittingWheelError) as caught:
         installing.run(addresses=(installing.dist.as_uri(), nowhere))
 
-    assert f"{nowhere} couldn't be asked" in caught.value.why
+    assert f"{nowhere} couldn't be queried" in caught.value.why
 
 
 def test_builds_where_no_index_could_be_asked(installing: Installing, nowhere: str) -> None:

@@ -219,7 +219,7 @@ def test_refuses_unknown_partition(executor: SlurmExecutor, tmp_path: Path) -> N
     with pytest.raises(SlurmError) as caught:
         list(typo.run([make_task(tmp_path, "cell")]))
 
-    assert caught.value.why == "`sinfo` names short"
+    assert caught.value.why == "`sinfo` lists short"
 
 
 def test_refuses_disk_whose_locks_do_not_reach(

@@ -381,7 +381,7 @@ def test_probe_without_requests(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         measure(request_for(tmp_path, probe=probe, sweep=sweep), Console())
 
-    assert caught.value.fix == "leave --sweep out"
+    assert caught.value.fix == "omit --sweep"
 
 
 ON_TWO = """\

@@ -83,7 +83,9 @@ def test_wheel_that_no_recipe_knows(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read_wheel(wheel_of(tmp_path, "numpy", "2.0"), ENTRIES)
 
-    assert caught.value.what == "no recipe is for numpy, so there is no probe to measure it with"
+    assert (
+        caught.value.what == "there is no recipe for numpy, so there is no probe to measure it with"
+    )
 
 
 @pytest.mark.parametrize("name", ["gone-1.0-py3-none-any.whl", "readme.txt"])

@@ -141,7 +141,7 @@ def test_reads_archs_as_people_write_them(arch: str) -> None:
         ("python=3.12,python=3.13", "names python twice"),
         ("python=2.7", "python is written 3.12"),
         ("python=3.12,cuda=cu130", "cuda is written 13.0, 13 or cpu"),
-        ("python=3.12,torch=2", "torch is a release with two parts or more, such as 2.11"),
+        ("python=3.12,torch=2", "torch is a version with two or more parts, such as 2.11"),
         ("python=3.12,arch=hopper", "arch is written 90"),
         ("python=3.12,glibc=new", "such as 2.36"),
         ("", "names no Python"),

@@ -21,8 +21,8 @@ def test_finds_copies_of_a_library(tmp_path: Path) -> None:
 
     [finding] = [line for line in found if "library copies" in line]
     assert finding == (
-        f"warning: pkg/libx.so: library copies: its bytes are there 3 times, {wasted} unpacked for "
-        "nothing: pkg/libx.so.1, pkg/other/libx.so.1.2 too"
+        "warning: pkg/libx.so: library copies: the same content is in the wheel 3 times, "
+        f"{wasted} more than needed when unpacked: also as pkg/libx.so.1, pkg/other/libx.so.1.2"
     )
 
 

@@ -52,7 +52,7 @@ def test_finds_copy_that_misses_what_it_opens(
 
     found = told(judged(tmp_path, {nvrtc: copy, f"pkg.libs/{builtins}": copy}))
 
-    fact = "it opens libnvrtc-builtins.so.12.* by name, and no file of the wheel is called so"
+    fact = "it opens libnvrtc-builtins.so.12.* by name, but the wheel has no file of that name"
     assert (f"error: {nvrtc}: grafted library: {fact}" in found) is is_torn
 
 
@@ -108,8 +108,8 @@ def test_lets_module_be_that_has_its_name(tmp_path: Path, name: str, code: str) 
 @pytest.mark.parametrize(
     ("content", "fact"),
     [
-        (b"", "it is called a library and is empty"),
-        (b"no library\n", "it is called a library and is no ELF file"),
+        (b"", "it has the name of a library, but is empty"),
+        (b"no library\n", "it has the name of a library, but is not an ELF file"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "it is a git-LFS pointer"),
     ],
 )
@@ -135,7 +135,7 @@ def test_lets_other_kinds_of_library_be(tmp_path: Path, content: bytes) -> None:
         ("WHEEL", f"Tag: {TAG}", "Tag:", "WHEEL: tag: WHEEL says the tag (nothing)"),
         ("WHEEL", f"Tag: {TAG}", "Tag: py3--any", "WHEEL: tag: WHEEL says the tag py3--any"),
         ("WHEEL", "Version: 1.0", "Version: 9.0", "WHEEL: archive: Wheel-Version is 9.0"),
-        ("WHEEL", "Wheel-Version: 1.0\n", "", "WHEEL: archive: Wheel-Version is not there"),
+        ("WHEEL", "Wheel-Version: 1.0\n", "", "WHEEL: archive: Wheel-Version is missing"),
     ],
 )
 def test_finds_what_installers_refuse(
@@ -192,7 +192,7 @@ def test_finds_libraries_behind_tag_for_any_system(tmp_path: Path) -> None:
 
     (line,) = told(judged(tmp_path, {MEMBER: library}, tag="py3-none-any"))
 
-    fact = "the tag promises any system, and it holds libraries of Linux"
+    fact = "the tag includes every system, but the wheel has libraries for Linux"
     assert line == f"warning: pkg-1.2.3-py3-none-any.whl: platform tag: {fact}"
 
 
@@ -246,7 +246,7 @@ def test_tells_tags_that_differ(tmp_path: Path, written: str, severity: str) -> 
 
     (finding,) = told(audit_wheel(wheel))
 
-    assert finding == f"{severity}: WHEEL: tag: the file name says {TAG}, WHEEL says {written}"
+    assert finding == f"{severity}: WHEEL: tag: the file name has {TAG}, WHEEL has {written}"
 
 
 def test_notes_library_in_pure_wheel(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_notes_path_of_build_machine(tmp_path: Path) -> None:
 
     found = told(judged(tmp_path, {MEMBER: library}))
 
-    assert found == [f"note: {MEMBER}: build path: it holds /home/someone/src/a.cu"]
+    assert found == [f"note: {MEMBER}: build path: it contains /home/someone/src/a.cu"]
 
 
 def test_finds_copy_of_nvidias_library(tmp_path: Path) -> None:

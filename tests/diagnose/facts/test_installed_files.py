@@ -76,7 +76,7 @@ def test_names_library_of_other_size(
 def test_names_zeroed_library(installed: Distribution, library: bytes) -> None:
     installed.libraries[0].write_bytes(bytes(len(library)))
 
-    assert [one.what for one in find_damaged_libraries(installed)] == ["begins with zeros"]
+    assert [one.what for one in find_damaged_libraries(installed)] == ["starts with zero bytes"]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_verifies_hashes(
 
     [found] = verify_files(installed)
 
-    assert found.what == "holds other bytes than its wheel brought"
+    assert found.what == "differs from the file in its wheel"
     assert found.is_damage is is_damage
 
 

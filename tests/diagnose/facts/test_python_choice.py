@@ -84,7 +84,7 @@ def test_says_which_names_there_are(tmp_path: Path) -> None:
 def test_names_environment_that_was_deleted(tmp_path: Path, name: str) -> None:
     found = find_environment(None, {name: str(tmp_path / "gone")}, tmp_path)
 
-    assert found.fault == f"the folder {tmp_path / 'gone'} is not there"
+    assert found.fault == f"the folder {tmp_path / 'gone'} does not exist"
 
 
 def test_names_environment_whose_python_was_deleted(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_warns_of_library_that_is_not_the_frameworks(tmp_path: Path) -> None:
     found = judged(make_judge(tmp_path, "125", "130", asked="125", driver=Driver()))
 
     assert found.level == "warning"
-    assert found.cause == "BNB_CUDA_VERSION=125 says so, and torch is built with CUDA 13.0"
+    assert found.cause == "BNB_CUDA_VERSION=125 selects it, and torch is built with CUDA 13.0"
 
 
 def test_expects_success_and_library(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_says_that_nothing_checks_a_package_without_check(tmp_path: Path) -> Non
     found = judged(dataclasses.replace(judge, declared=declared))
 
     assert found.level == "ok"
-    assert "it wasn't run: it has no check of its own" in found.what
+    assert "it wasn't run: it has no self-check" in found.what
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_waits_for_torch_that_sees_no_gpu(tmp_path: Path) -> None:
     assert found.what == (
         "bitsandbytes 0.49.1 takes libbitsandbytes_cpu.so, not libbitsandbytes_cuda130.so"
     )
-    assert (found.level, found.fix) == ("warning", "fix torch first, then ask again")
+    assert (found.level, found.fix) == ("warning", "fix torch first, then run this again")
 
 
 def test_leads_to_general_entry_where_none_is_declared(tmp_path: Path) -> None:

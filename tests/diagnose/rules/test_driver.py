@@ -26,9 +26,7 @@ def make_found(**changes: Any) -> Driver:
 
 
 def test_praises_sound_driver() -> None:
-    assert judge(make_found()).what == (
-        "driver 580.65.06, supports CUDA up to 13.0; 2 GPUs to be used"
-    )
+    assert judge(make_found()).what == ("driver 580.65.06, supports CUDA up to 13.0; 2 GPUs usable")
 
 
 _ABSENT: dict[str, Any] = {

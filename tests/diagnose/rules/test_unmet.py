@@ -74,7 +74,7 @@ def test_prints_no_command_where_two_packages_exclude_each_other(env: Env) -> No
     found = verdict_on(look_into(env), "diagnose-versions")
 
     assert found.command == ""
-    assert found.fix.startswith("other requires triton==3.3.0: give each an environment of its own")
+    assert found.fix.startswith("other requires triton==3.3.0: use a separate environment for each")
 
 
 @pytest.mark.parametrize(

@@ -75,5 +75,5 @@ def test_files_of_no_wheel_are_named_whole() -> None:
     libraries = [("libcublas.so.13", "/usr/local/cuda/lib64/libcublas.so.13", "")]
 
     assert list(show_suppliers(libraries)) == [
-        "from the machine, no wheel: /usr/local/cuda/lib64/libcublas.so.13"
+        "from the machine, not a wheel: /usr/local/cuda/lib64/libcublas.so.13"
     ]
