@@ -214,8 +214,8 @@ def _check_bytes(wheels: Iterable[Entry], there: Mapping[str, str], index: str) 
     ]
     if changed:
         raise PublishedWheelError(
-            f"the index has other files with the names of {len(changed)} wheels, so nothing "
-            "is uploaded",
+            f"the index has other files with the names of {plural(len(changed), 'wheel')}, so "
+            "nothing is uploaded",
             why="\n".join(changed),
             fix="ask the operator of the index where these came from; to publish yours beside "
             "them, build with `-- --build-tag N` and release again",

@@ -116,8 +116,8 @@ def test_finds_lost_link_of_soname(tmp_path: Path) -> None:
 
     found = told(judged(tmp_path, files))
 
-    fact = "libown.so.1 is in the wheel as libown.so.1.2.3 only, a name that the loader doesn't"
-    assert found == [f"error: {_MODULE}: needed library: {fact} search"]
+    fact = "libown.so.1 is in the wheel only as libown.so.1.2.3, a name that the loader doesn't"
+    assert found == [f"error: {_MODULE}: needed library: {fact} search for"]
 
 
 @pytest.mark.parametrize(

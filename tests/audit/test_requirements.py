@@ -82,7 +82,7 @@ def test_takes_library_for_its_namesakes(tmp_path: Path) -> None:
 
     found = told(judged(tmp_path, {MEMBER: library}, requires=("libtiny-dep-cu13==1.*",)))
 
-    seems = "libtiny_dep.so seems to come from libtiny-dep-cu13, of whose wheel nothing is known"
+    seems = "libtiny_dep.so seems to come from libtiny-dep-cu13, whose wheel isn't known"
     is_not = "libunder.so.3 isn't in the wheel; what libtiny-dep-cu13 requires isn't known here"
     assert found == [
         f"note: {MEMBER}: needed library: {seems} here",

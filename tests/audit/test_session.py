@@ -71,7 +71,7 @@ def test_fault_of_our_own_is_a_finding_of_that_wheel(
         run_session(tmp_path, tmp_path)
 
     said = capsys.readouterr().out
-    assert "please report this: IndexError in audit: of a list" in said
+    assert "please report it: IndexError in audit: of a list" in said
     assert f"{sound.name}: nothing found" in said
 
 
@@ -193,7 +193,7 @@ def test_refuses_folder_without_wheels(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         run_session(tmp_path, tmp_path)
 
-    assert "a folder without one" in caught.value.why
+    assert "a folder without wheels" in caught.value.why
 
 
 def test_does_not_take_folder_for_wheel(tmp_path: Path) -> None:

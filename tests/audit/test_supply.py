@@ -108,7 +108,7 @@ def test_finds_nvidias_library_that_does_not_find_its_own(
 
     result = judged(tmp_path, {MEMBER: library}, requires=(requirement,))
 
-    fact = "libnvJitLink.so.13 are not reached by the rpath of nvidia-cusolver<12.0.7"
+    fact = "libnvJitLink.so.13 are not found through the rpath of nvidia-cusolver<12.0.7"
     assert any(fact in line for line in told(result)) is is_lost
 
 

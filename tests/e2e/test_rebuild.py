@@ -282,13 +282,13 @@ def test_names_the_kernel_of_a_tampered_wheel(published: Published, tmp_path: Pa
     by_policy = published.second.run(*words, good, "--statements", tmp_path / "said")
 
     assert by_hash.status == UsageError.exit_code, by_hash.output
-    assert "is not the wheel that the provenance is of" in by_hash.output
+    assert "is not the wheel that the provenance describes" in by_hash.output
     assert rebuilt.status == NotReproducibleError.exit_code, rebuilt.output
     [difference] = _statement(tmp_path / "said")["predicate"]["cuwheel_rebuild"]["differences"]
     assert re.search(r"_native.*\.so, .nv_fatbin, .*SASS sm_90, add_one\(int\*, int\)", difference)
     assert "1 of" in difference
     assert by_policy.status == PolicyError.exit_code, by_policy.output
-    assert "it is about other bytes" in by_policy.output
+    assert "it is about another file" in by_policy.output
     assert "add_one(int*, int)" in by_policy.output
 
 

@@ -93,7 +93,7 @@ def test_wheel_that_changes_meanwhile_is_not_published(
 
     monkeypatch.setattr(site, "check_unchanged", change)  # after it was read, before the copy
 
-    with pytest.raises(WheelIndexError, match="has changed while it was published"):
+    with pytest.raises(WheelIndexError, match="changed while it was being published"):
         publish()
 
     assert not (tmp_path / "site" / "files" / wheel.name).exists()

@@ -409,9 +409,9 @@ def test_says_that_no_index_could_be_asked(installing: Installing, nowhere: str)
     with pytest.raises(DownloadError) as caught:
         installing.run(addresses=(nowhere,))
 
-    assert caught.value.what == "no index could be asked for toy"
+    assert caught.value.what == "no index could be queried for toy"
     assert f"{nowhere}: 127.0.0.1: " in caught.value.why
-    assert "see that its address is right and the network is there" in caught.value.fix
+    assert "check its address and the network" in caught.value.fix
 
 
 def test_names_nearest_wheel_and_the_index_that_could_not_be_asked(
@@ -429,7 +429,7 @@ def test_builds_where_no_index_could_be_asked(installing: Installing, nowhere: s
     done = installing.run(addresses=(nowhere,), fallback="build")
 
     assert (done.how, installing.built) == ("build", 1)
-    assert done.because.startswith("no index could be asked for toy")
+    assert done.because.startswith("no index could be queried for toy")
 
 
 @pytest.mark.parametrize("content", [None, BROKEN])

@@ -39,7 +39,7 @@ def test_code_that_runs_is_no_note(code: DeviceCode) -> None:
 
 
 def test_code_that_the_driver_compiles_is_a_note() -> None:
-    assert "of its PTX" in check_code(DeviceCode(ptx=("80",)), GPU, "x.whl")
+    assert "compiles its PTX" in check_code(DeviceCode(ptx=("80",)), GPU, "x.whl")
 
 
 def test_memory_that_had_errors() -> None:

@@ -114,7 +114,9 @@ def test_knows_pypy_by_its_abi(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_refuses_other_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "ask_environment", lambda *_: as_if("graalpy", ".graalpy.so"))
 
-    with pytest.raises(InterpreterNotFoundError, match="is graalpy, and which wheels fit it"):
+    with pytest.raises(
+        InterpreterNotFoundError, match="is graalpy, for which cuwheel can't choose wheels"
+    ):
         read_here(sys.executable, {"PATH": os.defpath}, Path("/"))
 
 

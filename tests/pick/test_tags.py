@@ -37,9 +37,9 @@ def test_pypy_takes_its_own_wheels_and_those_of_any_python(tags: str) -> None:
     ("tags", "said"),
     [
         ("cp310-cp310-any", "is for Python 3.10, this is PyPy 3.10 (pypy310_pp73)"),
-        ("cp39-abi3-any", "is for Python 3.9 or newer with GIL, and this is PyPy 3.10"),
-        ("pp39-pypy39_pp73-any", "is for PyPy 3.9, and this is PyPy 3.10"),
-        ("cp310-none-any", "is for Python 3.10 or newer, and this is PyPy 3.10"),
+        ("cp39-abi3-any", "is for Python 3.9 or newer with GIL, this is PyPy 3.10"),
+        ("pp39-pypy39_pp73-any", "is for PyPy 3.9, this is PyPy 3.10"),
+        ("cp310-none-any", "is for Python 3.10 or newer, this is PyPy 3.10"),
     ],
 )
 def test_pypy_takes_none_of_cpythons(tags: str, said: str) -> None:

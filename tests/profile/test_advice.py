@@ -48,7 +48,7 @@ def test_says_how_long_memory_made_wait(tmp_path: Path) -> None:
         "compiles waited 5.0 s for memory in total, a.cu the longest, 4.0 s: more memory would "
         "help, more jobs won't"
     ) in said
-    assert any(line.startswith("2.0 times the memory that was taken") for line in said)
+    assert any(line.startswith("2.0 times the memory actually used") for line in said)
 
 
 def test_says_what_was_killed_for_memory(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_refuses_what_was_never_released(project: Project) -> None:
     project.publish()
     project.add("2.0+cu130")
 
-    with pytest.raises(UsageError, match=r"holds no wheel toy==2\.0"):
+    with pytest.raises(UsageError, match=r"has no wheel toy==2\.0"):
         project.publish(yanks={"toy==2.0+cu130": _WHY})
 
     assert [path.name for path in (project.site / "releases").iterdir()] == [

@@ -20,7 +20,7 @@ def test_finds_framework_that_may_bring_other_cuda(tmp_path: Path) -> None:
     result = judged(tmp_path, {MEMBER: library}, requires=("torch>=2.10",))
 
     (finding,) = told(result)
-    assert finding.startswith(f"warning: {MEMBER}: mixed CUDA majors: it works with CUDA 12, ")
+    assert finding.startswith(f"warning: {MEMBER}: mixed CUDA majors: it is for CUDA 12, ")
 
 
 def test_finds_framework_that_brings_other_cuda_only(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_finds_module_for_another_python(tmp_path: Path, tag: str, severity: str
 
     found = told(judged(tmp_path, {name: library}, tag=f"{tag}-manylinux_2_39_x86_64"))
 
-    fact = "Python 3.10 alone can import it, and the tag is"
+    fact = "only Python 3.10 can import it, but the tag is"
     said = [line.partition(":")[0] for line in found if f": {name}: tag: {fact}" in line]
     assert said == [severity] * bool(severity)
 
@@ -80,9 +80,13 @@ def test_finds_module_for_another_python(tmp_path: Path, tag: str, severity: str
 @pytest.mark.parametrize(
     ("name", "module", "fact"),
     [
-        ("ext.cpython-312-x86_64-linux-gnu", "other", "calls PyInit_ext, and it has PyInit_other"),
-        ("ext.abi3", "ext2", "calls PyInit_ext, and it has PyInit_ext2"),
-        ("ext.cpython-312-aarch64-linux-gnu", "ext", "it is for EM_X86_64: no Python imports it"),
+        ("ext.cpython-312-x86_64-linux-gnu", "other", "calls PyInit_ext, but it has PyInit_other"),
+        ("ext.abi3", "ext2", "calls PyInit_ext, but it has PyInit_ext2"),
+        (
+            "ext.cpython-312-aarch64-linux-gnu",
+            "ext",
+            "but it is for EM_X86_64: no Python can import it",
+        ),
     ],
 )
 def test_finds_module_that_nothing_imports(
@@ -110,7 +114,7 @@ def test_lets_module_be_that_has_its_name(tmp_path: Path, name: str, code: str) 
     [
         (b"", "it has the name of a library, but is empty"),
         (b"no library\n", "it has the name of a library, but is not an ELF file"),
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "it is a git-LFS pointer"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "it is a Git LFS pointer"),
     ],
 )
 def test_finds_what_is_only_called_a_library(tmp_path: Path, content: bytes, fact: str) -> None:
@@ -131,9 +135,9 @@ def test_lets_other_kinds_of_library_be(tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize(
     ("member", "old", "new", "finding"),
     [
-        ("WHEEL", f"Tag: {TAG}", "Tag: py3-none", "WHEEL: tag: WHEEL says the tag py3-none"),
-        ("WHEEL", f"Tag: {TAG}", "Tag:", "WHEEL: tag: WHEEL says the tag (nothing)"),
-        ("WHEEL", f"Tag: {TAG}", "Tag: py3--any", "WHEEL: tag: WHEEL says the tag py3--any"),
+        ("WHEEL", f"Tag: {TAG}", "Tag: py3-none", "WHEEL: tag: WHEEL has the tag py3-none"),
+        ("WHEEL", f"Tag: {TAG}", "Tag:", "WHEEL: tag: WHEEL has the tag (nothing)"),
+        ("WHEEL", f"Tag: {TAG}", "Tag: py3--any", "WHEEL: tag: WHEEL has the tag py3--any"),
         ("WHEEL", "Version: 1.0", "Version: 9.0", "WHEEL: archive: Wheel-Version is 9.0"),
         ("WHEEL", "Wheel-Version: 1.0\n", "", "WHEEL: archive: Wheel-Version is missing"),
     ],
@@ -182,7 +186,7 @@ def test_judges_no_library_of_other_systems(tmp_path: Path, platform: str) -> No
 
     [line] = told(result)
     assert line.startswith("note: pkg-1.2.3-cp312-cp312-")
-    assert f"the tag is for {platform}: its libraries weren't judged" in line
+    assert f"the tag is for {platform}: its libraries weren't checked" in line
     assert (result.majors, result.supplies, result.min_driver) == ((), (), ())
 
 
@@ -223,7 +227,7 @@ def test_finds_module_for_free_threaded_python(tmp_path: Path) -> None:
 
     found = told(judged(tmp_path, {name: library}, tag="cp313-cp313t-manylinux_2_39_x86_64"))
 
-    assert any("Python 3.14 alone can import it" in line for line in found)
+    assert any("only Python 3.14 can import it" in line for line in found)
 
 
 def test_lets_modules_for_several_pythons_pass(tmp_path: Path) -> None:

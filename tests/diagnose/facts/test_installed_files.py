@@ -52,9 +52,9 @@ def test_knows_what_it_is_imported_by(installed: Distribution) -> None:
 @pytest.mark.parametrize(
     ("size", "what", "is_damage"),
     [
-        (0, "has 0 bytes, of which its wheel brought", True),
-        (1000, "has 1000 bytes, of which its wheel brought", True),
-        (10**6, "has 1000000 bytes, of which its wheel brought", False),
+        (0, "has 0 bytes, in its wheel it has", True),
+        (1000, "has 1000 bytes, in its wheel it has", True),
+        (10**6, "has 1000000 bytes, in its wheel it has", False),
         (None, "isn't there", True),
     ],
 )

@@ -77,7 +77,7 @@ def test_says_which_names_there_are(tmp_path: Path) -> None:
 
     found = find_environment("min", {"CONDA_PREFIX": str(tmp_path / "conda")}, tmp_path)
 
-    assert "no conda environment (there is mine)" in found.fault
+    assert "a conda environment (found: mine)" in found.fault
 
 
 @pytest.mark.parametrize("name", ["VIRTUAL_ENV"])

@@ -132,7 +132,7 @@ def test_says_which_of_three_with_the_same_files_goes(env: Env) -> None:
     found = verdict_on(look_into(env), "diagnose-shared-files")
 
     assert found.what == "first 1.2.3, second 1.2.3 and third 1.2.3 share files"
-    assert found.cause.endswith("; the one in place is none of theirs")
+    assert found.cause.endswith("; the installed file is none of theirs")
     assert found.fix.startswith("remove the others, ")
     assert " first third && " in found.command
 
@@ -145,4 +145,4 @@ def test_removes_none_of_three_where_two_are_required(env: Env) -> None:
     found = verdict_on(look_into(env), "diagnose-shared-files")
 
     assert found.command == ""
-    assert found.fix.startswith("torch requires first; torch requires second: give each ")
+    assert found.fix.startswith("torch requires first; torch requires second: use a separate ")

@@ -104,7 +104,7 @@ def test_does_not_hold_a_package_against_itself(env: Env) -> None:
 
     found = verdict_on(look_into(env), "diagnose-versions")
 
-    assert "an environment of its own" not in found.fix
+    assert "a separate environment" not in found.fix
 
 
 @pytest.mark.parametrize(

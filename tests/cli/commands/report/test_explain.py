@@ -85,7 +85,7 @@ def test_command_gives_data(text: str, tmp_path: Path, command: Callable[..., st
     [
         (["missing.log"], "", "there is no log missing.log"),
         (["empty"], "", "empty contains no logs"),
-        (["program"], "", "program is no text"),
+        (["program"], "", "program is not a text file"),
         (["--jsonl", "-"], "{", "standard input:1 can't be read"),
         (["--jsonl", "-"], '{"id": 1}', "it has no 'log'"),
         (["--jsonl", "-"], '{"id": 1, "log": 2}', "`log` is not a string"),

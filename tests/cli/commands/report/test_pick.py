@@ -117,7 +117,7 @@ def test_says_that_nobody_could_be_asked(
     monkeypatch.setattr("cuwheel.pick.choice.ask_indexes.__defaults__", (HASTY,))
     with (
         serving(Site(statuses=[status] * 99)) as site,
-        pytest.raises(DownloadError, match="no index could be asked for toy") as caught,
+        pytest.raises(DownloadError, match="no index could be queried for toy") as caught,
     ):
         pick("toy", "--index", site.url("/simple/"), "--for", PAPER)
     with pytest.raises(DownloadError, match="no index that could be asked has toy"):

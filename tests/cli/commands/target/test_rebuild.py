@@ -36,7 +36,7 @@ def test_looks_at_the_key_before_an_hours_build(tmp_path: Path) -> None:
     (tmp_path / "key.pem").write_text("no key")
     (tmp_path / "key.pem").chmod(0o600)
 
-    with pytest.raises(UsageError, match="no private key"):
+    with pytest.raises(UsageError, match="not a usable private key"):
         run_command("rebuild", ["x.whl", "--key", str(tmp_path / "key.pem")], Console())
 
 
