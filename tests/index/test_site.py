@@ -172,7 +172,7 @@ def test_published_wheels_stay(tmp_path: Path, publish: Callable[..., Site]) -> 
     done = publish()
 
     assert (done.wheels, done.added) == (2, 1)
-    assert "Withdrawn: old" in page_of(tmp_path)
+    assert "Yanked: old" in page_of(tmp_path)
 
 
 def test_refuses_other_bytes_under_a_published_name(

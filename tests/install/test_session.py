@@ -329,7 +329,7 @@ def test_refuses_wheel_of_which_nobody_states_a_hash(
     site.files["/simple/toy/"] = f'<a href="/f/{name.replace("+", "%2B")}">{name}</a>'.encode()
     site.files[f"/f/{name}"] = wheel.read_bytes()
 
-    with serving(site), pytest.raises(NoFittingWheelError, match="which bytes"):
+    with serving(site), pytest.raises(NoFittingWheelError, match="no SHA-256 for toy"):
         installing.run(addresses=(site.url("/simple/"),))
 
 

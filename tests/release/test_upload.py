@@ -207,5 +207,5 @@ def test_finds_the_index(repository: str, index: str, asked: str, tmp_path: Path
 
 
 def test_name_of_an_index_needs_its_address(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="where ours shows what it holds"):
+    with pytest.raises(UsageError, match="the index that lists the files of ours"):
         make_upload("ours", "", tmp_path / "log")

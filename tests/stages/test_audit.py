@@ -199,7 +199,7 @@ def test_finds_name_that_is_no_wheels(plant: _Plant) -> None:
 def test_finds_tag_that_wheel_file_denies(plant: _Plant) -> None:
     plant.replace("WHEEL", "cp311-cp311", "cp312-cp312")
 
-    assert any("WHEEL: tag: the file name says cp311" in line for line in plant.refused())
+    assert any("WHEEL: tag: the file name has cp311" in line for line in plant.refused())
 
 
 def test_finds_wheel_that_calls_itself_pure(plant: _Plant) -> None:
@@ -245,7 +245,7 @@ def test_finds_symbols_that_tag_does_not_promise(plant: _Plant) -> None:
     found = plant.refused()
 
     fact = "it needs GLIBC_2.14 of libc.so.6, which manylinux_2_5_x86_64 doesn't guarantee"
-    assert found == [f"{_LIBRARY}: platform tag: {fact}; manylinux_2_17_x86_64 has"]
+    assert found == [f"{_LIBRARY}: platform tag: {fact}; manylinux_2_17_x86_64 does"]
 
 
 def test_finds_library_of_other_machine(plant: _Plant) -> None:

@@ -28,7 +28,8 @@ def test_takes_cuda_of_driver_from_what_library_needs(tmp_path: Path) -> None:
 
     found = told(judged(tmp_path, {MEMBER: library}))
 
-    assert any("warning" in line and "CUDA 12, whose oldest driver is 525.60.13" in line for line in found)
+    fact = "CUDA 12, whose oldest driver is 525.60.13"
+    assert any("warning" in line and fact in line for line in found)
 
 
 def test_finds_symbols_of_newer_compiler(tmp_path: Path) -> None:

@@ -94,4 +94,4 @@ def test_names_environment_whose_python_was_deleted(tmp_path: Path) -> None:
 
     found = find_environment("env", {}, tmp_path)
 
-    assert "no longer there" in found.fault
+    assert "no longer exists" in found.fault
