@@ -104,7 +104,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("wheels", nargs="+", type=Path)
     asked = parser.parse_args(arguments)
     if missing := [str(wheel) for wheel in asked.wheels if not wheel.is_file()]:
-        parser.error(f"there is no {', '.join(missing)}; paths count from {Path.cwd()}")
+        parser.error(f"there is no {', '.join(missing)}; paths are relative to {Path.cwd()}")
     rows = [row for wheel in asked.wheels for row in measure(wheel, asked.turns)]
     Console(width=120).print(table_of(rows))
     if asked.json:

@@ -192,9 +192,9 @@ class Builds:
         turn, _ = self._measure(how, self._asked)
         if wheel.stat().st_mtime_ns != before:
             raise UsageError(
-                "the build that should have had nothing to do has built",
-                why="something of its key has changed meanwhile",
-                fix="see that nobody changes the sources while the benchmark runs",
+                "the build that should have found nothing to do was not skipped",
+                why="an input of its rebuild key has changed in the meantime",
+                fix="make sure that nobody changes the sources while the benchmark runs",
             )
         return turn
 
@@ -318,16 +318,16 @@ def _parser() -> argparse.ArgumentParser:
     add("--package", default="causal-conv1d", help="a recipe")
     add("--toolkit", default="130", help="its tag")
     add("--arch", nargs="+", default=["90"], help="compute capabilities without dot")
-    add("--more-arch", nargs="+", default=["80"], help="what one of the ways has beside them")
+    add("--more-arch", nargs="+", default=["80"], help="the additional archs of one of the ways")
     add("--python", default="3.12", help="a release, or a path")
     add("--second-python", default="3.13", help="likewise")
     add("--jobs", type=int, default=usable_cores(), help="compiles at once")
-    add("--turns", type=int, default=1, help="of raw, fromager and cold, which take turns")
+    add("--turns", type=int, default=1, help="of raw, fromager and cold, in alternation")
     add("--ways", nargs="+", choices=tuple(BUILD_WAYS), default=tuple(BUILD_WAYS))
     add("--source", default="", help="build this folder instead of the recipe's source")
-    add("--work", type=Path, default=ROOT / "work" / "bench", help="emptied first; it stays")
+    add("--work", type=Path, default=ROOT / "work" / "bench", help="emptied first; it is kept")
     add("--json", type=Path, help="the record; default: bench/results/builds-DATE.json")
-    add("--page", type=Path, default=PAGE, help="gets the table")
+    add("--page", type=Path, default=PAGE, help="the page that gets the table")
     add("--table", type=Path, metavar="JSON", help="measure nothing, write this record's table")
     return parser
 

@@ -97,9 +97,9 @@ def _make() -> Cgroup:
         folder.rmdir()
         reasons.append(f"version {version}: no memory controller in {top}")
     raise UsageError(
-        "no cgroup with a limit of memory can be made here",
+        "no cgroup with a memory limit can be created here",
         why="\n".join(reasons),
-        fix="run it as root, where the memory controller is given to this level",
+        fix="run it as root, where the memory controller is delegated to this level",
     )
 
 

@@ -146,7 +146,7 @@ def build_raw(prepared: Prepared, folder: Path) -> Turn:
     if isinstance(declared, CMake) and declared.install:
         raise UsageError(
             f"{prepared.target.recipe.name} can't be built by its frontend alone",
-            why="its recipe has CMake install before it",
+            why="its recipe runs a CMake install before it",
             fix="measure another package",
         )
     remove_tree(folder)

@@ -126,7 +126,7 @@ def compiles_of(command: Sequence[str], work: Path) -> Iterator[Compile]:
         raise UsageError(
             f"the build of {command[0]} has written no build.ninja",
             why=f"it ended so:\n{done.output[-2000:]}",
-            fix="take a package that is built by PyTorch's extensions, or by CMake with Ninja",
+            fix="use a package that is built by PyTorch's extensions, or by CMake with Ninja",
         )
     target = next(path for path in work.iterdir() if listed.is_relative_to(path) and path.is_dir())
     stages = target / "stages"
@@ -250,15 +250,15 @@ def options() -> argparse.ArgumentParser:
     add("target", help="such as causal-conv1d-130")
     add("--arch", action="append", default=[], help="repeatable; default: the recipe's")
     add("--python", default="3.12")
-    add("--source", help="in place of the recipe's")
-    add("--smallest", type=int, metavar="N", help="of its CUDA sources so many; default: all")
+    add("--source", help="instead of the recipe's")
+    add("--smallest", type=int, metavar="N", help="how many of its CUDA sources; default: all")
     add("--largest", type=int, metavar="N", help="likewise")
     add("--times", type=int, default=30, help="fresh compiles of each file")
     add("--bare", type=int, default=3, help="likewise, without cuwheel's launcher")
     add("--jobs", type=int, default=1, help="compiles at once")
-    add("--minutes", type=float, default=600.0, help="after which no compile is begun")
+    add("--minutes", type=float, default=600.0, help="after which no compile is started")
     add("--folder", type=Path, default=ROOT / "work" / "determinism", help="emptied first")
-    add("--page", type=Path, default=PAGE, help="gets the table")
+    add("--page", type=Path, default=PAGE, help="the page that gets the table")
     add("--record", type=Path, help="default: bench/results/determinism-<date>.json")
     return parser
 
@@ -276,7 +276,7 @@ def main() -> None:
         raise UsageError(
             f"{given.target} compiles no CUDA source",
             why="its build.ninja names no file that ends in .cu",
-            fix="take a package that does",
+            fix="use a package that does",
         )
     record: dict[str, Any] = {"target": given.target, "archs": given.arch, "date": today()}
     record["nvcc"] = files[0].nvcc

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("libraries", nargs="+", type=Path)
     asked = parser.parse_args(arguments)
     if missing := [str(path) for path in asked.libraries if not path.is_file()]:
-        parser.error(f"there is no {', '.join(missing)}; paths count from {Path.cwd()}")
+        parser.error(f"there is no {', '.join(missing)}; paths are relative to {Path.cwd()}")
     rows = [row for path in asked.libraries for row in measure(path, asked.turns)]
     Console(width=120).print(table_of(rows))
     if asked.json:

@@ -103,7 +103,7 @@ def main(arguments: Sequence[str]) -> None:
     console.print(score_table(answers))
     for one in answers:
         if asked.wrong and one.points < 1:
-            console.print(f"{one.case}: {one.cause}, said {', '.join(one.said) or 'nothing'}")
+            console.print(f"{one.case}: {one.cause}, answered {', '.join(one.said) or 'nothing'}")
 
 
 def answer(files: Iterable[Path]) -> Iterable[Answer]:

@@ -103,8 +103,8 @@ def plan_of(asked: argparse.Namespace, console: Console) -> Plan:
     if ninja is None:
         raise UsageError(
             "ninja is missing",
-            why=f"{prepared.python.python.parent} has none, nor has the system",
-            fix="take a package whose build needs it",
+            why=f"neither {prepared.python.python.parent} nor the system has it",
+            fix="use a package whose build needs it",
         )
     return Plan(
         prepared=prepared,

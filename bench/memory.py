@@ -62,7 +62,7 @@ WAYS: Mapping[str, Way] = {
     "jobs-2": Way(says="`ninja -j2`", jobs=2),
     "gate": Way(says="gate, the recipe says 4 GiB", is_gated=True, per_job=_STATED),
     "learned": Way(says="gate, sizes known", is_gated=True, per_job=_STATED, keeps=True),
-    "unstated": Way(says="gate, nothing said or known", is_gated=True),
+    "unstated": Way(says="gate, nothing declared or known", is_gated=True),
 }
 _USUAL = tuple(name for name in WAYS if name != "unstated")
 
@@ -244,9 +244,9 @@ def _rows_of(record: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     content = read_record(record)
     if content["settings"] != settings:
         raise UsageError(
-            f"{record} holds another measurement",
-            why="its files, its limit or its toolkit are not those that were asked for",
-            fix="name another file with --json, or begin anew with --again",
+            f"{record} is the record of another measurement",
+            why="its files, its limit or its toolkit are not the requested ones",
+            fix="name another file with --json, or start over with --again",
         )
     return {row["name"]: row for row in content["rows"]}
 
@@ -273,14 +273,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--arch", default="80", help="compute capability without dot")
     add("--ways", nargs="+", choices=tuple(WAYS), default=_USUAL)
     add("--package", default="causal-conv1d", help="a recipe whose build environment is used")
-    add("--package-source", default="", help="a folder in place of its source")
+    add("--package-source", default="", help="a folder instead of its source")
     add("--toolkit", default="130", help="its tag")
     add("--python", default="3.12", help="a release, or a path")
-    add("--sources", type=Path, help="a folder of .cu files in place of flash-attn's")
-    add("--again", action="store_true", help="measure what is in the record too")
+    add("--sources", type=Path, help="a folder of .cu files instead of flash-attn's")
+    add("--again", action="store_true", help="also measure what is in the record already")
     add("--work", type=Path, default=ROOT / "work" / "bench-memory", help="stays")
     add("--json", type=Path, help="the record; default: bench/results/memory-DATE.json")
-    add("--page", type=Path, default=PAGE, help="gets the table")
+    add("--page", type=Path, default=PAGE, help="the page that gets the table")
     add("--table", type=Path, metavar="JSON", help="measure nothing, write this record's table")
     return parser
 

@@ -21,7 +21,7 @@ BUILD_WAYS: Mapping[str, str] = {
     "cold": "cuwheel, compile cache empty",
     "no-cache": "cuwheel, `--no-cache`",
     "warm": "cuwheel, the same again, compile cache full",
-    "asking": "cuwheel, the same, each file asked of sccache",
+    "asking": "cuwheel, the same, each file looked up in sccache",
     "unchanged": "cuwheel, nothing changed",
     "second-python": "cuwheel, {second_python} after {python}",
     "more-archs": "cuwheel, {all_archs} after {archs}",
@@ -56,7 +56,7 @@ def write_section(page: Path, name: str, text: str) -> None:
         raise UsageError(
             f"{page} has no place for the table {name}",
             why=f"the line {start} or {end} is missing",
-            fix="put both lines where the table is to stand",
+            fix="put both lines where the table belongs",
         )
     before, _, rest = old.partition(start)
     after = rest.partition(end)[2]

@@ -95,7 +95,7 @@ step() {
 count_of() {
     echo "ci: nox -s $1:"
     grep -E '^=+ .* in [0-9.]+s( \(.*\))? =+$' "$folder/$1.log" | tail -n 1 ||
-        echo "ci: pytest never counted"
+        echo "ci: pytest printed no summary"
 }
 
 install_what_is_missing
@@ -112,7 +112,7 @@ counted=(tests)
 for release in "${more_pythons[@]}"; do
     python=$(find_release "$release")
     if [ -z "$python" ]; then
-        echo "ci: this machine has no Python $release: the tests don't run on it"
+        echo "ci: this machine has no Python $release: tests on it are skipped"
     elif make_nox "$python" "$folder/venv$release"; then
         step tests "$release"
         counted=("tests, Python $release" "${counted[@]}")
@@ -126,6 +126,6 @@ if [ "${CUWHEEL_SKIP_E2E:-}" != 1 ]; then
 fi
 
 for name in "${failed[@]}"; do echo "ci: FAILED: nox -s $name"; done
-echo "ci: $SECONDS s of all"
+echo "ci: $SECONDS s in total"
 for name in "${counted[@]}"; do count_of "$name"; done
 [ ${#failed[@]} -eq 0 ]

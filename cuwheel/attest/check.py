@@ -77,7 +77,7 @@ class Verdict:
     @property
     def summary(self) -> str:
         """One line."""
-        of = f"{len(self.counted)} of the {self.threshold} that the policy asks for"
+        of = f"{len(self.counted)} of the {self.threshold} that the policy requires"
         who = f": {', '.join(self.counted)}" if self.counted else ""
         return f"{self.wheel} was rebuilt to the same bytes by {of}{who}"
 
@@ -164,7 +164,7 @@ def _author(
     author = check_statement(stated, *wheel)
     signer = next((one.id for one in by if one.verifier == author), "")
     if not signer:
-        raise StatementError("it is by another verifier than the one who has signed it")
+        raise StatementError("its verifier is not the one who signed it")
     rebuilder = next(one for one in policy.rebuilders if one.key.id == signer)
     if _has_ended(rebuilder, day):
         raise StatementError(
@@ -228,9 +228,9 @@ def find_statements(
             continue
         if not place.exists():
             raise UsageError(
-                f"{place} is not there",
-                why="it was named as a place of statements",
-                fix="name a folder, a file or an address that is",
+                f"{place} does not exist",
+                why="it was given as a location of statements",
+                fix="give an existing folder, file or address",
             )
         files = sorted(place.glob(f"*{REBUILT}*.json")) if place.is_dir() else [place]
         for path in files:
@@ -262,14 +262,14 @@ class _Server:
             name = statement_name(wheel, rebuilder.key)
             url = f"{self.address.rstrip('/')}/{quote(name)}"
             try:
-                if ask_head(url, attempts, fix="leave the address out").is_there:
+                if ask_head(url, attempts, fix="omit the address").is_there:
                     yield SignedStatement(name=redact_url(url), content=self._download(name, url))
                 attempts.note_progress()
             except DownloadError as problem:  # some refuse where nothing is: the next may be there
-                fault = f"could not be asked: {problem.why}"
+                fault = f"could not be queried: {problem.why}"
                 yield SignedStatement(name=redact_url(url), content=b"", fault=fault)
             except OversizedDownloadError as problem:
-                fault = f"it isn't read: {problem.why}"
+                fault = f"it can't be read: {problem.why}"
                 yield SignedStatement(name=redact_url(url), content=b"", fault=fault)
 
     def _download(self, name: str, url: str) -> bytes:

@@ -49,7 +49,7 @@ def open_envelope(
     try:
         envelope = Envelope.from_dict(data)
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
-        raise StatementError(f"it is no DSSE envelope ({_named(problem)})") from problem
+        raise StatementError(f"it is not a DSSE envelope ({_named(problem)})") from problem
     if envelope.payload_type != PAYLOAD_TYPE:
         raise StatementError(f"its payloadType is {envelope.payload_type!r}, not {PAYLOAD_TYPE}")
     by = tuple(key for key in keys if _has_signed(envelope, key))
@@ -80,9 +80,9 @@ def read_strictly(content: bytes, what: str) -> dict[str, Any]:
     try:
         data = json.loads(content.decode(), object_pairs_hook=once)
     except (ValueError, RecursionError) as problem:
-        raise StatementError(f"{what} is no JSON ({problem})") from problem
+        raise StatementError(f"{what} is not valid JSON ({problem})") from problem
     if not isinstance(data, dict):
-        raise StatementError(f"{what} is no JSON object")
+        raise StatementError(f"{what} is not a JSON object")
     return data
 
 
@@ -98,9 +98,9 @@ def _why_nobody(envelope: Envelope, keys: Sequence[PublicKey]) -> str:
     known = {key.id: key for key in keys}
     named = [known[one] for one in envelope.signatures if one in known]
     if named:
-        return f"the signature isn't one of key {named[0].short_id} for this payload"
+        return f"the signature of key {named[0].short_id} is not valid for this payload"
     ids = [str(one)[:_SHOWN] for one in envelope.signatures]
-    return f"it is signed by unknown keys: {', '.join(ids)}" if ids else "nobody has signed it"
+    return f"it is signed by unknown keys: {', '.join(ids)}" if ids else "it is not signed"
 
 
 def _named(problem: Exception) -> str:

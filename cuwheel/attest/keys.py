@@ -101,8 +101,8 @@ def read_public_key(word: str) -> PublicKey:
     except (ValueError, UnsupportedAlgorithm) as problem:
         reason = str(problem) if str(problem).startswith("it is") else "it can't be read"
         raise ValueError(
-            f"{word[:_SHOWN]}… is no public key that can be used: {reason}; ed25519 and ECDSA on "
-            "P-256 or P-384 are taken, in one word as `nox -s rebuild -- --new-key` prints it"
+            f"{word[:_SHOWN]}… is not a usable public key: {reason}; ed25519 and ECDSA on P-256 "
+            "or P-384 are supported, in one word as `nox -s rebuild -- --new-key` prints it"
         ) from None
 
 
@@ -117,7 +117,7 @@ def read_signing_key(path: Path) -> SigningKey:
     if stat.S_IMODE(path.stat().st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
         raise UsageError(
             f"{path} can be read by others",
-            why="whoever has a private key signs in your name",
+            why="anyone who has a private key can sign in your name",
             fix=f"chmod 600 {path}; where others may have read it, make a new one",
         )
     try:
@@ -127,13 +127,13 @@ def read_signing_key(path: Path) -> SigningKey:
     except TypeError as problem:  # so says the library where a password is missing
         raise UsageError(
             f"{path} has a password",
-            why="a build that signs asks nobody",
-            fix=f"openssl pkey -in {path} -out KEY.pem writes it without one; keep that as a "
-            "secret is kept",
+            why="a build that signs can't ask for it",
+            fix=f"openssl pkey -in {path} -out KEY.pem writes it without one; store that file "
+            "as a secret",
         ) from problem
     except (ValueError, UnsupportedAlgorithm) as problem:
         raise UsageError(
-            f"{path} is no private key that can be used",
+            f"{path} is not a usable private key",
             why=str(problem),
             fix="`nox -s rebuild -- --new-key FILE` makes one, and so does "
             "`openssl genpkey -algorithm ed25519 -out FILE`",
@@ -153,9 +153,9 @@ def make_signing_key(path: Path) -> SigningKey:
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError as problem:
         raise UsageError(
-            f"{path} is there already",
-            why="a key that is overwritten can't be had again",
-            fix="name another file",
+            f"{path} already exists",
+            why="an overwritten key can't be recovered",
+            fix="give another file",
         ) from problem
     with os.fdopen(number, "wb") as stream:
         stream.write(content)

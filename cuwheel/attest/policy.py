@@ -93,7 +93,7 @@ def read_policy(path: Path) -> Policy:
         text = content.decode()
     except ValueError as problem:
         raise UsageError(
-            f"{path} is no policy", why=f"it isn't text: {problem}", fix=_FIX
+            f"{path} is not a policy", why=f"it isn't text: {problem}", fix=_FIX
         ) from None
     thresholds: list[int] = []
     roots: list[Path] = []
@@ -112,9 +112,9 @@ def read_policy(path: Path) -> Policy:
             faults.append(f"line {number}: {problem}")
     faults += _faults(thresholds, found)
     if len(roots) > 1:
-        faults.append(f"it has {len(roots)} lines `{_ROOT} FILE`, and takes one")
+        faults.append(f"it has {len(roots)} lines `{_ROOT} FILE`, but only one is allowed")
     if faults:
-        raise UsageError(f"{path} is no policy", why="\n".join(faults), fix=_FIX)
+        raise UsageError(f"{path} is not a policy", why="\n".join(faults), fix=_FIX)
     return Policy(
         threshold=thresholds[0],
         rebuilders=tuple(found),
@@ -130,31 +130,31 @@ def line_of(name: str, key: PublicKey) -> str:
 def _read_threshold(words: Sequence[str]) -> int:
     count = words[1] if len(words) == len((_THRESHOLD, "2")) else ""
     if not (count.isascii() and count.isdecimal()) or int(count) == 0:
-        raise ValueError(f"behind {_THRESHOLD} stands one number from 1 on")
+        raise ValueError(f"{_THRESHOLD} must be followed by one number from 1 on")
     return int(count)
 
 
 def _read_root(words: Sequence[str]) -> str:
     if len(words) != len((_ROOT, "FILE")):
-        raise ValueError(f"behind {_ROOT} stands one file, without spaces in its name")
+        raise ValueError(f"{_ROOT} must be followed by one file, without spaces in its name")
     return words[1]
 
 
 def _read_rebuilder(words: Sequence[str]) -> Rebuilder:
     name, *rest = words
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name: letters, digits, and . _ @ - inside")
+        raise ValueError(f"{name!r} is not a valid name: letters, digits, and . _ @ - inside")
     if not rest:
         raise ValueError(f"{name} has no key")
     key, others = _read_key(rest)
     until = None
     for word in others:
         if not word.startswith(_UNTIL) or until:
-            raise ValueError(f"{word!r} isn't known; behind a key there may stand {_UNTIL}DATE")
+            raise ValueError(f"{word!r} isn't known; a key may be followed by {_UNTIL}DATE")
         try:
             until = datetime.date.fromisoformat(word.removeprefix(_UNTIL))
         except ValueError:
-            raise ValueError(f"{word!r} holds no date, as 2027-06-30") from None
+            raise ValueError(f"{word!r} has no date such as 2027-06-30") from None
     return Rebuilder(name=name, key=key, until=until)
 
 
@@ -165,27 +165,27 @@ def _read_key(words: Sequence[str]) -> tuple[PublicKey | Identity, Sequence[str]
         return read_public_key(first), others
     issuer = others[0] if others else ""
     if not (first.startswith(_IDENTITY) and issuer.startswith(f"{_ISSUER}https://")):
-        raise ValueError(f"an identity is {_IDENTITY}WHO {_ISSUER}https://…, both in this order")
+        raise ValueError(f"an identity is written {_IDENTITY}WHO {_ISSUER}https://…, in this order")
     who = first.removeprefix(_IDENTITY)
     if not who:
-        raise ValueError(f"behind {_IDENTITY} stands nobody")
+        raise ValueError(f"nothing follows {_IDENTITY}")
     return Identity(identity=who, issuer=issuer.removeprefix(_ISSUER)), others[1:]
 
 
 def _faults(thresholds: Sequence[int], found: Sequence[Rebuilder]) -> Iterator[str]:
     """What is wrong with the lines taken together."""
     if len(thresholds) != 1:
-        yield f"it has {len(thresholds)} lines `{_THRESHOLD} N`, and needs one"
+        yield f"it has {len(thresholds)} lines `{_THRESHOLD} N`, but exactly one is needed"
     elif thresholds[0] > len(found):
-        yield f"its threshold is {thresholds[0]}, and it names {len(found)} rebuilders"
+        yield f"its threshold is {thresholds[0]}, but it names {len(found)} rebuilders"
     names = [one.name for one in found]
-    yield from (f"{name} stands in it twice" for name in sorted(_repeated(names)))
+    yield from (f"{name} is in it twice" for name in sorted(_repeated(names)))
     keys = [one.key.id for one in found]
     for twice in sorted(_repeated(keys)):
         same = [one for one in found if one.key.id == twice]
         who = " and ".join(one.name for one in same)
         kind = same[0].key.kind
-        yield f"{who} have one {kind}: independent rebuilders have their own"
+        yield f"{who} have the same {kind}: independent rebuilders each have their own"
 
 
 def _repeated(values: Sequence[str]) -> set[str]:

@@ -37,15 +37,15 @@ _LINES = 3  # of what its program said last, where it broke down
 # What a part of the library's words (4.5.1) means for a rebuilder's statement.
 _MEANINGS = {
     "SANs do not match": "it is signed by an identity that the policy doesn't name",
-    "OIDCIssuer does not match": "another provider vouches for the identity",
-    "certificate chain": "its certificate isn't of these roots, or wasn't valid when it was signed",
-    "SCT on signing certificate": "no certificate log of these roots has its certificate",
-    "invalid log entry": "no log of these roots has signed its entry as it stands here",
-    "exactly one log entry": "no public log has it",
-    "inclusionProof": "no log proves that it has it",
-    "must contain an inclusion promise": "no log states when it was signed",
+    "OIDCIssuer does not match": "the identity is from another provider",
+    "certificate chain": "its certificate isn't from these roots, or wasn't valid at signing",
+    "SCT on signing certificate": "its certificate is in no certificate log of these roots",
+    "invalid log entry": "its log entry is not signed by a log of these roots",
+    "exactly one log entry": "it is in no public log",
+    "inclusionProof": "there is no proof that it is in a log",
+    "must contain an inclusion promise": "no log states the time of its signature",
     "invalid signature": "it was changed after it was signed",
-    "match bundle": "the log's entry is of another statement",
+    "match bundle": "the log's entry is for another statement",
 }
 
 
@@ -135,7 +135,7 @@ def open_bundles(
             f"the roots of Sigstore can't be read{f' from {trusted_root}' if trusted_root else ''}",
             why=said["error"],
             fix="name a trusted_root.json as Sigstore publishes it, in the policy's line "
-            "`trusted-root FILE`, as seen from the policy's folder",
+            "`trusted-root FILE`, relative to the policy's folder",
         )
     return {
         content: _read_opened(one, identities)
@@ -177,10 +177,10 @@ class Sigstore:
         said = _ask(verb, {**question, "trust_config": named}, self.console)
         if "error" in said:
             raise SigstoreError(
-                "Sigstore doesn't sign, and no statement is written",
+                "signing with Sigstore failed, and no statement is written",
                 why=said["error"],
                 fix="run it in a CI job that has an identity (GitHub Actions: `permissions: "
-                "id-token: write`) and reaches Sigstore, or sign by a key: --key FILE",
+                "id-token: write`) and reaches Sigstore, or sign with a key: --key FILE",
             )
         return said
 
@@ -206,7 +206,7 @@ def _ask(verb: str, question: Mapping[str, Any], console: Console) -> dict[str, 
         said = read_json(answer) if done.status == 0 else None
     if isinstance(said, dict):
         return said
-    last = "; ".join(done.output.split("\n")[-_LINES:]).strip("; ") or "it said nothing"
+    last = "; ".join(done.output.split("\n")[-_LINES:]).strip("; ") or "it printed nothing"
     return {
         "error": f"its program ended with status {done.status} after {done.duration:.0f} s: {last}"
     }
@@ -215,7 +215,7 @@ def _ask(verb: str, question: Mapping[str, Any], console: Console) -> dict[str, 
 def _read_opened(one: Mapping[str, Any], identities: Sequence[Identity]) -> Opened | StatementError:
     if "fault" in one:
         said = (means for words, means in _MEANINGS.items() if words in one["fault"])
-        means = next(said, "it is no bundle that can be read")
+        means = next(said, "it is not a readable bundle")
         return StatementError(f"{means} (Sigstore's library: {one['fault']})")
     if one["kind"] != PAYLOAD_TYPE:
         return StatementError(f"its payloadType is {one['kind']!r}, not {PAYLOAD_TYPE}")

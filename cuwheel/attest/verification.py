@@ -111,10 +111,10 @@ def check_statement(stated: Mapping[str, Any], wheel: str, sha256: str) -> str:
         if result != _PASSED or levels != [LEVEL]:
             raise StatementError(f"its result is {result!r} with {levels!r}, not PASSED")
         if predicate[_OURS]["sha256"] != sha256:
-            raise StatementError("it says PASSED of a wheel that was built to other bytes")
+            raise StatementError("it says PASSED for a wheel that was rebuilt to other bytes")
         return str(predicate["verifier"]["id"]).removeprefix(_VERIFIER)
     except _MALFORMED as problem:
-        raise StatementError(f"it isn't whole ({problem!r})") from problem
+        raise StatementError(f"it is incomplete ({problem!r})") from problem
 
 
 def _check_kind(stated: Mapping[str, Any], predicate: Mapping[str, Any]) -> None:
@@ -129,7 +129,7 @@ def _check_subject(stated: Mapping[str, Any], wheel: str, sha256: str) -> None:
     [subject] = stated["subject"]
     if subject["digest"]["sha256"] != sha256:
         raise StatementError(
-            f"it is about other bytes: SHA-256 {subject['digest']['sha256']}, and this wheel has "
+            f"it is about another file: SHA-256 {subject['digest']['sha256']}, this wheel has "
             f"{sha256}"
         )
     if subject["name"] != wheel:
@@ -140,7 +140,7 @@ def _what_differed(predicate: Mapping[str, Any]) -> str:
     differences = [str(one) for one in predicate[_OURS]["differences"]]
     more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
     where = f": {differences[0]}{more}" if differences else ""
-    return f"it says that building again gave other bytes{where}"
+    return f"it says that a rebuild gave other bytes{where}"
 
 
 def _summary(verification: Verification, key_id: str) -> Any:

@@ -158,7 +158,7 @@ class AuditedWheel:
         sha256: of the file; empty where it can't be read.
         size: bytes.
         verdict: the severity of its worst finding; `ok`: there is none.
-        recipe: project of the recipe that it was held to; null: to what any wheel has to keep.
+        recipe: project of the recipe whose rules it was checked against; null: those for any wheel.
         cuda: the CUDA majors that its libraries work with.
         linked_runtimes: releases of the CUDA runtime that are linked into its libraries.
         min_driver: the oldest Linux driver, by CUDA major.
@@ -274,20 +274,18 @@ def _facts(result: AuditResult) -> rich.table.Table:
     case = result.case
     majors = ", ".join(map(str, result.majors)) or ("none needed" if case.is_read else "not read")
     drivers = ", ".join(f"{driver} (CUDA {major})" for major, driver in result.min_driver)
-    held = (
-        f"the recipe of {case.contract.project}" if case.contract else "what any wheel has to keep"
-    )
+    held = f"the recipe of {case.contract.project}" if case.contract else "those for any wheel"
     table = rich.table.Table(show_header=False, box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in (
-        ("held to", held),
+        ("rules", held),
         ("size", rich.filesize.decimal(case.scan.size)),
         ("sha256", case.scan.sha256),
         ("libraries", str(len(case.host_libraries)) if case.is_read else "not read"),
         ("CUDA", majors),
         ("oldest driver", drivers),
-        ("CUDA runtime", ", ".join(f"{release}, linked in" for release in case.runtimes)),
+        ("CUDA runtime", ", ".join(f"{release}, statically linked" for release in case.runtimes)),
         (
             "archs",
             describe_code(
@@ -361,7 +359,7 @@ def _print_kinds(
     for kind in kinds[: _SHOWN[severity]]:
         _print_line(_kind_text(kind, facts[kind[0]]), terminal)
     if left := sum(map(len, kinds[_SHOWN[severity] :])):
-        _print_line(f"and {plural(left, severity)} more like these: -- -v has all", terminal)
+        _print_line(f"and {plural(left, severity)} more like these: -- -v shows all", terminal)
 
 
 def _kinds(facts: Iterable[str]) -> list[list[str]]:
@@ -375,7 +373,7 @@ def _kinds(facts: Iterable[str]) -> list[list[str]]:
 def _kind_text(kind: list[str], findings: list[Finding]) -> str:
     files, facts = len(findings) - 1, len(kind) - 1
     text = f"{findings[0].file}{f' and {files} more' if files else ''}: {kind[0]}"
-    note = f" (and {facts} more that differ in numbers only: -- -v has all)"
+    note = f" (and {facts} more that differ in numbers only: -- -v shows all)"
     return one_line(text + note if facts else text)
 
 

@@ -131,8 +131,8 @@ class SupplierConditions:
         name = canonicalize_name(component.distribution)
         for one in self.case.dependencies:
             if canonicalize_name(one.distribution) == name and preloads(one.by, soname):
-                return f"{one.by} loads it before"
-        return f"{_FINDER} loads it before" if _FINDER in self.case.required else ""
+                return f"loaded before by {one.by}"
+        return f"loaded before by {_FINDER}" if _FINDER in self.case.required else ""
 
     def is_loaded(self, pattern: str) -> bool:
         """Whether the wheel itself, a framework or the finder loads a library that is opened."""

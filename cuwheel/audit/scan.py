@@ -60,7 +60,7 @@ _OTHER_LIBRARIES = (
 )
 # Of ctypes, cffi and PyTorch; who sets the variable starts a program that needs it.
 _LOADS = re.compile(rb"\b(CDLL|PyDLL|LoadLibrary|load_library|dlopen|RTLD_\w+|LD_LIBRARY_PATH)\b")
-_TOO_MANY_FATBINS = "it holds more fat binaries, or kinds of code, than any file has"
+_TOO_MANY_FATBINS = "it has implausibly many fat binaries or kinds of code"
 _LFS_POINTER = b"version https://git-lfs"
 _LINKER_SCRIPT = (b"GNU ld script", b"INPUT", b"GROUP")  # a text that stands for libraries
 _Batch = list[tuple["SeekableMember", bytes]]
@@ -218,7 +218,10 @@ def _told(faults: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     more = len(faults) - limits.FAULTS
     if more <= 0:
         return faults
-    return *faults[: limits.FAULTS], (faults[-1][0], f"the last of {more:,} more faults")
+    return *faults[: limits.FAULTS], (
+        faults[-1][0],
+        f"and {more:,} more errors, of which this is the last",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,13 +334,13 @@ class _Reading:
         if not is_called_so or self._start.startswith(_OTHER_LIBRARIES):
             return ""
         if not self._start:
-            return "it is called a library and is empty"
+            return "it has the name of a library, but is empty"
         if self._start.startswith(_LFS_POINTER):
             return (
-                "it is a git-LFS pointer in place of a library: the checkout lacked `git lfs pull`"
+                "it is a Git LFS pointer instead of a library: run `git lfs pull` before the build"
             )
         is_script = any(word in self._start for word in _LINKER_SCRIPT)
-        return "" if is_script else "it is called a library and is no ELF file"
+        return "" if is_script else "it has the name of a library, but is not an ELF file"
 
     def _other_parts(self) -> Iterator[DevicePart]:
         """Device code in a file that isn't ELF."""
@@ -411,7 +414,7 @@ def _device_parts(name: str, elf: Elf, finder: FatbinFinder) -> Iterator[DeviceP
         own = fatbins_of(section, fatbins)
         seen += len(own)
         if seen > 2 * len(fatbins):  # each would be looked at a hundred thousand times
-            raise FatbinFormatError("its sections lie upon each other")
+            raise FatbinFormatError("its sections overlap")
         rest.difference_update(own)
         if any(fatbin.elements for fatbin in own):
             yield DevicePart(name=name, section=section.name, code=code_of(own))

@@ -103,7 +103,7 @@ def _wheels(paths: Iterable[Path]) -> list[Path]:
     for path in paths:
         if path.is_dir():
             found = [one for one in sorted(path.glob("*.whl")) if one.is_file()]
-            problems += [] if found else [f"{path} is a folder without one"]
+            problems += [] if found else [f"{path} is a folder without wheels"]
             wheels += found
         elif path.is_file():
             wheels.append(path)
@@ -111,9 +111,9 @@ def _wheels(paths: Iterable[Path]) -> list[Path]:
             problems.append(f"{path}: there is no such file")
     if problems:
         raise UsageError(
-            "what was named is no wheel and no folder with wheels",
+            "a given path is neither a wheel nor a folder with wheels",
             why="\n".join(problems),
-            fix="name .whl files or a folder, relative to where nox was started",
+            fix="give .whl files or a folder, relative to the folder in which nox was started",
         )
     return wheels
 
@@ -129,7 +129,7 @@ def _audit(wheel: Path, target: Target | None, excludes: tuple[str, ...]) -> Aud
     except Exception as problem:  # noqa: BLE001 - a fault of cuwheel, which ends no report
         where = traceback.extract_tb(problem.__traceback__)[-1]
         told = f"{type(problem).__name__} in {where.name}: {problem}"
-        return unreadable(wheel, f"cuwheel itself fails on it, please report this: {told}")
+        return unreadable(wheel, f"an internal error of cuwheel, please report it: {told}")
 
 
 def _target_of(
@@ -180,12 +180,10 @@ def _end(made: list[AuditResult], fails_on: str) -> None:
         bad = [one for one in made if one.verdict == severity]
         if bad and fails_on in SEVERITIES[SEVERITIES.index(severity) :]:
             findings = [item for one in bad for item in one.findings if item.severity == severity]
-            lets_pass = (
-                "; -- --fail-on error lets warnings pass" if kind is AuditWarningError else ""
-            )
+            lets_pass = "; -- --fail-on error ignores warnings" if kind is AuditWarningError else ""
             raise kind(
                 f"{len(bad)} of {plural(len(made), 'wheel')} {'have' if len(bad) > 1 else 'has'} "
                 f"{plural(len(findings), severity)}",
                 why=f"{', '.join(dict.fromkeys(item.rule for item in findings))}: listed above",
-                fix="the entries behind `more` say what to do" + lets_pass,
+                fix="the entries after `more` say what to do" + lets_pass,
             )

@@ -132,12 +132,12 @@ class Chain:
         is_error = is_lost and not is_loaded and not self.case.is_supplier
         severity = self._severity("error" if is_error else "warning")
         if files := self.case.files_of(soname):
-            rest = f"in the wheel as {files[0]} only, a name that the loader doesn't search"
+            rest = f"in the wheel only as {files[0]}, a name that the loader doesn't search for"
             return _fault(severity, "is", "are", rest)
         return Fault(
             severity=severity,
-            fact="{} is in the wheel and no rpath entry leads to it",
-            facts="{} are in the wheel and no rpath entry leads to them",
+            fact="{} is in the wheel, but no rpath entry points to it",
+            facts="{} are in the wheel, but no rpath entry points to them",
         )
 
     def _from_driver(self, library: ScannedLibrary, soname: str) -> Supply:
@@ -161,17 +161,17 @@ class Chain:
         if severity:
             rest = f"from {component.distribution}, which isn't in Requires-Dist"
             if other := self.conditions.other_release(component):
-                rest += f": {other}, which is, has that of another CUDA"
+                rest += f": {other}, which is, has the library for another CUDA"
             faults.append(_fault(severity, "comes", "come", rest))
         elif wrong := self.conditions.contradiction(component):
             rest = (
-                f"from {component.distribution}{component.releases}, and the wheel requires {wrong}"
+                f"from {component.distribution}{component.releases}, but the wheel requires {wrong}"
             )
             faults.append(_fault(self._severity("error"), "comes", "come", rest))
         if not self.conditions.loader_graph.finds(library, soname, (component.site_folder,)):
             loader = self.conditions.loader_of(soname, component)
             condition = ", ".join(part for part in (condition, loader) if part)
-            rest = f"in {component.site_folder} and no rpath entry leads there"
+            rest = f"in {component.site_folder}, but no rpath entry points there"
             if not loader or contract:
                 faults.append(_fault(self._severity("warning"), "is", "are", rest))
         return Supply(
@@ -193,12 +193,12 @@ class Chain:
         elif self.case.contract:
             fault = self._missing(soname)
         elif loaders and not is_cuda_library(soname):
-            supplier, condition = loaders[0], f"{loaders[0]} loads it before"
+            supplier, condition = loaders[0], f"loaded before by {loaders[0]}"
             rest = f"in the wheel, nor on every system; {condition}"
             fault = _fault("note", "is neither", "are neither", rest)
         elif namesake:
-            supplier, condition = namesake, "going by its name"
-            rest = f"to come from {namesake}, of whose wheel nothing is known here"
+            supplier, condition = namesake, "judging by its name"
+            rest = f"to come from {namesake}, whose wheel isn't known here"
             fault = _fault("note", "seems", "seem", rest)
         elif others := self.conditions.namesakes(library):
             rest = f"in the wheel; what {others[0]} requires isn't known here"
@@ -225,7 +225,7 @@ class Chain:
         if is_cuda:
             rest = "that no component supplies"
             return _fault(severity, "is a CUDA library", "are CUDA libraries", rest)
-        rest = "in the wheel, nor on every system that its tag promises"
+        rest = "in the wheel, nor on every system that its tag covers"
         return _fault(severity, "is neither", "are neither", rest)
 
     def _transitive(self) -> Iterator[Supply]:
@@ -265,13 +265,13 @@ class Chain:
                 for one in self.conditions.required_releases(component)
             ):
                 rest = (
-                    f"not reached by the rpath of {component.distribution}{releases}: something "
-                    "has to load it first"
+                    f"not found through the rpath of {component.distribution}{releases}: it has "
+                    "to be loaded first"
                 )
                 yield Supply(
                     library=f"{soname} of {component.distribution}",
                     soname=pattern,
-                    supplier="something loaded before",
+                    supplier="a library loaded before",
                     faults=(_fault("warning", "is", "are", rest),),
                 )
 

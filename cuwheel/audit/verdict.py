@@ -91,8 +91,8 @@ def judge(case: Case) -> AuditResult:
 
 def _not_read(case: Case) -> Finding:
     fact = (
-        f"the tag is for {', '.join(case.platforms)}: its libraries weren't judged, as only those "
-        "of Linux with glibc are"
+        f"the tag is for {', '.join(case.platforms)}: its libraries weren't checked, only those "
+        "for Linux with glibc are"
     )
     return Finding(file=case.scan.file_name, rule="platform tag", fact=fact, severity="note")
 

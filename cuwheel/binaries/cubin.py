@@ -81,7 +81,7 @@ def read_cubin(content: bytes) -> Cubin:
     """
     image = ElfImage(io.BytesIO(content))
     if sum(one.size for one in image.sections if one.kind not in _NO_BITS) > 2 * len(content):
-        raise ElfFormatError("its sections lie upon each other")  # each is copied
+        raise ElfFormatError("its sections overlap")  # each is copied
     names = image.section_names()
     named = [(names.get(section.name, ""), section) for section in image.sections[1:]]
     kernels = {name.removeprefix(_CODE) for name, _ in named if name.startswith(_CODE)}

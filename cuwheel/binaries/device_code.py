@@ -126,7 +126,7 @@ def code_of_element(stream: IO[bytes], element: Element) -> bytes:
     except (zstandard.ZstdError, _Lz4Error, MemoryError) as problem:
         raise DeviceCodeError(f"{element.name} can't be unpacked: {problem}") from None
     if len(code) != element.unpacked_size:  # zstd takes the end of its input for an end
-        raise DeviceCodeError(f"{element.name} can't be unpacked: it ends in the middle")
+        raise DeviceCodeError(f"{element.name} can't be unpacked: it is truncated")
     return code.rstrip(b"\0") if element.kind == "PTX" else code
 
 

@@ -366,7 +366,7 @@ def _names_of_interest(
 
 def _check_kept(size: int) -> None:
     if size > limits.ELF_NAMES:
-        raise ElfFormatError(f"its names of interest take more than {limits.ELF_NAMES} bytes")
+        raise ElfFormatError(f"its names take more than {limits.ELF_NAMES} bytes")
 
 
 def _offsets(text: bytes, part: bytes) -> Iterator[int]:

@@ -84,7 +84,7 @@ class ElfImage:
         self._size = stream.seek(0, io.SEEK_END)
         ident = self.read(0, _IDENT)
         if not ident.startswith(MAGIC) or ident[4] not in (1, 2) or ident[5] not in (1, 2):
-            raise ElfFormatError("its first bytes are not those of an ELF file")
+            raise ElfFormatError("it does not start like an ELF file")
         self.is_wide = ident[4] == 2  # noqa: PLR2004 - ELFCLASS64
         self.abi = ident[8]
         self._order = "<" if ident[5] == 1 else ">"
@@ -141,7 +141,7 @@ class ElfImage:
             past = address - segment.address
             if segment.kind == _LOAD and 0 <= past < segment.size:
                 return segment.offset + past
-        raise ElfFormatError(f"nothing is mapped to address {address:#x}")
+        raise ElfFormatError(f"no segment contains address {address:#x}")
 
     def linked(self, section: SectionHeader) -> SectionHeader:
         """The section that another one refers to: a table's names, or its symbols.
@@ -217,5 +217,7 @@ class ElfImage:
 
 def _bounded(size: int, limit: int) -> int:
     if size > limit:
-        raise ElfFormatError(f"a table of {size} bytes is no table; at most {limit} are read")
+        raise ElfFormatError(
+            f"a table of {size} bytes is invalid or too large; at most {limit} bytes are read"
+        )
     return size

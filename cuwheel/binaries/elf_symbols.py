@@ -81,7 +81,7 @@ class Symbols:
         except struct.error as problem:
             raise ElfFormatError(f"not a valid ELF file: {problem}") from None
         if not self._image.is_wide:
-            raise ElfFormatError("it is for a machine of 32 bits")
+            raise ElfFormatError("it is a 32-bit file")
         self._tags: dict[int, list[int]] = {}
         for tag, value in self._image.tags():
             self._tags.setdefault(tag, []).append(value)

@@ -184,7 +184,9 @@ def hop_fatbins(stream: IO[bytes], section: Section) -> tuple[Fatbin, ...]:
             offset += _ALIGNMENT
             zeros += _ALIGNMENT
         if len(found) > limits.FATBINS:
-            raise FatbinFormatError(f"{section.name} holds more than {limits.FATBINS} fat binaries")
+            raise FatbinFormatError(
+                f"{section.name} contains more than {limits.FATBINS} fat binaries"
+            )
     return tuple(found)
 
 
@@ -199,7 +201,7 @@ def _hop_elements(stream: IO[bytes], offset: int, end: int) -> frozenset[tuple[i
             raise FatbinFormatError("an element of a fat binary has no valid header")
         elements.add((kind, f"{arch}{arch_suffix(flags)}"))
         if len(elements) > limits.ELEMENTS:
-            raise FatbinFormatError("a fat binary holds more kinds of code than there are")
+            raise FatbinFormatError("a fat binary claims more kinds of code than exist")
         offset += header + size
     return frozenset(elements)
 

@@ -124,7 +124,9 @@ class EnvironmentDiagnosis:
         ).answer(None)
         if environment is None:
             fix = "name another interpreter or environment with --python, or activate another one"
-            self.verdicts.append(broken("python-not-found", f"{python} can't be asked", fault, fix))
+            self.verdicts.append(
+                broken("python-not-found", f"{python} can't be examined", fault, fix)
+            )
             return
         self.environment = environment
         limit = IMPORT_TIME_LIMIT + _SLACK

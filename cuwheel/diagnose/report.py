@@ -178,13 +178,13 @@ def _show_driver(driver: Driver) -> str:
     if not driver.version:
         return "none"
     newest = f", supports CUDA up to {driver.newest_cuda}" if driver.newest_cuda else ""
-    return f"{driver.version}{newest} (asked: {driver.asked})"
+    return f"{driver.version}{newest} (from {driver.asked})"
 
 
 def _toolkits(found: Installations) -> Iterator[str]:
     for number, nvcc in enumerate(found.nvccs):
         what = nvcc.version or f"unknown ({nvcc.fault})"
-        wins = ", wins" if number == 0 and len(found.nvccs) > 1 else ""
+        wins = ", used" if number == 0 and len(found.nvccs) > 1 else ""
         yield f"{what} {nvcc.path} (by {', '.join(dict.fromkeys(nvcc.found))}{wins})"
 
 
@@ -217,7 +217,7 @@ def _show_framework(framework: FrameworkFacts) -> str:
         parts.append(" ".join(framework.archs))
     parts += [f"{one.name} (sm_{one.capability})" for one in framework.devices[:1]]
     if framework.failure:
-        parts.append("can't be imported; read from its files")
+        parts.append("can't be imported; release read from its files")
     return ", ".join(parts)
 
 
@@ -232,7 +232,7 @@ def _package_facts(report: Report, shown: int) -> Iterator[tuple[str, str]]:
         parts = (f"{one.version}, {library}{held}", ", ".join(suppliers))
         yield one.name, f"{'; from '.join(part for part in parts if part)}{others}"
     if left := report.packages[shown:]:
-        yield "", f"and {len(left)} more: -- -v has all"
+        yield "", f"and {len(left)} more: -- -v shows all"
 
 
 def _target_facts(fits: Iterable[Fit]) -> Iterator[tuple[str, str]]:

@@ -78,7 +78,7 @@ def diagnose_session(
         The exit code: 0 below `fails_on`, else 1 with warnings, 2 where something is broken.
     """
     environ = callers_environment(os.environ)
-    with console.live("asking machine and environment"):
+    with console.live("examining machine and environment"):
         report = diagnose(asked, environ, recipes, fit)
     if asked.as_json:
         console.answer(diagnose_document(report, asked.fails_on))

@@ -82,78 +82,81 @@ class VerdictKind:
 OWN_ENTRIES: dict[Own, VerdictKind] = {
     "diagnose-damaged-installation": VerdictKind(
         title="Damaged installation",
-        text="A package says that it has installed a file which isn't there or can't be read, or "
-        "its own metadata can't be read. Two packages with one file (the removal of one takes "
-        "it from the other), a full disk and an interrupted installation leave such things. "
-        "Install the package again: `pip install --force-reinstall --no-deps NAME==VERSION`. "
-        "Folders whose names begin with `~` are what pip was removing when it was interrupted. "
-        "`diagnose --verify-files` reads every file and holds it against its hash.",
+        text="A file that a package installed is missing or can't be read, or the package's own "
+        "metadata can't be read. Two packages with the same file (removing one takes it "
+        "from the other), a full disk or an interrupted installation cause this. Reinstall "
+        "the package: `pip install --force-reinstall --no-deps NAME==VERSION`. Folders "
+        "whose names begin with `~` are what pip was removing when it was interrupted. "
+        "`diagnose --verify-files` reads every file and compares it with its hash.",
     ),
     "diagnose-import-failed": VerdictKind(
         title="Import failed",
-        text="Importing a package failed in a way that has no entry of its own. The line shown is "
-        "the last one of its traceback; `python -c 'import NAME'` shows all of it.",
+        text="Importing a package failed in a way that has no entry of its own. The line shown "
+        "is the last one of its traceback; `python -c 'import NAME'` shows the full "
+        "traceback.",
     ),
     "diagnose-mixed-cuda": VerdictKind(
         title="Mixed CUDA releases",
-        text="Two packages of one environment were built for different major releases of CUDA. Each"
-        " needs a CUDA runtime of its own; memory and streams of one mean nothing to the "
-        "other, and libraries that come in one release only are missing for one of them. "
-        "Install both for the same release: that of the framework.",
+        text="Two packages of one environment were built for different major releases of CUDA. "
+        "Each needs its own CUDA runtime; they can't share memory and streams, and "
+        "libraries that exist for one release only are missing for one of them. Install "
+        "both for the same release: that of the framework.",
     ),
     "diagnose-no-installer": VerdictKind(
         title="Nothing can be installed here",
-        text="The report names no commands: a system keeps pip and uv out of its own Python (the "
-        "file `EXTERNALLY-MANAGED`, PEP 668), or the environment has no pip and uv isn't on PATH. "
-        "In the first case make an environment of your own, `python3 -m venv FOLDER`, and install "
-        "there what is needed; in the second give it pip, `python -m ensurepip`, or install uv.",
+        text="The report names no commands: a system keeps pip and uv out of its own Python "
+        "(the file `EXTERNALLY-MANAGED`, PEP 668), or the environment has no pip and uv "
+        "isn't on PATH. In the first case create an environment of your own, `python3 -m "
+        "venv FOLDER`, and install what is needed there; in the second install pip, "
+        "`python -m ensurepip`, or uv.",
     ),
     "diagnose-no-library": VerdictKind(
         title="No library for this CUDA",
-        text="A package holds one library for each CUDA release and loads the one for the release "
-        "that its framework was built with, unless a variable names another. That library isn't "
-        "there, or another one gets loaded. The line says which, and what the package holds: unset "
-        "the variable, install a release of the package that has the library, or a framework for a "
-        "CUDA release that it has one for.",
+        text="A package contains one library for each CUDA release and loads the one for the "
+        "release that its framework was built with, unless a variable names another. That "
+        "library is missing, or another one is loaded. The line says which, and what the "
+        "package contains: unset the variable, install a release of the package that has "
+        "the library, or a framework for a CUDA release that the package supports.",
     ),
     "diagnose-not-asked": VerdictKind(
-        title="Not asked",
-        text="Something didn't answer within its time limit, or answered nonsense, so the report "
-        "goes on without it. The line says what and why. A hanging `nvidia-smi` most often "
-        "means that a GPU is lost: `dmesg | grep -i -e nvrm -e xid` shows it, and a restart "
-        "helps.",
+        title="Not examined",
+        text="Something didn't answer within its time limit, or gave an invalid answer, so the "
+        "report continues without it. The line says what and why. A hanging `nvidia-smi` "
+        "usually means that a GPU is lost: `dmesg | grep -i -e nvrm -e xid` shows it, and "
+        "a restart helps.",
     ),
     "diagnose-not-installed": VerdictKind(
         title="Not installed",
-        text="A package was named that this environment doesn't have. The first line of the "
-        "report's environment says which environment was examined and why; `--python` names "
-        "another.",
+        text="The environment doesn't have a package that was given. The first line of the "
+        "report's environment says which environment was examined and why; `--python` "
+        "names another.",
     ),
     "diagnose-not-loaded-yet": VerdictKind(
         title="Libraries that are loaded on request",
-        text="A package needs libraries of CUDA that are installed and to which no rpath entry of "
-        "it leads. It offers a function that loads them: call that before anything that uses the "
-        "GPU. Importing PyTorch of the same CUDA first loads most of them too.",
+        text="A package needs CUDA libraries that are installed, but no rpath entry of it "
+        "points to them. It has a function that loads them: call it before anything that "
+        "uses the GPU. Importing PyTorch of the same CUDA first loads most of them too.",
     ),
     "diagnose-shadowed-module": VerdictKind(
         title="A file hides a package",
-        text="Another file with the name of a package (`torch.py`) lies in a folder that comes "
-        "earlier on Python's path, most often by PYTHONPATH. `import` takes the first. Give the "
-        "file another name, or take its folder out of PYTHONPATH.",
+        text="Another file with the name of a package (`torch.py`) is in a folder that comes "
+        "earlier on Python's path, usually because of PYTHONPATH. `import` uses the first. "
+        "Rename the file, or remove its folder from PYTHONPATH.",
     ),
     "diagnose-shared-files": VerdictKind(
         title="Two packages with the same files",
-        text="Two installed packages put different libraries in one place (onnxruntime and "
-        "onnxruntime-gpu, two of opencv, NCCL for two releases of CUDA). What was installed last "
-        "has replaced the other's, and removing either takes the files away. Remove the one that "
-        "isn't needed, then install the other again; the report has both as one line.",
+        text="Two installed packages have different libraries in the same place (onnxruntime "
+        "and onnxruntime-gpu, two of opencv, NCCL for two releases of CUDA). What was "
+        "installed last has replaced the other's, and removing either deletes the files. "
+        "Remove the one that isn't needed, then reinstall the other; the report has both "
+        "as one line.",
     ),
     "diagnose-versions": VerdictKind(
         title="Requirements that aren't met",
-        text="A package requires another version of a package than the one installed, or a package "
-        "that isn't there. pip allows that when the two are installed one after the other, or with "
-        "`--no-deps`. Installing both names in one command lets the resolver find versions that "
-        "agree.",
+        text="A package requires another version of a package than the installed one, or a "
+        "package that isn't installed. pip allows that when the two are installed one "
+        "after the other, or with `--no-deps`. Installing both in one command lets the "
+        "resolver find compatible versions.",
     ),
 }
 
@@ -209,9 +212,9 @@ def not_asked(what: str, why: str) -> Verdict:
     """A verdict about something of which nothing is known."""
     return warns(
         "diagnose-not-asked",
-        f"{what} couldn't be asked",
+        f"{what} couldn't be examined",
         why,
-        "look at it by hand; all else in this report was found without it",
+        "check it manually; everything else in this report was found without it",
     )
 
 

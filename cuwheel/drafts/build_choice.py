@@ -63,15 +63,15 @@ def _variables(survey: Survey) -> Iterator[tuple[str, tuple[str, Note]]]:
         if _FORCE.search(name):
             value = found.wants or "1"
             shown = f' == "{found.wants}"' if found.wants else ""
-            yield name, (value, guess(f"{found.where} asks for {name}{shown}"))
+            yield name, (value, guess(f"{found.where} requires {name}{shown}"))
         elif _ARCH.search(name) and found.default != "native":
             value = _arch_form(found.default)
             form = (
                 f"by default {found.default}"
                 if found.default
-                else f"in a form to find out; {_FORMS}"
+                else f"in a format to find out; {_FORMS}"
             )
-            yield name, (value, guess(f"{found.where} takes the archs from {name}, {form}"))
+            yield name, (value, guess(f"{found.where} reads the archs from {name}, {form}"))
 
 
 def _arch_form(default: str) -> str:
@@ -92,7 +92,10 @@ def _definitions(survey: Survey) -> Iterator[tuple[str, tuple[str, Note]]]:
         if one in switches:
             yield one.name, ("ON", guess(f"{one.where}: CUDA is off by default"))
         elif _NATIVE.search(one.name):
-            yield one.name, ("OFF", guess(f"{one.where}: else it is for this machine's CPU alone"))
+            yield (
+                one.name,
+                ("OFF", guess(f"{one.where}: otherwise it is only for this machine's CPU")),
+            )
         elif "native" in one.default:
             yield one.name, ("", guess(f"{one.where}: its default is {one.default}"))
         elif re.search(r"CUDA_ARCH|COMPUTE_CAPABILIT", one.name) and one.name[:6] != "CMAKE_":
@@ -120,7 +123,7 @@ def _about_build(survey: Survey, env: dict[str, str], settled: set[str]) -> Iter
     yield from _about_downloads(survey, env)
     gpus = survey.relevant("gpu")
     if gpus and not any(_FORCE.search(name) for name in env):
-        yield find_out(f"how it compiles CUDA code without a GPU: {locations(gpus)} asks for one")
+        yield find_out(f"how it compiles CUDA code without a GPU: {locations(gpus)} requires one")
     for name, why in FLAGS.items():
         found = [
             one for one in survey.relevant("flag") if one.name == name and one.where not in settled
@@ -129,11 +132,11 @@ def _about_build(survey: Survey, env: dict[str, str], settled: set[str]) -> Iter
             yield find_out(f"{name} ({locations(found)}): {why}{_under(found[0])}")
     if slow := survey.of("no ninja"):
         yield find_out(
-            f"{locations(slow)} compiles one file after the other (use_ninja=False): a patch that "
-            "says True makes --jobs count"
+            f"{locations(slow)} compiles one file at a time (use_ninja=False): a patch that "
+            "sets it to True lets --jobs take effect"
         )
     for one in survey.relevant("missing"):
-        yield find_out(f"{one.where} names {one.name}, which the source lacks{_under(one)}")
+        yield find_out(f"{one.where} names {one.name}, which is not in the source{_under(one)}")
     yield from _about_unknown(survey, env)
 
 
@@ -142,7 +145,7 @@ def _about_downloads(survey: Survey, env: dict[str, str]) -> Iterator[Note]:
     if downloads and any("FORCE_BUILD" in name for name in env):
         yield guess(f"that keeps {locations(downloads)} from downloading a wheel")
     elif downloads:
-        yield find_out(f"how to keep it from downloading: {_said(downloads)}")
+        yield find_out(f"how to prevent its download: {_said(downloads)}")
 
 
 def _about_unknown(survey: Survey, env: dict[str, str]) -> Iterator[Note]:
@@ -180,7 +183,7 @@ def choose_resources(survey: Survey) -> Iterator[Field]:
     """What CMake would fetch while it configures: it has to be pinned, or switched off."""
     found = [one for one in survey.relevant("download") if _is_cmake(one)]
     notes = [
-        find_out(f"how to do without what {one.where} downloads: {one.name}{_under(one)}")
+        find_out(f"how to avoid the download at {one.where}: {one.name}{_under(one)}")
         for one in found[:_MANY]
     ]
     if len(found) > _MANY:

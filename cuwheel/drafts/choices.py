@@ -49,7 +49,7 @@ def draft_of(upstream: Upstream, survey: Survey, maintainer: str) -> Draft:
         Field(
             name="maintainers",
             value=(maintainer or NOBODY,),
-            notes=() if maintainer else (find_out("your handle, as on GitHub"),),
+            notes=() if maintainer else (find_out("your GitHub handle"),),
         ),
         Field(
             name="source",
@@ -85,9 +85,9 @@ _ORDER = (
 
 def _about_page(page: Fact) -> Iterator[Note]:
     if not page.value:
-        yield find_out("upstream's page, https://…")
+        yield find_out("upstream's home page, https://…")
     elif "link" in page.where:
-        yield guess(f"{page.where}; the metadata name none")
+        yield guess(f"{page.where}; the metadata has none")
 
 
 def _about_license(survey: Survey) -> Iterator[Note]:
@@ -97,14 +97,14 @@ def _about_license(survey: Survey) -> Iterator[Note]:
         where = f"read {files[0]}" if files else "the source has no licence file: ask upstream"
         yield find_out(f"its SPDX name ({where}); https://spdx.org/licenses lists them")
     elif "text of" in said.where:
-        yield guess(f"by {said.where}, as the metadata name none")
+        yield guess(f"from {said.where}; the metadata has none")
     elif "Expression" not in said.where:
         yield guess(said.where)
     others = {f"{one.where} ({one.value or 'unknown'})": one for one in _foreign(survey)}
     if others:
         shown = ", ".join([*others][:_SHOWN])
         more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
-        yield find_out(f"whether what is built in adds a licence: {shown}{more}")
+        yield find_out(f"whether bundled code adds a licence: {shown}{more}")
 
 
 def _foreign(survey: Survey) -> Iterator[Fact]:
@@ -135,8 +135,8 @@ def _size(survey: Survey) -> Iterator[Field]:
         return
     folders = sorted({re.sub(r"/[^/]*$", "", name) for name in kernels})
     text = (
-        f"how much memory a compile takes: {len(kernels)} .cu files in {folders[0]}"
-        f"{' and elsewhere' if len(folders) > 1 else ''}, each of which takes from seconds to "
-        "minutes for each arch; the default is 2 GiB, `nox -s profile` measures it"
+        f"how much memory a compile needs: {len(kernels)} .cu files in "
+        f"{folders[0]}{' and elsewhere' if len(folders) > 1 else ''}, each of which takes from "
+        "seconds to minutes for each arch; the default is 2 GiB, `nox -s profile` measures it"
     )
     yield Field(name="memory_per_job", value=None, notes=(find_out(text),))

@@ -38,12 +38,12 @@ def choose_requires(survey: Survey) -> Field:
     more = {name: where for name, where in asked if name not in {*wanted, "torch"}}
     if more:
         listed = ", ".join(f"{name} ({where})" for name, where in sorted(more.items()))
-        notes.append(guess(f"imported by the build, and in no [build-system]: {listed}"))
+        notes.append(guess(f"imported by the build, but not in [build-system]: {listed}"))
     wanted |= {name: name for name in more}
     if started := [one for one in survey.relevant("program") if one.name not in wanted]:
         first = {one.name: one.where for one in reversed(started)}
         listed = ", ".join(f"{name} ({where})" for name, where in first.items())
-        notes.append(guess(f"the build starts {listed}"))
+        notes.append(guess(f"the build runs {listed}"))
         wanted |= {one.name: one.name for one in started}
     wanted |= {name: text for name, text in _tools(survey) if name not in wanted}
     return Field(name="requires", value=tuple(sorted(wanted.values())), notes=tuple(notes))
@@ -80,9 +80,9 @@ def choose_smoke(survey: Survey) -> Field:
     imports = tuple(dict.fromkeys((*packages, *own)))
     notes: list[Note] = []
     if not imports:
-        notes.append(find_out("what is imported: no package and no extension module was found"))
+        notes.append(find_out("which modules to import: no package or extension module was found"))
     elif not any(survey.tree.glob("*.egg-info/top_level.txt")):
-        notes.append(guess("the packages that lie in the source; keep those that the wheel holds"))
+        notes.append(guess("the packages found in the source; keep those that the wheel contains"))
     given: dict[str, Value] = {"imports": imports}
     required = [_plain(text) for text in survey.metadata.requires]
     locked = {_name_of(text) for text in _values(choose_requires(survey).value)}
@@ -92,7 +92,7 @@ def choose_smoke(survey: Survey) -> Field:
         given["requires"] = (*others, *([f"torch=={TORCH}"] if needs_torch else []))
     notes += _unrequired(survey, modules)
     if survey.metadata.dynamic and not required:
-        notes.append(find_out("what the wheel requires: the build decides it while it runs"))
+        notes.append(find_out("what the wheel requires: the build computes it"))
     return Field(name="smoke", value=Call(name="Smoke", given=given), notes=tuple(notes))
 
 
@@ -105,8 +105,8 @@ def _unrequired(survey: Survey, modules: list[str]) -> Iterator[Note]:
         name = canonicalize_name(_DISTRIBUTIONS.get(one.name, one.name))
         if name not in known and one.name not in own:
             yield find_out(
-                f"whether {one.where} always imports {one.name}, which the metadata don't require: "
-                "then a patch has to add it, as users miss it too"
+                f"whether {one.where} always imports {one.name}, which the metadata doesn't "
+                "require: then a patch has to add it, because users need it too"
             )
 
 

@@ -107,8 +107,8 @@ def _releases(project: str, workspace: Workspace) -> tuple[Release, ...]:
         return releases_of(project, workspace)
     except UnknownProjectError as error:
         error.fix = (
-            "look the name up on the index's own page: it may differ from what is imported; "
-            "a package that is on no index is pinned by Archive(…) or GitCommit(…)"
+            "look up the name on the index: it may differ from the module's name; pin a package "
+            "that is on no index with Archive(…) or GitCommit(…)"
         )
         raise
 
@@ -126,8 +126,8 @@ def _refuse_existing(
         )
     if not name.replace("-", "").isalnum():
         raise UsageError(
-            f'"{project}" is no name of a project',
-            why="it has letters, digits and hyphens",
+            f'"{project}" is not a valid project name',
+            why="a name consists of letters, digits and hyphens",
             fix="nox -s new -- torch-scatter",
         )
     known = {str(canonicalize_name(entry.name)): entry for entry in entries}
@@ -136,8 +136,8 @@ def _refuse_existing(
     entry = known.get(name)
     where = path if path.exists() or entry is None else entry.root / "recipes" / path.name
     raise UsageError(
-        f"there is a recipe {name} already",
-        why=f"it stands in {where}",
+        f"the recipe {name} already exists",
+        why=f"it is in {where}",
         fix=f"`nox -s bump -- {name}` takes it to upstream's newest release; "
         "`--overwrite` replaces it with a new draft",
     )
@@ -147,15 +147,17 @@ def _refuse_foreign(upstream: Upstream, survey: Survey) -> None:
     name = f"{upstream.project} {upstream.version}"
     if not survey.has_setup and not (survey.tree / "pyproject.toml").is_file():
         raise SourceError(
-            f"the source of {name} holds no Python package",
+            f"the source of {name} contains no Python package",
             why="neither pyproject.toml nor setup.py is at its top",
-            fix="see what upstream publishes; a package in a subfolder needs a patch that moves it",
+            fix="check what upstream publishes; a package in a subfolder needs a patch that "
+            "moves it",
         )
     if not survey.has_cuda:
         raise SourceError(
             f"the source of {name} has no CUDA code",
-            why="it holds no .cu file, its build files name neither nvcc's flags nor CUDA, and no "
-            "file includes CUDA's headers" + ("" if upstream.is_newest else f"; {upstream.newer}"),
+            why="it has no .cu files, its build files mention neither nvcc options nor CUDA, and "
+            "no file includes CUDA's headers"
+            + ("" if upstream.is_newest else f"; {upstream.newer}"),
             fix="if upstream's wheels have CUDA libraries, their source is elsewhere: pin it with "
             "Archive(…) or GitCommit(…); if they have none, the package needs no recipe",
         )

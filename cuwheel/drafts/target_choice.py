@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TOOLKIT = "13.0"
 TORCH = "2.11.0"
 ARCHS = ("80", "90", "100", "120")
-_PATCH_ARCHS = "take the list out with a patch, as patches/causal_conv1d/0001 does"
+_PATCH_ARCHS = "remove the list with a patch, as patches/causal_conv1d/0001 does"
 _GIVEN = re.compile(r"NOT (?:\()?(?:DEFINED )?CMAKE_CUDA_ARCHITECTURES\b")
 _STATIC = re.compile(r"_static(_nocallback)?$")
 # CMake's names of imported targets and linker's names, where they aren't the component's.
@@ -56,21 +56,21 @@ def _about_torch(survey: Survey) -> Iterator[Note]:
             continue
         if canonicalize_name(asked.name) == "torch" and not asked.specifier.contains(TORCH):
             yield find_out(
-                f"whether it works with PyTorch {TORCH}: it asks for {text}; the toolkit has to be "
-                "the one which that release was built with"
+                f"whether it works with PyTorch {TORCH}: it requires {text}; the toolkit has to "
+                "be the one that this release was built with"
             )
 
 
 def choose_archs(survey: Survey) -> Field:
     """One arch for each generation of GPUs, and what keeps the source from taking them."""
-    notes = [guess("machine code of one serves all GPUs of its generation: Ampere, Hopper, …")]
+    notes = [guess("machine code for one runs on all GPUs of its generation: Ampere, Hopper, …")]
     fixed = survey.relevant("gencode")
     if fixed and not _own_variable(survey):
         archs = sorted({one.name for one in fixed}, key=lambda arch: (len(arch), arch))
         ignored = (
             "PyTorch then adds none of TORCH_CUDA_ARCH_LIST"
             if survey.uses_torch
-            else "`archs` and --arch change nothing then"
+            else "`archs` and --arch then have no effect"
         )
         notes.append(
             find_out(
@@ -141,7 +141,7 @@ def choose_link(survey: Survey) -> Field:
     if unknown:
         listed = ", ".join(sorted({one.name for one in unknown}))
         notes.append(
-            find_out(f"what supplies {listed} ({locations(unknown)}); no component is called so")
+            find_out(f"what supplies {listed} ({locations(unknown)}); no component has that name")
         )
     return Field(name="link", value=Call(name="Link", words=tuple(names)), notes=tuple(notes))
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cuwheel.workspace.workspace import Workspace
 
 _SHOWN = 8  # releases that a message names
-_WAY_OUT = "get it on another machine and copy it there"
+_WAY_OUT = "download it on another machine and copy it there"
 _OWN_ADDRESS = (
     "pin upstream's own address instead: write the recipe with "
     'source=Archive(url="https://…/{version}.tar.gz", sha256="…") or GitCommit(…), as '
@@ -133,9 +133,9 @@ def _version(text: str) -> Version:
         return Version(text)
     except InvalidVersion:
         raise UsageError(
-            f"{text} is no version",
+            f"{text} is not a version",
             why="a version of a Python package looks like 1.2.3 or 2.8.3.post2",
-            fix="leave it out for the newest release",
+            fix="omit it for the newest release",
         ) from None
 
 
@@ -144,14 +144,14 @@ def _no_source(project: str, fitting: Sequence[Release], wanted: str) -> Unknown
     name = f"{project} {wanted}".rstrip()
     if newest.sdist:
         return UnknownProjectError(
-            f"the index states no SHA-256 for {newest.sdist.name}",
+            f"the index gives no SHA-256 for {newest.sdist.name}",
             why="a recipe pins its source by this hash",
-            fix="take an index that states hashes (PEP 503), or write the recipe by hand with the "
-            "hash of a file that you trust",
+            fix="use an index with hashes (PEP 503), or write the recipe manually with the hash "
+            "of a file that you trust",
         )
     releases = f"{newest.version}" if wanted else f"all releases; {newest.version} is the newest"
     return UnknownProjectError(
-        f"the index has no source of {name}",
+        f"the index has no sdist of {name}",
         why=f"it has only wheels of {releases}, with {plural(len(newest.wheels), 'wheel')}",
         fix=_OWN_ADDRESS,
     )

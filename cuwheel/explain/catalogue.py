@@ -225,7 +225,7 @@ def _pattern(given: str | dict[str, Any]) -> Pattern:
     ready = _as_prepared()["texts"].get(source)
     texts, *others = ready or required_texts(_compiled(source)) or ((),)
     if not texts or min(map(len, texts)) < _SHORTEST:
-        raise ValueError(f"no text of {_SHORTEST} characters stands in every match of {given}")
+        raise ValueError(f"no text of {_SHORTEST} characters is in every match of {given}")
     return Pattern(
         source=source,
         texts=tuple(texts),
@@ -256,6 +256,6 @@ def _texts(given: str | list[str]) -> tuple[str, ...]:
     texts = [given] if isinstance(given, str) else given
     if wrong := [one for one in texts if not isinstance(one, str)]:
         raise ValueError(
-            f"no text: {wrong[0]}; a text with `: ` in it has to be quoted, or below >-"
+            f"not a string: {wrong[0]}; a string with `: ` in it has to be quoted, or below >-"
         )
     return tuple(one.strip("\n") for one in texts)

@@ -48,7 +48,7 @@ def explanation_as_text(
     counted = plural(explanation.lines, "line")
     if explanation.causes:
         count = len(explanation.causes)
-        what = "the cause" if count == 1 else f"{count} causes, the likeliest first"
+        what = "the cause" if count == 1 else f"{count} causes, the most likely first"
         if explanation.causes[0].weight is Weight.PERHAPS:
             lines = [*_unknown(explanation, name, width), "", "Perhaps:"]
         else:
@@ -64,7 +64,7 @@ def explanation_as_text(
         lines = _wrapped(f"{name}: no failure found in {counted}", width)
         if explanation.overcome:
             overcome = ", ".join(explanation.overcome)
-            lines += _wrapped(f"  on its way, and overcome: {overcome}", width)
+            lines += _wrapped(f"  errors on the way that did not stop it: {overcome}", width)
     return "\n".join(lines)
 
 
@@ -214,15 +214,17 @@ def _cause(number: int, found: FoundCause, width: int, *, is_whole: bool) -> Ite
 
 
 def _unknown(explanation: Explanation, name: str, width: int) -> Iterator[str]:
-    told = f"{name}: it failed, and nothing in it is known to cuwheel. The first error:"
+    told = f"{name}: it failed, and cuwheel knows none of its errors. The first error:"
     yield from (*_wrapped(told, width), "")
     first = explanation.failure.number if explanation.failure else 0
     for number, line in explanation.context.items():
         mark = ">" if number == first else " "
         yield from _wrapped(line[:_LONGEST] or " ", width, start=f"  {mark} {number:>7}  ")
     yield ""
-    yield from _wrapped("What comes behind the first error often follows from it.", width, "  ")
-    told = f"If you find the cause, {_HOW_TO_ADD} tells how to add it; a line of data will do."
+    yield from _wrapped("Later errors often follow from the first one.", width, "  ")
+    told = (
+        f"If you find the cause, {_HOW_TO_ADD} describes how to add it; one line of data is enough."
+    )
     yield from _wrapped(told, width, "  ")
 
 

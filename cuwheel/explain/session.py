@@ -107,13 +107,13 @@ def _read_question(line: bytes, location: str) -> dict[str, Any]:
         question = json.loads(line)
         if isinstance(question["log"], str) and "id" in question:
             return dict(question)
-        why = "`log` is no text"
+        why = "`log` is not a string"
     except (ValueError, TypeError) as problem:
         why = str(problem)
     except KeyError as problem:
         why = f"it has no {problem}"
     raise UsageError(
-        f"{location} can't be answered", why=why, fix='write one {"id": …, "log": "…"} in each line'
+        f"{location} can't be read", why=why, fix='write one {"id": …, "log": "…"} in each line'
     )
 
 
@@ -126,13 +126,13 @@ def _logs(names: Iterable[str], folder: Path) -> Iterator[tuple[str, Path | None
         elif path.is_dir():
             inside = [one for one in sorted(path.rglob("*")) if _is_text(one)]
             if not inside:
-                raise UsageError(f"{name} holds no logs", fix="name a folder with text files")
+                raise UsageError(f"{name} contains no logs", fix="give a folder with text files")
             yield from ((str(Path(name) / one.relative_to(path)), one) for one in inside)
         elif path.is_file() and not _is_text(path):
             raise UsageError(
-                f"{name} is no text",
-                why="it holds zero bytes, as programs and archives do",
-                fix="unpack it first, or name the log itself",
+                f"{name} is not a text file",
+                why="it contains zero bytes, like programs and archives",
+                fix="unpack it first, or give the log itself",
             )
         elif path.exists():
             yield name, path
@@ -140,7 +140,7 @@ def _logs(names: Iterable[str], folder: Path) -> Iterator[tuple[str, Path | None
             raise UsageError(
                 f"there is no log {name}",
                 why=f"{path} doesn't exist",
-                fix="name a file, a folder, or - for standard input: nox -s explain -- build.log",
+                fix="give a file, a folder, or - for standard input: nox -s explain -- build.log",
             )
 
 

@@ -222,7 +222,7 @@ def _read_changed(
         raise WheelIndexError(
             f"{len(faults)} files in {folder} are not valid wheels",
             why="; ".join(faults),
-            fix="remove them and build those wheels again; the index is as it was",
+            fix="remove them and build those wheels again; the index is unchanged",
         )
     return {name: one for name, one in read.items() if isinstance(one, Entry)}
 

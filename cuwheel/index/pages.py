@@ -190,7 +190,7 @@ def _archs(facts: WheelFacts) -> str:
 
 def _project_page(project: str, wheels: Sequence[ListedWheel], files: str, address: str) -> str:
     parts = "\n".join(_section(one, files or "../../files", address or _ADDRESS) for one in wheels)
-    unknown = "" if address else f"<p>{_ADDRESS} is where this folder is served.</p>"
+    unknown = "" if address else f"<p>{_ADDRESS} is the address of this folder.</p>"
     script = "" if address else f"<script>{_FILL}</script>"
     return _page(
         project,
@@ -211,7 +211,7 @@ def _section(one: ListedWheel, files: str, address: str) -> str:
     statement = _statement_link(entry, files)
     yanked = ""
     if entry.yanked is not None:
-        yanked = f'<p class="yanked">Withdrawn: {escape(entry.yanked)}</p>'
+        yanked = f'<p class="yanked">Yanked: {escape(entry.yanked)}</p>'
     return f"""<section id="{escape(entry.quoted)}">
 <h2><a href="{escape(file)}">{escape(entry.name)}</a></h2>
 {yanked}<table><tbody>{rows}

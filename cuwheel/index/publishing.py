@@ -42,8 +42,8 @@ def merged(sources: Mapping[Path, Sequence[Entry]]) -> dict[str, tuple[Path, Ent
                 raise UsageError(
                     f"two folders have different wheels with the name {entry.name}",
                     why=f"SHA-256 {there.sha256} in {other}, {entry.sha256} in {folder}",
-                    fix="publish one of them; a rebuilt wheel gets a build tag by itself when it "
-                    "is built with the same --dist",
+                    fix="publish one of them; a rebuilt wheel gets a build tag automatically "
+                    "when it is built with the same --dist",
                 )
     return found
 
@@ -65,8 +65,8 @@ def check_unchanged(
         raise PublishedWheelError(
             f"{len(changed)} wheels are published with other bytes",
             why="; ".join(changed),
-            fix="build again with the folder of the published wheels as --dist: the new wheel gets "
-            "a build tag that is free",
+            fix="build again with the folder of the published wheels as --dist: the new wheel "
+            "gets an unused build tag",
         )
 
 
@@ -170,9 +170,9 @@ def _copy(source: Path, staged: StagedFiles, sha256: str = "") -> bytes | None:
             written.write(piece)
         if sha256 and digest.hexdigest() != sha256:
             raise WheelIndexError(
-                f"{source.name} has changed while it was published",
+                f"{source.name} changed while it was being published",
                 why=f"its SHA-256 was {sha256}, it is {digest.hexdigest()}",
-                fix="wait until what writes it has ended, and publish again",
+                fix="wait until the process that writes it has ended, and publish again",
             )
         written.flush()  # which sets its time, too
         os.utime(written.fileno(), ns=(state.st_atime_ns, state.st_mtime_ns))

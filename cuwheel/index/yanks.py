@@ -35,7 +35,7 @@ def read_yanks(folder: Path) -> dict[str, str]:
     except ValueError as problem:
         raise _malformed(path, str(problem)) from problem
     if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
-        raise _malformed(path, "it has to hold reasons by file name")
+        raise _malformed(path, "it has to map file names to reasons")
     return found
 
 
@@ -115,10 +115,11 @@ def _files_called(name: str, files: Collection[str], where: str) -> tuple[str, .
     found = tuple(one for one in sorted(files) if one == name or _is_of(one, name))
     if not found:
         raise UsageError(
-            f"{where} holds no wheel {name}",
-            why=suggest(name, files) or "it is neither the name of a file nor project==version",
-            fix="name the file, or all of a version: -- --yank bitsandbytes==0.49.1+cu122; for a "
-            "wheel that only a site has, name the site too: --to DIR",
+            f"{where} has no wheel {name}",
+            why=suggest(name, files) or "it is neither a file name nor project==version",
+            fix="give the file name, or all files of a version: -- --yank "
+            "bitsandbytes==0.49.1+cu122; for a wheel that is only in a site, also give the "
+            "site: --to DIR",
         )
     return found
 

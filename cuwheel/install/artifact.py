@@ -39,7 +39,7 @@ def unpack_artifact(artifact: Path, folder: Path) -> Path:
             if size > limits.WHEEL or len(entries) > _MOST:
                 raise _refused(artifact, f"{len(entries)} files of {show_size(size)}")
             if len(set(entries.values())) != len(entries):
-                raise _refused(artifact, "two files in it have one name")
+                raise _refused(artifact, "two files in it have the same name")
             for name, final in entries.items():
                 with archive.open(name) as source, (folder / final).open("xb") as written:
                     shutil.copyfileobj(source, written)
@@ -50,7 +50,7 @@ def unpack_artifact(artifact: Path, folder: Path) -> Path:
 
 def _refused(artifact: Path, why: str) -> UnsafeArchiveError:
     return UnsafeArchiveError(
-        f"{artifact} can't be taken for a workflow's artifact",
+        f"{artifact} can't be used as a workflow's artifact",
         why=why,
-        fix="download it again, or unpack it and name the folder",
+        fix="download it again, or unpack it and give the folder",
     )

@@ -72,7 +72,7 @@ class Destination:
             raise InstallError(
                 f"nothing can be installed into {self.environment.prefix}",
                 why=redact_text("; ".join(lines[-_SHOWN:])),
-                fix=f"everything that the installer said is in {self.log}",
+                fix=f"the installer's full output is in {self.log}",
             )
 
     def now(self) -> PythonEnvironment:
@@ -189,11 +189,12 @@ def recorded_files(environment: PythonEnvironment, project: str) -> tuple[str, .
         missing = isinstance(problem, (FileNotFoundError, NotADirectoryError))
         lack = "has no RECORD" if missing else "has a RECORD that can't be read"
         raise InstallError(
-            f"{project} {there.version} {lack}, so it couldn't be put back",
-            why=f"{there.metadata} doesn't say which files are its own; packages of conda or a "
-            "system, and old eggs, are so",
-            fix="remove it with what has installed it (conda remove, apt remove, pip uninstall), "
-            "or name another environment with --python: python3 -m venv DIR makes one",
+            f"{project} {there.version} {lack}, so it couldn't be restored",
+            why=f"{there.metadata} doesn't say which files are its own; this is so for packages "
+            "of conda or the system, and for old eggs",
+            fix="remove it with the tool that installed it (conda remove, apt remove, pip "
+            "uninstall), or name another environment with --python: python3 -m venv DIR "
+            "creates one",
         ) from problem
 
 
@@ -237,7 +238,7 @@ def restore(destination: Destination, project: str, saved: Saved) -> None:
         except InstallError as error:
             words = " ".join(destination.command("uninstall", *gone))
             raise InstallError(
-                f"{', '.join(gone)} can't be removed again", why=error.why, fix=f"run {words}"
+                f"{', '.join(gone)} can't be removed afterwards", why=error.why, fix=f"run {words}"
             ) from error
     for name, path in saved.files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -250,8 +251,8 @@ def _uv(environ: Mapping[str, str]) -> str:
     found = str(beside) if beside.is_file() else shutil.which("uv", path=environ.get("PATH"))
     if not found:
         raise InstallError(
-            "there is nothing to install with",
+            "there is no installer",
             why="the environment has no pip, and uv is neither beside cuwheel nor on PATH",
-            fix="give the environment pip (python -m ensurepip), or install uv",
+            fix="install pip into the environment (python -m ensurepip), or install uv",
         )
     return found

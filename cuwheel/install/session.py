@@ -221,9 +221,10 @@ class _Run:
         sha256 = offer.sha256 or stated_sha256(content)
         if not sha256:
             raise NoFittingWheelError(
-                f"nothing says which bytes {offer.name} has",
-                why=f"{redact_url(offer.index)} states no SHA-256, and no statement is beside it",
-                fix="name an index that states it",
+                f"there is no SHA-256 for {offer.name}",
+                why=f"{redact_url(offer.index)} gives none, and there is no provenance beside "
+                "the wheel",
+                fix="use an index that gives it",
             )
         path = self._fetch(offer, sha256)
         statement = check_statement(path, sha256, content, is_required=self.asked.needs_statement)
@@ -290,14 +291,14 @@ class _Run:
         if choice.nearest:
             facts = "; ".join(one.text for one in choice.nearest.reasons)
             unasked = (
-                f"; {redact_url(one)} couldn't be asked: it {why}"
+                f"; {redact_url(one)} couldn't be queried: it {why}"
                 for one, why in faults.items()
                 if why.kind == "unasked"
             )
-            why = f"the nearest is {choice.nearest.offer.name}: {facts}{''.join(unasked)}"
+            why = f"the closest is {choice.nearest.offer.name}: {facts}{''.join(unasked)}"
         else:
             said = (f"{redact_url(one)} {why}" for one, why in faults.items())
-            why = "; ".join(said) or "no wheel of this target is offered"
+            why = "; ".join(said) or "no index has a wheel of this target"
         name = self.asked.target.name
         return NoFittingWheelError(
             f"no wheel of {name} fits {self.here.environment.prefix}",
@@ -316,8 +317,8 @@ class _Run:
             max_size=offer.size or limits.WHEEL,
             size=offer.size,
             pinned_by="the index",
-            repin="have the index's pages written again",
-            regrow="ask whoever runs the index: it states another size",
+            repin="write the index's pages again",
+            regrow="ask the operator of the index: it gives another size",
         )
         return fetch(pinned, lambda: offer.url, cache=self.asked.cache, console=self.console)
 
@@ -368,6 +369,6 @@ class _Run:
             raise SmokeError(
                 f"{what} doesn't work in {self.here.environment.prefix}",
                 why="; ".join(trial.faults),
-                fix="the environment is as it was; `nox -s diagnose` may say what is wrong with "
-                f"it, and all that was said is in {self.folder}",
+                fix="the environment is unchanged; `nox -s diagnose` may show what is wrong "
+                f"with it, and the full output is in {self.folder}",
             )

@@ -45,9 +45,9 @@ def fetch_statement(offer: Offer, attempts: Attempts) -> bytes | None:
     if answer.kind == "missing":
         return None
     raise WheelStatementError(
-        f"the statement beside {offer.name} couldn't be asked for",
+        f"the statement beside {offer.name} couldn't be downloaded",
         why=f"{redact_url(offer.url)}{STATEMENT}: {answer}",
-        fix="try again later, or name an index that answers; without the answer nobody knows "
+        fix="try again later, or use another index; without the statement it isn't known "
         "whether the wheel is the one that was built",
     )
 
@@ -82,8 +82,8 @@ def check_statement(
         if is_required:
             raise WheelStatementError(
                 f"{wheel.name} has no statement beside it",
-                why=f"{wheel.name}{STATEMENT} is not there, and --require-statement asks for it",
-                fix="take a wheel from where its provenance is published too",
+                why=f"{wheel.name}{STATEMENT} does not exist, and --require-statement requires it",
+                fix="use a wheel that is published with its provenance",
             )
         return None
     try:
@@ -96,8 +96,8 @@ def check_statement(
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as problem:
         raise WheelStatementError(
             f"the statement beside {wheel.name} can't be read",
-            why=f"it is no in-toto statement about one file: {type(problem).__name__}",
-            fix="take the wheel and its statement again from where they are published",
+            why=f"it is not an in-toto statement about one file: {type(problem).__name__}",
+            fix="download the wheel and its statement again",
         ) from problem
     if about != sha256 or kind != PREDICATE_TYPE:
         raise WheelStatementError(
@@ -105,6 +105,6 @@ def check_statement(
             why=f"the wheel's SHA-256 is {sha256}, the statement is about {about}"
             if about != sha256
             else f"its predicate is {kind}, not {PREDICATE_TYPE}",
-            fix="don't install it: one of both was changed; ask whoever publishes it",
+            fix="don't install it: one of the two was changed; ask the publisher",
         )
     return CheckedStatement(builder=builder, archs=tuple(map(str, archs)))

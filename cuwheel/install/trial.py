@@ -77,7 +77,7 @@ def try_wheel(
         return Trial(faults=(f"{error.what}: {error.why}",))
     left_out = tuple(f"{declared.script}, which needs {name}" for name in lacking)
     if answer.lacking == DRIVER_SONAME:
-        words = f"all of it, as {DRIVER_SONAME} of NVIDIA's driver isn't here"
+        words = f"all of it, because {DRIVER_SONAME} of NVIDIA's driver isn't installed"
         return Trial(imported=answer.imported, left_out=(words,))
     return Trial(
         imported=answer.imported,

@@ -81,6 +81,5 @@ def check_all_built(states: Sequence[CellState]) -> None:
     raise CellsFailedError(
         f"{len(failed)} of {plural(len(states), 'cell')} failed",
         why="\n".join(f"{one.cell.id}: {one.detail}" for one in failed),
-        fix="read what the table says of each, and its log; the same command then builds these "
-        "alone",
+        fix="see the table and the log of each; the same command then builds only these",
     )

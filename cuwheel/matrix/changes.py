@@ -45,10 +45,10 @@ def changed_files(root: Path, since: str) -> tuple[str, ...]:
         return tuple(run(command, env=environ).output.splitlines())
     except CommandFailedError as error:
         raise UsageError(
-            f"git can't say what has changed in {root} since {since}",
+            f"git can't list the changes in {root} since {since}",
             why=" ".join(error.tail) or error.why,
-            fix="name a commit, branch or tag that this clone has; a shallow clone is made deeper "
-            "with `git fetch --unshallow`",
+            fix="name a commit, branch or tag that this clone has; for a shallow clone, run "
+            "`git fetch --unshallow`",
         ) from error
 
 

@@ -93,7 +93,7 @@ def _record_silent_end(cell: Cell, task: Task, result: Result) -> None:
     lost = result.status is None
     lines = read_end(task.log).splitlines() if task.log.is_file() else []
     error = CommandFailedError(
-        f"{cell.id}: no machine brought the build to an end" if lost else f"{cell.id} wasn't built",
+        f"{cell.id}: no machine finished the build" if lost else f"{cell.id} wasn't built",
         command=task.command,
         status=-9 if result.status is None else result.status,
         log=task.log if lines else None,

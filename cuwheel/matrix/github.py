@@ -60,9 +60,9 @@ def matrix_document(states: Iterable[CellState]) -> MatrixDocument:
     due = [state for state in states if state.is_due]
     if len(due) > MAX_JOBS:
         raise UsageError(
-            f"{len(due)} cells are to be built, and a matrix of GitHub has {MAX_JOBS} jobs at most",
-            why="a run with more is refused as a whole",
-            fix="name fewer: --only 'causal-conv1d-*', --python 3.12, --framework torch==2.11.0",
+            f"{len(due)} cells have to be built, but a GitHub matrix has at most {MAX_JOBS} jobs",
+            why="GitHub refuses a run with more",
+            fix="select fewer: --only 'causal-conv1d-*', --python 3.12, --framework torch==2.11.0",
         )
     return MatrixDocument(include=tuple(map(_job, due)))
 

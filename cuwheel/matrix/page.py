@@ -97,10 +97,10 @@ def _detail(state: CellState) -> str:
 
 def _legend() -> str:
     said = {
-        "built": "as a build now would make it",
-        "outdated": "there, but a build now would make it again",
+        "built": "up to date",
+        "outdated": "exists, but its inputs have changed since",
         "failed": "the last build made no wheel",
         "missing": "not built yet",
-        "impossible": "no such wheel can be made, and why",
+        "impossible": "this wheel can't be built, and why",
     }
     return ", ".join(f'<span class="state {kind}">{kind}</span> {said[kind]}' for kind in KINDS)

@@ -107,7 +107,7 @@ class SlurmExecutor:
                 raise
 
     def _note_wait(self) -> None:
-        self.tell(f"another run has its jobs in {self.folder}; waiting for it")
+        self.tell(f"another run uses {self.folder} for its jobs; waiting for it")
 
     def _take_up(self, tasks: Sequence[Task]) -> list[_Cell]:
         """Find what a killed run has left: jobs that still count, and some that don't."""
@@ -115,8 +115,8 @@ class SlurmExecutor:
         if jobs is None:
             raise SlurmError(
                 "Slurm's controller doesn't answer",
-                why="nothing is submitted before it says what runs already",
-                fix="see that `squeue` works here, then run the same again",
+                why="nothing is submitted before it lists the running jobs",
+                fix="check that `squeue` works here, then run the same command again",
             )
         return [self._take_up_one(task, jobs) for task in tasks]
 
@@ -126,7 +126,9 @@ class SlurmExecutor:
             return _Cell(task=task, memory=task.memory)
         if attempts[-1].is_for(task):
             ids = " ".join(job.id for job in attempts[-1].own(jobs))
-            self.tell(f"{task.name}: taken up from the run before: job {ids or 'that has ended'}")
+            self.tell(
+                f"{task.name}: continued from the previous run: job {ids or 'that has ended'}"
+            )
             return _Cell(
                 task=task, memory=task.memory, attempt=attempts[-1], attempts=attempts[-1].number
             )
@@ -197,7 +199,7 @@ class SlurmExecutor:
             return  # otherwise the controller doesn't answer, and may be asked again
         cell.attempt, cell.attempts, cell.over_since = attempt, attempt.number, None
         cell.unlocked_at = 0
-        self._tell(cell, f"job {number} is submitted")
+        self._tell(cell, f"job {number} submitted")
 
     def _check_jobs(self, cells: list[_Cell]) -> None:
         """Find the jobs that are lost."""
@@ -213,7 +215,7 @@ class SlurmExecutor:
         waits_for = next((job.waits_for for job in own if job.waits_for), "")
         if waits_for not in {"", cell.waits_for}:
             self._tell(
-                cell, f"waits, and Slurm says why: {waits_for} (squeue(1), JOB REASON CODES)"
+                cell, f"pending, reason given by Slurm: {waits_for} (squeue(1), JOB REASON CODES)"
             )
         cell.waits_for = waits_for
         if any(job.is_active for job in own):
@@ -222,8 +224,8 @@ class SlurmExecutor:
         elif cell.over_since is None:
             cell.over_since = time.monotonic()
         elif time.monotonic() - cell.over_since >= self.settle:
-            state = next((job.state for job in own), "forgotten by the controller")
-            self._lose(cell, f"its job is over without a result: {state}", cell.node)
+            state = next((job.state for job in own), "no longer known to the controller")
+            self._lose(cell, f"its job ended without a result: {state}", cell.node)
 
     def _check_lock(self, cell: _Cell) -> None:
         """See that a lock that a node holds is one here too: all that jobs share relies on that.
@@ -235,17 +237,17 @@ class SlurmExecutor:
         beat = cell.attempt.last_beat()
         if 0 < cell.unlocked_at < beat:
             raise SlurmError(
-                f"locks on files in {self.folder} don't reach from {cell.node} to this machine",
+                f"file locks in {self.folder} don't work between {cell.node} and this machine",
                 why="two jobs could make the same toolchain at once, and damage it",
-                fix="take a disk that all machines lock together, for the checkout and "
-                "CUWHEEL_CACHE: NFS mounted without `nolock` and `local_lock`, Lustre with `flock`",
+                fix="use a file system with shared locks for the checkout and CUWHEEL_CACHE: "
+                "NFS mounted without `nolock` and `local_lock`, Lustre with `flock`",
             )
         cell.unlocked_at = beat
 
     def _lose(self, cell: _Cell, why: str, node: str) -> None:
         if cell.attempt is None:
             return
-        said = self._note(cell, f"attempt {cell.attempts} is lost on {node or 'no node'}: {why}")
+        said = self._note(cell, f"attempt {cell.attempts} was lost on {node or 'no node'}: {why}")
         if _OUT_OF_MEMORY.search(f"{why}\n{said}"):
             cell.memory *= 2
             self._tell(cell, f"the next attempt gets {show_size(cell.memory)}")

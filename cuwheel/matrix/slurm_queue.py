@@ -83,8 +83,8 @@ def check_slurm(partition: str) -> None:
     missing = [name for name in _PROGRAMS if not which(name, os.environ.get("PATH", os.defpath))]
     if missing:
         raise SlurmError(
-            f"no Slurm on this machine: {', '.join(missing)} can't be found",
-            why="cells become jobs through Slurm's own programs, which aren't on PATH",
+            f"no Slurm on this machine: {', '.join(missing)} not found",
+            why="jobs are submitted with Slurm's own programs, which aren't on PATH",
             fix="run this where jobs are submitted (a login node; some clusters need "
             "`module load slurm`), or build on this machine: `--executor local`",
         )
@@ -92,15 +92,15 @@ def check_slurm(partition: str) -> None:
     if status:
         raise SlurmError(
             "Slurm's controller doesn't answer",
-            why=output.strip() or f"`sinfo` was ended after {_TIME_LIMIT:.0f} seconds",
-            fix="see that `sinfo` works here; jobs that were submitted before go on by themselves",
+            why=output.strip() or f"`sinfo` was stopped after {_TIME_LIMIT:.0f} seconds",
+            fix="check that `sinfo` works here; jobs that were already submitted continue",
         )
     known = sorted(set(output.split()))
     if partition and partition not in known:
         raise SlurmError(
             f"Slurm has no partition {partition}",
-            why=f"`sinfo` names {', '.join(known)}",
-            fix="name one of these, or none for the cluster's default",
+            why=f"`sinfo` lists {', '.join(known)}",
+            fix="use one of these, or none for the cluster's default",
         )
 
 

@@ -172,7 +172,7 @@ def _measure(cell: Cell, asked: CycleOptions, recorder: Recorder, *, has_wheel: 
     target, recipe = cell.job.target.name, cell.job.target.recipe
     probe = cell.job.target.root / "recipes" / "perf" / f"{recipe.folder}.py"
     if not has_wheel or not probe.is_file():
-        why = f"{recipe.name} has no performance probe" if has_wheel else "no wheel that works"
+        why = f"{recipe.name} has no performance probe" if has_wheel else "no working wheel"
         recorder.skip("perf", why, about=target)
         return
     folder = recorder.folder / "perf" / target
@@ -186,7 +186,7 @@ def _measure(cell: Cell, asked: CycleOptions, recorder: Recorder, *, has_wheel: 
     if read_baseline(baseline):
         options += ["--against", str(baseline)]
     elif baseline.is_file():
-        recorder.console.note(f"perf {target}: {baseline} can't be read, and is made anew")
+        recorder.console.note(f"perf {target}: {baseline} can't be read and is measured again")
     step = recorder.execute(
         "perf",
         (*chosen, *engine_command("perf", target, "--report", str(folder), *options, *asked.perf)),
@@ -202,7 +202,7 @@ def _measure(cell: Cell, asked: CycleOptions, recorder: Recorder, *, has_wheel: 
 
 def _found(run: PerfRun) -> str:
     """What a run that passed says of the baseline: `causal-conv1d 1.6.1: the first figures`."""
-    past = f"{run.answer}, against {run.against}" if run.answer else "the first figures"
+    past = f"{run.answer}, against {run.against}" if run.answer else "the first results"
     return f"{run.package}: {past}"
 
 

@@ -113,9 +113,9 @@ def _history(earlier: Sequence[tuple[str, NightlyRun]]) -> str:
 
 def _legend() -> str:
     said = {
-        "failed": "it went wrong, and why",
-        "ended": "the time limit or a person ended it",
+        "failed": "it failed, and why",
+        "ended": "it was stopped by the time limit or a person",
         "skipped": "not run, and why",
-        "passed": "it went well",
+        "passed": "it succeeded",
     }
     return ", ".join(f"{_label(state)} {said[state]}" for state in STATES)

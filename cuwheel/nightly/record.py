@@ -20,7 +20,7 @@ State = Literal["passed", "failed", "ended", "skipped"]
 # The worst first.
 STATES: tuple[State, ...] = ("failed", "ended", "skipped", "passed")
 REPORT = "nightly.json"
-OUT_OF_TIME = "the time limit was over"  # detail of steps that it ended or kept from beginning
+OUT_OF_TIME = "the time limit was reached"  # detail of steps that it ended or kept from beginning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,9 @@ def read_run(folder: Path) -> NightlyRun:
         steps = tuple(from_json(Step, step) for step in content.pop("steps"))
         return dataclasses.replace(from_json(NightlyRun, content), steps=steps)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{folder / REPORT} holds no nightly run: {error}") from error
+        raise ValueError(
+            f"{folder / REPORT} is not the record of a nightly run: {error}"
+        ) from error
 
 
 def now() -> str:

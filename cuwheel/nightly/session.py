@@ -141,7 +141,7 @@ def _begin(
 
 def _cycle_options(asked: NightlyOptions, driver: Driver, gpus: tuple[Gpu, ...]) -> CycleOptions:
     faults = (driver.cuda_fault, driver.nvml_fault)
-    why = next((one for one in faults if one), "the driver shows none")
+    why = next((one for one in faults if one), "the driver lists none")
     return CycleOptions(
         choose=asked.choose,
         are_named=asked.are_named,
@@ -151,7 +151,7 @@ def _cycle_options(asked: NightlyOptions, driver: Driver, gpus: tuple[Gpu, ...])
         reports=asked.reports,
         gpus=gpus,
         driver=driver.version,
-        no_gpu=f"no GPU that a program can use: {why}",
+        no_gpu=f"no usable GPU: {why}",
     )
 
 
@@ -207,13 +207,13 @@ def _raise_failure(recorder: Recorder) -> None:
         raise NightlyFailedError(
             f"{len(failed)} of {plural(len(run.steps), 'step')} failed",
             why="\n".join(why),
-            fix=f"read what their logs say: {page}",
+            fix=f"see their logs: {page}",
         )
     if late:
         raise NightlyTimeError(
-            f"the time was too short for {len(late)} of {plural(len(run.steps), 'step')}",
+            f"the time limit was too short for {len(late)} of {plural(len(run.steps), 'step')}",
             why="\n".join(why),
-            fix=f"give it more with --time-limit MINUTES, or name fewer targets; {page}",
+            fix=f"raise it with --time-limit MINUTES, or select fewer targets; {page}",
         )
 
 

@@ -20,7 +20,7 @@ _INTERVAL = 0.02  # seconds between two samples
 _REASONS = {
     "power limit": pynvml.nvmlClocksEventReasonSwPowerCap,
     "power brake": pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown,
-    "heat (hardware)": pynvml.nvmlClocksThrottleReasonHwThermalSlowdown,
+    "thermal (hardware)": pynvml.nvmlClocksThrottleReasonHwThermalSlowdown,
     "heat": pynvml.nvmlClocksEventReasonSwThermalSlowdown,
     "hardware slowdown": pynvml.nvmlClocksThrottleReasonHwSlowdown,
 }
@@ -60,7 +60,7 @@ class GpuMonitor:
             pynvml.nvmlInit()
             self._handle = _find(uuid)
         except pynvml.NVMLError as problem:
-            self._unread = f"NVML says: {problem}"
+            self._unread = f"NVML reports: {problem}"
 
     def state(self, own: Collection[int]) -> GpuState:
         """How it is now.

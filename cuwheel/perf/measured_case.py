@@ -104,7 +104,7 @@ class MeasuredCase:
             free: bytes that the GPU had free.
         """
         self._blame(
-            f"it ran out of GPU memory, of which {show_size(free)} were free; about "
+            f"out of GPU memory: {show_size(free)} were free, about "
             f"{show_size(self.facts['memory'])} are needed"
         )
 
@@ -115,7 +115,7 @@ class MeasuredCase:
             found: what `prepare` of the worker's script answered.
         """
         if "error" in found and self._wrong(found):
-            self._blame("the old wheel is wrong here, so nothing can be compared with it")
+            self._blame("the old wheel's result is wrong here, so it can't be compared with")
 
     def judge_last(self, found: Mapping[str, Any]) -> None:
         """Judge the last call of those that were measured, where it was checked.
@@ -182,16 +182,16 @@ class MeasuredCase:
         error, block_error, block = found["error"], found["block_error"], found["block"]
         limit, block_limit = self.facts["limit"], self.result.block_limit
         if not (math.isfinite(error) and math.isfinite(block_error)):
-            return f"the result holds NaN or infinity where a number was expected, in {block}"
+            return f"the result contains NaN or infinity instead of a number, in {block}"
         if error > limit:
             return (
-                f"the relative error is {error:.1e}, at most {limit:.1e} is right; "
-                f"it is {block_error:.1e} in {block}"
+                f"the relative error is {error:.1e}, the limit is {limit:.1e}; it is "
+                f"{block_error:.1e} in {block}"
             )
         if block_error > block_limit:
             return (
-                f"the relative error of {block} is {block_error:.1e}, at most {block_limit:.1e} is "
-                f"right in a block; of the whole it is {error:.1e}, which is right"
+                f"the relative error of {block} is {block_error:.1e}, the limit for a block is "
+                f"{block_limit:.1e}; that of the whole is {error:.1e}, within its limit"
             )
         return ""
 
@@ -203,8 +203,8 @@ class MeasuredCase:
             self._blame(f"no kernel of the wheel ran, but {ran}")
         elif share < least:
             self._blame(
-                f"kernels of the wheel took {show_share(share)} of the time on the GPU, where "
-                f"{show_share(least)} are the least; {ran} ran"
+                f"kernels of the wheel took {show_share(share)} of the GPU time, less than the "
+                f"required {show_share(least)}; {ran} ran"
             )
 
     def _blame(self, fault: str) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cuwheel.perf.gpu_state import GpuState
     from cuwheel.perf.records import Clocks, GpuFacts, PerfRun
 
-HEAT = ("heat", "heat (hardware)", "hardware slowdown", "power brake")  # of `Clocks.slowed_by`
+HEAT = ("heat", "thermal (hardware)", "hardware slowdown", "power brake")  # of `Clocks.slowed_by`
 
 
 def check_has_driver(name: str) -> None:
@@ -38,9 +38,9 @@ def check_has_driver(name: str) -> None:
         raise GpuError(
             f"{name} can't be measured: NVIDIA's driver isn't installed here",
             why=f"the loader finds no {DRIVER_SONAME}",
-            fix="nox -s diagnose says what this machine has; in a container `--gpus all` (docker), "
-            "`--device nvidia.com/gpu=all` (podman) lets the driver in; without a GPU "
-            "`nox -s smoke -- TARGET` still imports the wheel",
+            fix="nox -s diagnose shows what this machine has; start a container with `--gpus "
+            "all` (docker) or `--device nvidia.com/gpu=all` (podman); without a GPU, `nox "
+            "-s smoke -- TARGET` still imports the wheel",
         ) from None
 
 
@@ -75,13 +75,13 @@ def check_code(code: DeviceCode, gpu: GpuFacts, name: str) -> str:
     if not how:
         raise GpuError(
             f"{name} has no code for {gpu.name}",
-            why=f"that is sm_{gpu.capability}; the wheel holds {describe_code(code)}",
+            why=f"that is sm_{gpu.capability}; the wheel contains {describe_code(code)}",
             fix=f"build it for this GPU: -- --arch {gpu.capability}",
         )
     if how == "PTX":
         return (
-            f"the wheel holds {describe_code(code)}: the driver makes code for sm_{gpu.capability} "
-            "of its PTX at the first call"
+            f"the wheel contains {describe_code(code)}: the driver compiles its PTX for "
+            f"sm_{gpu.capability} at the first call"
         )
     return ""
 
@@ -95,10 +95,10 @@ def check_health(state: GpuState, gpu: GpuFacts) -> None:
     if state.uncorrected:
         raise GpuError(
             f"{gpu.name} has had {plural(state.uncorrected, 'memory error')} that ECC couldn't "
-            "correct since its driver was loaded",
-            why="results may be wrong, whatever the wheel",
-            fix="nvidia-smi -q -d ECC,PAGE_RETIREMENT,ROW_REMAPPER shows them; an administrator "
-            "resets the GPU, or has it replaced",
+            "correct since the driver was loaded",
+            why="results may be wrong with any wheel",
+            fix="nvidia-smi -q -d ECC,PAGE_RETIREMENT,ROW_REMAPPER shows them; ask an "
+            "administrator to reset or replace the GPU",
         )
 
 
@@ -110,10 +110,10 @@ def check_alone(state: GpuState, gpu: GpuFacts, *, is_shared: bool) -> None:
     """
     if state.others and not is_shared:
         raise GpuError(
-            f"others compute on {gpu.name}: times can't be compared",
+            f"other processes use {gpu.name}: times can't be compared",
             why=_processes(state),
             fix="wait until it is free (`nvidia-smi`), choose another GPU with "
-            "CUDA_VISIBLE_DEVICES=1, or compare all the same: -- --shared-gpu",
+            "CUDA_VISIBLE_DEVICES=1, or compare anyway: -- --shared-gpu",
         )
 
 
@@ -139,7 +139,7 @@ def check_comparable(
         ("by", past.clock, clock),
     )
     faults = [
-        f"it is {link} {then or 'none'}, this is {link} {now or 'none'}"
+        f"it was measured {link} {then or 'none'}, this run is {link} {now or 'none'}"
         for link, then, now in facts
         if then != now
     ]
@@ -148,7 +148,7 @@ def check_comparable(
         raise UsageError(
             f"{name} can't be compared with this run",
             why="\n".join(faults),
-            fix="compare with the wheel itself, which is measured here then: --against WHEEL",
+            fix="compare with the wheel itself, which is then measured here: --against WHEEL",
         )
 
 
@@ -162,12 +162,14 @@ def notes_of(state: GpuState, clocks: Clocks) -> Iterator[str]:
     if state.unread:
         yield f"clocks, ECC errors and other processes aren't known: {state.unread}"
     if state.mig_slice:
-        yield "the GPU is a MIG slice: rates are those of the slice, other slices may disturb it"
+        yield (
+            "the GPU is a MIG slice: rates are those of the slice, and other slices may affect them"
+        )
     if state.others:
-        yield f"others used the GPU meanwhile: {_processes(state)}"
+        yield f"other processes used the GPU during the run: {_processes(state)}"
     for reason in clocks.slowed_by:
         least, _, most = clocks.sm
-        yield f"clocks were held down by {reason}: SM {least} to {most} MHz"
+        yield f"clocks were limited by {reason}: SM {least} to {most} MHz"
 
 
 def _processes(state: GpuState) -> str:

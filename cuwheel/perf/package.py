@@ -56,5 +56,6 @@ def find_package(module_file: str, module: str) -> InstalledPackage:
         f"{module} was imported from {path}, which no installed package lists",
         why="a folder of that name was found before the installed package, or it is installed in "
         "editable mode",
-        fix="start from another folder, take it out of PYTHONPATH, or name a wheel: --wheel FILE",
+        fix="run this from another folder, remove it from PYTHONPATH, or give a wheel: --wheel "
+        "FILE",
     )

@@ -297,9 +297,9 @@ def _checked(run: PerfRun) -> PerfRun:
 
 def _unreadable(path: Path, why: str) -> UsageError:
     return UsageError(
-        f"{path} is no result of `nox -s perf`",
+        f"{path} is not a result of `nox -s perf`",
         why=why,
-        fix="name a perf.json that a run has written, or a wheel: -- --against WHEEL",
+        fix="give a perf.json that a run has written, or a wheel: -- --against WHEEL",
     )
 
 

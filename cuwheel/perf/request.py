@@ -79,14 +79,14 @@ def check_probe(started: Mapping[str, Any], asked: PerfRequest) -> None:
     if not any(one["is_quick"] or not asked.is_quick for one in started["cases"]):
         raise UsageError(
             f"the probe of {asked.recipe} has no case{quick}",
-            why=f"`cases()` of {asked.probe.name} gives none",
-            fix="leave --quick out" if quick else f"add cases to {asked.probe}",
+            why=f"`cases()` of {asked.probe.name} returns none",
+            fix="omit --quick" if quick else f"add cases to {asked.probe}",
         )
     if asked.sweep and not started["sweeps"]:
         raise UsageError(
             f"--sweep: the probe of {asked.recipe} has no requests to make",
             why=f"{asked.probe.name} defines no `sweep`",
-            fix="leave --sweep out",
+            fix="omit --sweep",
         )
 
 
@@ -110,14 +110,14 @@ def check_imports(
         if folder and not path.is_relative_to(folder.resolve()):
             raise ProbeError(
                 f"{place.name}: {facts['module']} was imported from {path}",
-                why="that isn't the wheel's: the wheel doesn't hold it, or a folder on the path "
-                "comes before it",
-                fix="name a wheel of the package that the probe is for; take folders with such a "
-                "module out of PYTHONPATH",
+                why="that isn't the wheel's: the wheel doesn't contain the module, or a folder "
+                "on sys.path comes before it",
+                fix="give a wheel of the package that the probe is for; remove folders with "
+                "such a module from PYTHONPATH",
             )
     if any(one["gpu"]["uuid"] != started["gpu"]["uuid"] for one in others):
         raise ProbeError(
             "the wheels were given two GPUs",
-            why="each process takes the first that it may use",
-            fix="name one: CUDA_VISIBLE_DEVICES=0",
+            why="each process uses the first GPU that is visible to it",
+            fix="select one: CUDA_VISIBLE_DEVICES=0",
         )

@@ -238,7 +238,7 @@ class _Session:
             for case in undecided:
                 failures = (OutOfGpuMemoryError, CaseFailedError)
                 with self._console.live(case.name) as line, suppress(*failures):
-                    line.show(f"not decided; measured again, time {generation}")
+                    line.show(f"undecided; measuring again, pass {generation}")
                     self._play(case, workers, found, own, factor=generation)
 
     def _sweep(self, worker: Worker) -> Iterator[SweepResult]:
@@ -247,7 +247,7 @@ class _Session:
             return
         for clients in range(1, asked.most + 1):
             with self._console.live("sweep") as line:
-                line.show(f"{asked.requests} requests, {clients} at once")
+                line.show(f"{asked.requests} requests, {clients} concurrent")
                 words = {"requests": asked.requests, "model": asked.model}
                 found = worker.ask("sweep", timeout=_SWEEP, clients=clients, **words)
             yield _sweep_result(clients, found)
@@ -273,7 +273,7 @@ class _Session:
         answer: Answer | Literal[""] = ""
         if asked.against:
             lost = _not_compared(cases, self._cases, asked.past)
-            notes += tuple(f"{name}: nothing to compare it with" for name in lost)
+            notes += tuple(f"{name}: nothing to compare with" for name in lost)
             answers: list[Answer] = [one.comparison.answer for one in cases if one.comparison]
             answer = gate.worst(answers if answers and not lost else [*answers, "UNDECIDED"])
         return PerfRun(
@@ -326,7 +326,7 @@ def _not_compared(
 def _unread(cases: Iterable[CaseResult]) -> list[str]:
     """One line for each reason why kernels weren't read."""
     reasons = dict.fromkeys(case.unread for case in cases if case.unread)
-    return [f"whose kernels ran isn't known: {reason}" for reason in reasons]
+    return [f"it isn't known whose kernels ran: {reason}" for reason in reasons]
 
 
 def _undecided_if_same(case: CaseResult) -> CaseResult:

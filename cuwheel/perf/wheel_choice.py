@@ -55,14 +55,14 @@ def read_wheel(path: Path, entries: Iterable[CatalogueEntry]) -> ChosenWheel:
     if not path.is_file():
         raise UsageError(
             f"there is no wheel {path}",
-            why="neither a file nor a link to one has this name",
-            fix="nox -l shows what can be built; a wheel that is built lies in dist/",
+            why="no file has this name",
+            fix="nox -l lists what can be built; built wheels are in dist/",
         )
     try:
         project, version, _, _ = parse_wheel_filename(path.name)
     except InvalidWheelFilename as problem:
         raise UsageError(
-            f"{path.name} is no wheel", why=str(problem), fix="name a .whl file"
+            f"{path.name} is not a wheel", why=str(problem), fix="give a .whl file"
         ) from None
     found = _TAG.match(version.local or "")
     tag = found[1] if found else ""
@@ -70,9 +70,9 @@ def read_wheel(path: Path, entries: Iterable[CatalogueEntry]) -> ChosenWheel:
     own = [one for one in known if one.recipe and project in _projects(one.recipe)]
     if not own:
         raise UsageError(
-            f"no recipe is for {project}, so there is no probe to measure it with",
+            f"there is no recipe for {project}, so there is no probe to measure it with",
             why=suggest(project, [one.name for one in known]),
-            fix=f"recipes/perf/ holds the probes; `nox -s new -- {project}` drafts a recipe",
+            fix=f"the probes are in recipes/perf/; `nox -s new -- {project}` drafts a recipe",
         )
 
     def fits(entry: CatalogueEntry) -> tuple[bool, bool]:
@@ -131,8 +131,9 @@ def check_probe(entry: CatalogueEntry) -> Path:
         have = sorted(path.stem for path in probe.parent.glob("*.py"))
         raise UsageError(
             f"{entry.name} has no performance probe",
-            why=f"{probe} isn't there; there are some of {', '.join(have)}",
-            fix="write it as CONTRIBUTING.md shows: what to call, the reference, bytes, operations",
+            why=f"{probe} doesn't exist; there are probes for {', '.join(have)}",
+            fix="write one as described in CONTRIBUTING.md: what to call, the reference, bytes, "
+            "operations",
         )
     return probe
 
@@ -152,10 +153,10 @@ def check_framework(wheel: ChosenWheel, framework: Framework | None) -> None:
         return
     raise UsageError(
         f"no environment can be made for {wheel.path.name}",
-        why=f"it is for {framework.name} {named[1]}, and without the provenance that cuwheel "
-        f"writes beside a wheel only its recipe is known, which is for {framework.version}",
-        fix=f"put {wheel.path.name}.provenance.json beside it, or name the interpreter of an "
-        "environment that has what it requires: -- --python /path/to/bin/python",
+        why=f"it is for {framework.name} {named[1]}; without the provenance that cuwheel writes "
+        f"beside a wheel only its recipe is known, which is for {framework.version}",
+        fix=f"put {wheel.path.name}.provenance.json beside it, or give the interpreter of an "
+        "environment with its requirements: -- --python /path/to/bin/python",
     )
 
 

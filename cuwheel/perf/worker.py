@@ -117,7 +117,7 @@ class Worker:
         try:
             answer = json.loads(line)
         except ValueError:
-            why = f"its interpreter printed {line[:80]!r} where an answer belongs"
+            why = f"its interpreter printed {line[:80]!r} instead of an answer"
             raise self._error(action, question, why) from None
         if failure := answer.get("failure"):
             self._raise(action, question, failure)
@@ -133,8 +133,8 @@ class Worker:
             raise GpuError(
                 f"{self.place.name} can't be measured: there is no GPU for it",
                 why=failure["what"],
-                fix="nox -s diagnose says what this machine has; without a GPU "
-                "`nox -s smoke -- TARGET` still imports the wheel",
+                fix="nox -s diagnose shows what this machine has; without a GPU, `nox -s smoke "
+                "-- TARGET` still imports the wheel",
             )
         if failure["kind"] == "memory":
             if "case" in question:
@@ -142,7 +142,7 @@ class Worker:
             raise GpuError(
                 f"{self.place.name}: {action}: too little GPU memory",
                 why=failure["what"],
-                fix="free it (`nvidia-smi` lists who has it), or take a larger GPU",
+                fix="free some (`nvidia-smi` lists the processes), or use a larger GPU",
             )
         last = failure["traceback"].strip().splitlines()[-_TAIL:]
         if "case" not in question:
@@ -154,8 +154,8 @@ class Worker:
         return ProbeError(
             f"{self.place.name}: {what}: the probe failed",
             why=why,
-            fix=f"all that was said is in {self.log}; an import that fails is `nox -s smoke`'s to "
-            "explain, a call that fails the package's or its probe's",
+            fix=f"the full output is in {self.log}; if an import failed, run `nox -s smoke`; if "
+            "a call failed, the package or its probe is at fault",
         )
 
 
@@ -187,7 +187,7 @@ def start_worker(place: Place, probe: Path, log: Path) -> Iterator[Worker]:
         raise ProbeError(
             f"{place.name}: {place.python} can't be started",
             why=str(problem.strerror),
-            fix="-- --python names the interpreter of an environment: /path/to/bin/python",
+            fix="give the interpreter of an environment: -- --python /path/to/bin/python",
         ) from None
 
 

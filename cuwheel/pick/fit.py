@@ -125,7 +125,7 @@ class _Judge:
         if self._is_compiled or self._cuda:
             found += [*self._judge_cuda(), *self._judge_archs()]
         else:
-            text = "whether it has code for GPUs at all isn't known: its tag says any platform"
+            text = "it isn't known whether it has code for GPUs: its tag says any platform"
             found.append(Reason(kind="arch", text=text, is_against=False))
         return Judgement(
             offer=self.offer,
@@ -178,17 +178,17 @@ class _Judge:
     def _judge_page(self) -> Iterator[Reason]:
         offer, python = self.offer, self.machine.python
         if offer.yanked is not None:
-            yield Reason(kind="yanked", text=f"it was withdrawn: {offer.yanked}")
+            yield Reason(kind="yanked", text=f"it was yanked: {offer.yanked}")
         if offer.version.is_prerelease and not self.wanted.specifier.prereleases:
-            text = f"{offer.version} is a pre-release; --pre takes them"
+            text = f"{offer.version} is a pre-release; --pre allows them"
             yield Reason(kind="prerelease", text=text)
         requires = offer.requires_python
         requires = requires or "".join(header(self.facts.metadata or "", "requires-python")[:1])
         if requires and not _contains(requires, python):
-            text = f"it requires Python {requires}, and this is {python}"
+            text = f"it requires Python {requires}, this is {python}"
             yield Reason(kind="python", text=text)
         if self.facts.unread:
-            text = f"what it requires can't be read: {self.facts.unread}"
+            text = f"its requirements can't be read: {self.facts.unread}"
             yield Reason(kind="metadata", text=text, is_against=self.facts.is_unusable)
 
     def _judge_frameworks(self) -> Iterator[Reason]:
@@ -198,10 +198,10 @@ class _Judge:
             if name not in FRAMEWORKS or name == self._project or not str(one.specifier):
                 continue
             if here and not one.specifier.contains(here, prereleases=True):
-                text = f"it requires {name}{one.specifier}, and here is {name} {here}"
+                text = f"it requires {name}{one.specifier}, but {name} {here} is installed"
                 yield Reason(kind="framework", text=text)
             elif not here and not self.machine.is_here:
-                text = f"it requires {name}{one.specifier}, and {name} of the machine isn't known"
+                text = f"it requires {name}{one.specifier}, but the machine's {name} isn't known"
                 yield Reason(kind="framework", text=text, is_against=False)
         for declared_name in ("torch", "jax"):
             yield from self._judge_declared(declared_name)
@@ -213,10 +213,10 @@ class _Judge:
         if not here:
             self._needs.append(f"{name}=={built_for}.*")
             if not self.machine.is_here:
-                text = f"it was built for {name} {built_for}, and that of the machine isn't known"
+                text = f"it was built for {name} {built_for}, but the machine's isn't known"
                 yield Reason(kind="framework", text=text, is_against=False)
         elif version_key(here)[:2] != version_key(built_for):
-            text = f"it was built for {name} {built_for}, and here is {name} {here}"
+            text = f"it was built for {name} {built_for}, but {name} {here} is installed"
             yield Reason(kind="framework", text=text)
         elif name == "torch":
             yield from self._judge_string_abi(here)
@@ -226,10 +226,10 @@ class _Judge:
         if not stated:
             return
         if here is None:
-            text = f"it has CXX11_ABI={stated.upper()}, and that of torch {torch} isn't known"
+            text = f"it has CXX11_ABI={stated.upper()}, but that of torch {torch} isn't known"
             yield Reason(kind="string-abi", text=text, is_against=False)
         elif here is not (stated == "true"):
-            text = f"it has CXX11_ABI={stated.upper()}, and torch {torch} has the other one"
+            text = f"it has CXX11_ABI={stated.upper()}, but torch {torch} has the other one"
             yield Reason(kind="string-abi", text=text)
 
     def _judge_build(self) -> Iterator[Reason]:
@@ -240,7 +240,7 @@ class _Judge:
     def _judge_cuda(self) -> Iterator[Reason]:
         if not self._cuda:
             if not self._declared.get("device"):
-                text = "which CUDA it was built with: its name, METADATA and provenance don't say"
+                text = "its CUDA release isn't known: name, METADATA and provenance don't state it"
                 yield Reason(kind="cuda", text=text, is_against=False)
             return
         major, here = self._cuda.partition(".")[0], self.machine.cuda
@@ -248,10 +248,10 @@ class _Judge:
         if by != self._project and here:
             whose = f"{by} here" if by else "the machine"
             if here == CPU_ONLY:
-                text = f"it was built for CUDA {self._cuda}, and {whose} was built without CUDA"
+                text = f"it was built for CUDA {self._cuda}, but {whose} was built without CUDA"
                 yield Reason(kind="cuda", text=text)
             elif here.partition(".")[0] != major:
-                text = f"it was built for CUDA {self._cuda}, and {whose} has CUDA {here}"
+                text = f"it was built for CUDA {self._cuda}, but {whose} has CUDA {here}"
                 yield Reason(kind="cuda", text=text)
         yield from self._judge_driver(major)
 
@@ -260,11 +260,11 @@ class _Judge:
         if not least:
             return
         if not here:
-            text = f"CUDA {major} needs driver {least} or newer, and no driver is known"
+            text = f"CUDA {major} needs driver {least} or newer, but no driver is known"
             yield Reason(kind="driver", text=text, is_against=False)
         # `580` on paper stands for any of that branch.
         elif version_key(here) < version_key(least)[: len(version_key(here))]:
-            text = f"CUDA {major} needs driver {least} or newer, and this is {here}"
+            text = f"CUDA {major} needs driver {least} or newer, this is {here}"
             yield Reason(kind="driver", text=text)
 
     def _judge_archs(self) -> Iterator[Reason]:
@@ -272,14 +272,17 @@ class _Judge:
             return
         code, archs = self._code, self.machine.archs
         if not code.sass and not code.ptx:
-            text = "for which GPUs it has code: no index and no provenance says so"
+            text = (
+                "it isn't known for which GPUs it has code: neither an index nor provenance "
+                "states it"
+            )
             yield Reason(kind="arch", text=text, is_against=False)
         elif not archs:
-            text = f"it has code for {describe_code(code)}, and no GPU is known"
+            text = f"it has code for {describe_code(code)}, but no GPU is known"
             yield Reason(kind="arch", text=text, is_against=False)
         for arch in archs if code.sass or code.ptx else ():
             if not runs_on(code, arch):
-                text = f"it has code for {describe_code(code)}, and the GPU is sm_{arch}"
+                text = f"it has code for {describe_code(code)}, but the GPU is sm_{arch}"
                 yield Reason(kind="arch", text=text)
 
 

@@ -175,9 +175,10 @@ def _pypy_abi(environment: PythonEnvironment) -> str:
     found = [abi[1] for one in environment.suffixes if (abi := _PYPY.match(one))]
     if kind != "pypy" or not found:
         raise InterpreterNotFoundError(
-            f"{environment.python} is {kind}, and which wheels fit it isn't known",
-            why="wheels are chosen here for CPython and PyPy",
-            fix="name a CPython or its environment with --python; GPU packages are built for it",
+            f"{environment.python} is {kind}, for which cuwheel can't choose wheels",
+            why="only CPython and PyPy are supported",
+            fix="name a CPython or its environment with --python; GPU packages are built for "
+            "CPython",
         )
     return str(found[0]).replace("-", "_")
 
@@ -209,7 +210,9 @@ def parse_machine(text: str) -> TargetMachine:
         given[name] = _checked(name, value)
     if "python" not in given:
         raise UsageError(
-            "--for names no Python", why="each wheel is for some Pythons alone", fix=_EXAMPLE
+            "--for names no Python",
+            why="each wheel is only for certain Python versions",
+            fix=_EXAMPLE,
         )
     python = given["python"].removeprefix("pypy")
     is_pypy = python != given["python"]
@@ -256,7 +259,7 @@ def _checked(name: str, value: str) -> str:
         value = value.removeprefix("linux_").lower()
         value = _PLATFORMS.get(value, value)
     if not _FORMS.get(name, _VERSION).fullmatch(value) or (name == "arch" and not is_arch(value)):
-        why = f"{name} is a release with two parts or more, such as {_EXAMPLES.get(name, '2.11')}"
+        why = f"{name} is a version with two or more parts, such as {_EXAMPLES.get(name, '2.11')}"
         if name in _FORMS:
             why = f"{name} is written {_EXAMPLES[name]}"
         raise UsageError(f"--for says {name}={value}", why=why, fix=_EXAMPLE)

@@ -94,11 +94,11 @@ def _taken_lines(report: Report, taken: Judgement, *, is_quiet: bool) -> Iterato
         yield from _facts("", _wheel_words(taken))
         yield from _reasons("unknown", taken.unknown)
         if taken.extras and not report.wanted.extras:
-            text = f"{', '.join(taken.extras)}: 'name[extra]' asks for what one of them brings"
+            text = f"{', '.join(taken.extras)}: 'name[extra]' installs what one of them requires"
             yield from _facts("extras", [text])
         newer = report.choice.newer
         if newer:
-            yield from _facts("newer", [f"{newer.offer.version} doesn't fit:"])
+            yield from _facts("newer", [f"{newer.offer.version} is not compatible:"])
             yield from _reasons("", newer.reasons)
     for name, line in report.commands.items():
         if line:
@@ -114,18 +114,18 @@ def _none_lines(report: Report) -> Iterator[str]:
     where = f"{report.wanted.name} {report.wanted.specifier}".strip()
     nearest = choice.nearest
     if nearest:
-        yield f"{'no':<{_LABEL}}wheel of {where} fits; the nearest is"
+        yield f"{'no':<{_LABEL}}wheel of {where} is compatible; the closest is"
         yield f"{'':<{_LABEL}}{one_line(nearest.offer.name)}"
         yield from _facts("", _wheel_words(nearest))
         yield from _reasons("because", nearest.reasons)
         yield from _reasons("unknown", nearest.unknown)
     else:
-        yield from _facts("no", [f"wheel of {where} is offered anywhere that was asked"])
+        yield from _facts("no", [f"wheel of {where} is on any of the indexes"])
     if choice.is_cut:
-        text = "only the newest wheels were read; name a version to ask for older ones"
+        text = "only the newest wheels were read; name a version to check older ones"
         yield from _facts("not all", [text])
     if choice.sdist:
-        text = f"{one_line(choice.sdist.name)} is there: pip would compile it on this machine"
+        text = f"{one_line(choice.sdist.name)} exists: pip would compile it on this machine"
         yield from _facts("source", [text])
     if report.hint:
         yield from _facts("to get one", [report.hint])
@@ -140,7 +140,7 @@ def _wheel_words(one: Judgement) -> Iterator[str]:
     if one.archs:
         yield one.archs
     if not offer.sha256:
-        yield "no SHA-256 is stated there"
+        yield "the index gives no SHA-256"
 
 
 def _reasons(label: str, reasons: Iterable[Reason]) -> Iterator[str]:

@@ -76,7 +76,7 @@ def pick_session(
         DownloadError: no address has it, or none could be asked.
     """
     environ = callers_environment(os.environ)
-    with console.live("asking machine and indexes"):
+    with console.live("examining machine and indexes"):
         report = find(asked, environ, hint)
     if asked.as_json:
         console.answer(pick_document(report))
@@ -143,9 +143,12 @@ def raise_if_silent(project: str, offers: Offers) -> None:
     what, fix = f"no index has {project}", elsewhere
     if unasked:
         is_all = len(unasked) == len(offers.faults)
-        what = f"no index {'could be asked for' if is_all else 'that could be asked has'} {project}"
-        login = "write user and password into its address, https://USER:PASSWORD@HOST/"
-        again = "see that its address is right and the network is there, and try again"
+        what = (
+            f"no index {'could be queried for' if is_all else 'that could be queried has'} "
+            f"{project}"
+        )
+        login = "put user and password into its address, https://USER:PASSWORD@HOST/"
+        again = "check its address and the network, and try again"
         fix = f"{login if any(why in _LOGIN for why in unasked) else again}; or {elsewhere}"
     said = "; ".join(f"{redact_url(one)}: {why}" for one, why in offers.faults.items())
     raise DownloadError(what, why=said, fix=fix)

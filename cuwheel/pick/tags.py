@@ -86,7 +86,7 @@ def _judge_python(tag: Tag, machine: TargetMachine) -> Reason | None:
     kind: Kind = "abi" if is_own or _is_older_abi3(tag, machine) else "python"
     named = tag.interpreter if kind == "python" and tag.abi == "none" else "-".join(pair)
     what = f"its tag {named} is for {_describe(tag)}"
-    return Reason(kind=kind, text=f"{what}, and this is {machine.named_python} ({machine.abi})")
+    return Reason(kind=kind, text=f"{what}, this is {machine.named_python} ({machine.abi})")
 
 
 def _is_older_abi3(tag: Tag, machine: TargetMachine) -> bool:
@@ -114,14 +114,14 @@ def _judge_platform(name: str, machine: TargetMachine) -> Reason | None:
         text = f"its tag {name} is not for Linux with glibc on {machine.platform}"
         return Reason(kind="platform", text=text)
     if not glibc:
-        text = f"its tag {name} promises no glibc: what it was built on decides"
+        text = f"its tag {name} guarantees no glibc: it depends on the build system"
         return Reason(kind="glibc", text=text, is_against=False)
     if not machine.glibc:  # a system that was asked has another C library
         whose = "this has another" if machine.is_here else "that of the machine isn't known"
         text = f"it needs glibc {glibc} or newer, and {whose}"
         return Reason(kind="glibc", text=text, is_against=machine.is_here)
     if version_key(machine.glibc) < version_key(glibc):
-        text = f"it needs glibc {glibc} or newer ({name}), and this is {machine.glibc}"
+        text = f"it needs glibc {glibc} or newer ({name}), this is {machine.glibc}"
         return Reason(kind="glibc", text=text)
     return None
 

@@ -46,7 +46,7 @@ def _ended_badly(timeline: Timeline) -> Iterator[str]:
         yield f"{_count(len(failed), 'compile')} failed: {_names(failed)}"
     cut_off = [job.file for job in timeline.jobs if job.state == "cut off"]
     if cut_off:
-        yield f"{_count(len(cut_off), 'compile')} didn't come to an end: {_names(cut_off)}"
+        yield f"{_count(len(cut_off), 'compile')} didn't finish: {_names(cut_off)}"
 
 
 def _killed(timeline: Timeline) -> Iterator[str]:
@@ -68,7 +68,7 @@ def _longest(timeline: Timeline) -> Iterator[str]:
     if is_long:
         yield (
             f"{job.file} takes {show_time(job.worked)}, {show_share(part)} of the build's "
-            f"{show_time(timeline.elapsed)}: more jobs can't make it shorter than that"
+            f"{show_time(timeline.elapsed)}: more jobs can't make the build shorter than that"
         )
     name, seconds = _largest_tool(job)
     if len(job.parts) > 1 and job.worked and seconds / job.worked >= _MOST:
@@ -91,8 +91,8 @@ def _tail(timeline: Timeline) -> Iterator[str]:
     alone = last.end - max(others[-1].end, last.start)
     if alone >= _TAIL * timeline.elapsed:
         yield (
-            f"for the last {show_time(alone)} only {last.file} ran: started earlier, "
-            "it would have run beside others"
+            f"for the last {show_time(alone)} only {last.file} ran: started earlier, it would "
+            "have run in parallel with others"
         )
 
 
@@ -102,15 +102,15 @@ def _memory(timeline: Timeline) -> Iterator[str]:
         return
     longest = max(timeline.jobs, key=lambda job: job.waited)
     yield (
-        f"memory made compiles wait {show_time(waited)} in all, {longest.file} the longest, "
+        f"compiles waited {show_time(waited)} for memory in total, {longest.file} the longest, "
         f"{show_time(longest.waited)}: more memory would help, more jobs won't"
     )
     tools = [part.tool for job in timeline.jobs for part in job.parts]
     expected, peak = sum(tool.expected for tool in tools), sum(tool.peak for tool in tools)
     if peak and expected >= _OVERESTIMATE * peak:
         yield (
-            f"{expected / peak:.1f} times the memory that was taken had been expected: "
-            "what was taken is known now, and the next build waits less"
+            f"{expected / peak:.1f} times the memory actually used was expected: the usage is "
+            "now known, and the next build waits less"
         )
 
 
@@ -118,8 +118,8 @@ def _idle(timeline: Timeline) -> Iterator[str]:
     idle = timeline.elapsed - length((job.start, job.end) for job in timeline.jobs)
     if idle >= _IDLE * timeline.elapsed > 0:
         yield (
-            f"for {show_time(idle)}, {show_share(idle / timeline.elapsed)} of the build, "
-            "no compile ran: it configured, linked, or did something else"
+            f"for {show_time(idle)}, {show_share(idle / timeline.elapsed)} of the build, no "
+            "compile ran: the build configured, linked, or did something else"
         )
 
 
@@ -128,18 +128,18 @@ def _cache(timeline: Timeline) -> Iterator[str]:
     asked = sum(count.asked for count in timeline.hits)
     hits = sum(count.hits for count in timeline.hits)
     if not asked:
-        yield f"no cache was asked for {_count(compiles, 'compile')}"
+        yield f"no cache was used for {_count(compiles, 'compile')}"
     elif not hits:
-        yield f"the cache held none of {_count(asked, 'compile')}"
+        yield f"the cache had none of {_count(asked, 'compile')}"
     elif hits == asked:
-        yield f"the cache held all of {_count(asked, 'compile')}"
+        yield f"the cache had all of {_count(asked, 'compile')}"
     else:
         misses = " ".join(
             f"{count.language}: {count.hits} of {count.asked}."
             for count in timeline.hits
             if count.asked
         )
-        yield f"the cache held {hits} of {_count(asked, 'compile')}. {misses}".rstrip(".")
+        yield f"the cache had {hits} of {_count(asked, 'compile')}. {misses}".rstrip(".")
 
 
 def _uncertainties(timeline: Timeline) -> Iterator[str]:
@@ -151,13 +151,13 @@ def _uncertainties(timeline: Timeline) -> Iterator[str]:
         )
     if timeline.left_out:
         yield (
-            f"{show_time(timeline.left_out)} in which nothing ran are left out: "
-            "the clock was set, or the machine slept"
+            f"{show_time(timeline.left_out)} without activity are left out: the clock was set, "
+            "or the machine was suspended"
         )
     if timeline.clock_steps:
         yield (
-            f"the clock was set back: {_count(timeline.clock_steps, 'process', 'es')} ended before "
-            "the start, so times aren't to be trusted"
+            f"the clock was set back: {_count(timeline.clock_steps, 'process', 'es')} ended "
+            "before the start, so times are unreliable"
         )
 
 

@@ -65,7 +65,7 @@ def _compile_event(job: CompileJob, thread: int) -> dict[str, Any]:
         "state": job.state,
         "archs": " ".join(job.archs),
         "waited for memory, s": round(job.waited, 3),
-        "waited for its turn, s": round(job.queued, 3),
+        "waited for a free job slot, s": round(job.queued, 3),
         "peak, MiB": job.peak // _MIB,
     }
     return _slice(job.file, f"compile,{job.state}", (job.start, job.end), thread, facts)

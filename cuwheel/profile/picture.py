@@ -115,9 +115,9 @@ def _figures(timeline: Timeline) -> Iterator[str]:
         at_once = timeline.worked / timeline.elapsed if timeline.elapsed else 0.0
         yield f"{datetime.fromtimestamp(timeline.begun, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
         yield f"{show_time(timeline.elapsed)} from first start to last end"
-        yield f"{show_time(timeline.worked)} of compiling, {at_once:.1f} at once on average"
+        yield f"{show_time(timeline.worked)} of compiling, {at_once:.1f} in parallel on average"
         yield f"{show_time(timeline.waited)} of waiting for memory"
-        yield f"at most {show_size(timeline.peak)} taken"
+        yield f"at most {show_size(timeline.peak)} used"
 
 
 def _draw_legend(svg: ET.Element) -> None:
@@ -192,7 +192,7 @@ def _draw_memory(svg: ET.Element, memory: tuple[MemoryPoint, ...], frame: _Frame
             for at, size in zip(memory, sizes, strict=True)
         )
         _path(svg, start + "".join(steps), kind)
-    words = "memory of all tools together: line expected, area taken at most"
+    words = "memory of all tools together: line: expected, area: peak"
     _text(svg, (_LEFT, base + 14), words, "soft")
 
 
@@ -203,7 +203,7 @@ def _facts(job: CompileJob) -> str:
         f"{'from the cache' if job.state == 'hit' else job.state}, {show_time(job.worked)} "
         f"from {show_time(job.start)} on"
         + (f", waited {show_time(job.waited)} for memory" if job.waited else "")
-        + (f"; took {show_size(job.peak)}" if job.peak else "")
+        + (f"; used {show_size(job.peak)}" if job.peak else "")
     )
 
 

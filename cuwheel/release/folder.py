@@ -142,9 +142,9 @@ def _copy_wheel(path: Path, sha256: str, folder: Path) -> None:
             written.write(piece)
     if digest.hexdigest() != sha256:
         raise WheelIndexError(
-            f"{path.name} has changed while it was released",
+            f"{path.name} changed while it was being released",
             why=f"its SHA-256 was {sha256}, it is {digest.hexdigest()}",
-            fix="wait until what writes it has ended, and run the same command again",
+            fix="wait until the process that writes it has ended, and run the same command again",
         )
     with open_wheel(final) as wheel:
         (folder / f"{path.name}{METADATA}").write_bytes(wheel.read("METADATA") or b"")

@@ -145,7 +145,11 @@ def _state(name: Requirement, evidence: Evidence) -> str:
     """How a wheel stands that didn't pass."""
     said = evidence.perf_words if name == "perf" else evidence.verify_words
     path = evidence.files.get(name)
-    return f"{name} says: {said} ({path})" if path else f"no {name} record is of these bytes"
+    return (
+        f"{name} says: {said} ({path})"
+        if path
+        else f"there is no {name} record for this file (by SHA-256)"
+    )
 
 
 def _commands(name: Requirement, wheel: Path) -> Iterator[str]:

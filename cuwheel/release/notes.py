@@ -111,13 +111,13 @@ def _failures(release: Release, last: Release | None) -> Iterator[str]:
     if changed:
         yield from ("## Withdrawn", "")
     for name, why in changed.items():
-        yield f"- `{name}`: {'good again' if why is None else _text(why)}"
+        yield f"- `{name}`: {'no longer withdrawn' if why is None else _text(why)}"
     if changed:
         yield ""
 
 
 def _failure(one: FailedTarget, *, is_new: bool) -> Iterator[str]:
-    since = "" if is_new else ", as at the release before"
+    since = "" if is_new else ", as in the previous release"
     yield f"- `{one.target}`, {one.date[:10]}{since}: {_text(one.what)}"
     yield f"  - because {_text(one.why)}"
     if one.fix:
@@ -131,7 +131,10 @@ def _check() -> Sequence[str]:
     return (
         "## Check it",
         "",
-        f"`sha256sum --check {CHECKSUMS}` in the release's folder holds all files to their hashes;",
+        (
+            f"`sha256sum --check {CHECKSUMS}` in the release's folder checks all files against "
+            "their hashes;"
+        ),
         "`nox -s rebuild -- WHEEL` builds a wheel again from its provenance and compares.",
         "",
     )

@@ -194,8 +194,8 @@ def _check_published(found: Mapping[Path, Entry], earlier: Iterable[Release], fi
         raise PublishedWheelError(
             f"{len(changed)} of {len(found)} wheels are published with other bytes",
             why="\n".join(changed.values()),
-            fix=f"build them again with `-- --build-tag {free}`, which gives them names of their "
-            "own; or leave them out, by another --dist",
+            fix=f"build them again with `-- --build-tag {free}`, which gives them new names; or "
+            "leave them out with another --dist",
         )
 
 
@@ -246,8 +246,8 @@ def earlier_releases(asked: ReleaseRequest) -> tuple[Release, ...]:
     """
     if missing := [folder for folder in asked.folders if not folder.is_dir()]:
         raise UsageError(
-            f"there is no folder {missing[0]}",
-            why="wheels to release are looked for in it",
+            f"the folder {missing[0]} doesn't exist",
+            why="the wheels to release are expected there",
             fix="build some, `nox -s matrix -- build`, or name their folder: -- --dist DIR",
         )
     return read_releases(asked.to)

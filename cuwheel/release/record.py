@@ -121,9 +121,9 @@ def _read_release(folder: Path) -> Release:
         found = from_json(Release, {**content, "wheels": [], "failed": []})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise UsageError(
-            f"{path} is no record of a release",
+            f"{path} is not the record of a release",
             why=f"{type(problem).__name__}: {problem}",
-            fix="put it back from a copy: what is published is only known from these records",
+            fix="restore it from a backup: only these records show what is published",
         ) from problem
     return replace(found, tag=folder.name, wheels=wheels, failed=failed)
 
@@ -142,10 +142,10 @@ def _wheel_of(data: dict[str, Any]) -> ReleasedWheel:
     except InvalidWheelFilename as problem:
         raise ValueError(str(problem)) from problem
     if "/" in entry.name:
-        raise ValueError(f"{entry.name} is no name of a file")
+        raise ValueError(f"{entry.name} is not a file name")
     # Files of the cache get their names from it, and folders of the site from the toolkit.
     if not entry.sha256 or checked_sha256(entry.sha256) != entry.sha256:
-        raise ValueError(f"{entry.sha256!r} is no SHA-256")
+        raise ValueError(f"{entry.sha256!r} is not a SHA-256")
     if checked_toolkit(entry.toolkit) != entry.toolkit:
-        raise ValueError(f"{entry.toolkit!r} is no CUDA release")
+        raise ValueError(f"{entry.toolkit!r} is not a CUDA release")
     return ReleasedWheel(entry=entry, facts=facts, **data)

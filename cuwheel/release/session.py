@@ -125,7 +125,9 @@ def publish_release(
     earlier_releases(asked)  # before a folder is made
     asked.to.mkdir(parents=True, exist_ok=True)
     lock = asked.to / ".release.lock"
-    with file_lock(lock, on_wait=lambda: console.note("another release is made; waiting for it")):
+    with file_lock(
+        lock, on_wait=lambda: console.note("another release is being made; waiting for it")
+    ):
         earlier = earlier_releases(asked)
         plan = _plan(asked, earlier, tag, console)
         found = _outcome(plan, earlier, tag, asked)
@@ -170,9 +172,9 @@ def _outcome(
     tags = [one.tag for one in earlier]
     if tag and tag not in tags:
         raise UsageError(
-            f"{asked.to} holds no release {tag}",
+            f"{asked.to} has no release {tag}",
             why=suggest(tag, tags) if tags else "it holds none",
-            fix="name one that is there, or leave --tag out: a new release's tag is its date",
+            fix="use an existing one, or omit --tag: a new release's tag is its date",
         )
     if plan is None and not earlier:
         raise UsageError(
@@ -225,11 +227,11 @@ def print_outcome(found: Outcome, terminal: rich.console.Console, console: Conso
     elif not console.is_quiet:
         _print_table(found, terminal)
     for name in found.superseded:
-        console.note(f"left out: {name}, of which a newer build is there")
+        console.note(f"left out: {name}, of which there is a newer build")
     if found.state == "planned":
         if found.missing:
             console.note(f"to upload: {', '.join(found.missing)}")
-        console.note(f"nothing was written; with --publish it becomes {found.folder}")
+        console.note(f"nothing was written; with --publish it is written to {found.folder}")
         return
     if found.state == "nothing new":
         console.note(f"nothing new since {release.tag}")
@@ -243,7 +245,7 @@ def _print_table(found: Outcome, terminal: rich.console.Console) -> None:
     if release.wheels:
         terminal.print(_table(release))
     for name, reason in withdrawn_since(found.previous, release).items():
-        told = f"withdrawn  {name}: {reason}" if reason else f"good again  {name}"
+        told = f"withdrawn  {name}: {reason}" if reason else f"no longer withdrawn  {name}"
         terminal.print(told, markup=False)
     for one in release.failed:
         terminal.print(f"failed  {one.target}: {one.what}; {one.why}", markup=False)

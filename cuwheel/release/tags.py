@@ -25,7 +25,7 @@ def tag_order(tag: str) -> tuple[str, int]:
     """
     found = _TAG.fullmatch(tag)
     if found is None:
-        raise ValueError(f"{tag} is no tag of a release")
+        raise ValueError(f"{tag} is not the tag of a release")
     return found[1], int(found[2] or 0)
 
 

@@ -72,9 +72,9 @@ def make_upload(repository: str, index: str, log: Path) -> UploadRequest:
     for option, address in (("--upload", repository), ("--index", index)):
         if any(credentials_of(address)):
             raise UsageError(
-                f"{option} {redact_url(address)} holds a user or a password",
-                why="everybody on this machine can read a program's arguments",
-                fix="set TWINE_USERNAME and TWINE_PASSWORD, or write them into ~/.pypirc; for "
+                f"{option} {redact_url(address)} contains a user or a password",
+                why="all users of this machine can read a program's arguments",
+                fix="set TWINE_USERNAME and TWINE_PASSWORD, or put them into ~/.pypirc; for "
                 "reading an index, into ~/.netrc",
             )
     if not index and urlsplit(repository).scheme in {"http", "https"}:
@@ -83,9 +83,9 @@ def make_upload(repository: str, index: str, log: Path) -> UploadRequest:
         index = pypi_simple.PYPI_SIMPLE_ENDPOINT
     if not index:
         raise UsageError(
-            f"where {repository} shows what it holds isn't known",
-            why="before an upload, what is there is compared by hash",
-            fix="name the address that pip installs from: -- --index https://HOST/PATH/simple/",
+            f"the index that lists the files of {repository} isn't known",
+            why="before an upload, existing files are compared by hash",
+            fix="give the address that pip installs from: -- --index https://HOST/PATH/simple/",
         )
     return UploadRequest(repository=repository, index=f"{index.rstrip('/')}/", log=log)
 
@@ -167,15 +167,15 @@ def upload(
             log=asked.log,
             error=UploadError,
             what=f"the upload to {redact_url(asked.repository)} failed",
-            fix="see to what its last lines say, then run the same command again: what is there "
-            "by then isn't uploaded again",
+            fix="fix what its last lines report, then run the same command again: files that "
+            "are there by then aren't uploaded again",
             shown=("twine", "upload", *_repository(asked.repository), *missing),
         )
     after = compare_with_index(entries, asked)
     if late := [name for name in missing if not after[name]]:
         console.warn(
-            f"{redact_url(asked.index)} doesn't list {', '.join(late)} yet; the same command again "
-            "says whether it does"
+            f"{redact_url(asked.index)} doesn't list {', '.join(late)} yet; run the same "
+            "command again to check"
         )
     return tuple(missing)
 
@@ -190,12 +190,12 @@ def _check_files(
     """
     for name in names:
         path = wheels[name]
-        found = sha256_of_file(path) if path.is_file() else "none, as the file is gone"
+        found = sha256_of_file(path) if path.is_file() else "none, the file is missing"
         if found != sha256[name]:
             raise WheelIndexError(
                 f"{path} is not the wheel that was released, so nothing is uploaded",
                 why=f"its SHA-256 was {sha256[name]}, it is {found}",
-                fix="put that wheel back from a copy, and run the same command again",
+                fix="restore that wheel from a backup, and run the same command again",
             )
 
 
@@ -214,24 +214,25 @@ def _check_bytes(wheels: Iterable[Entry], there: Mapping[str, str], index: str) 
     ]
     if changed:
         raise PublishedWheelError(
-            f"{len(changed)} wheels are on the index with other bytes, so nothing is uploaded",
+            f"the index has other files with the names of {plural(len(changed), 'wheel')}, so "
+            "nothing is uploaded",
             why="\n".join(changed),
-            fix="whoever keeps the index says where these came from; to publish yours beside them, "
-            "build with `-- --build-tag N` and release again",
+            fix="ask the operator of the index where these came from; to publish yours beside "
+            "them, build with `-- --build-tag N` and release again",
         )
     if unknown := [one.name for one in listed if not there[one.name]]:
         raise WheelIndexError(
-            f"{index} says no SHA-256 of {unknown[0]}",
-            why="so it isn't known whether it has the wheel of this release; nothing is uploaded",
-            fix="have the index give hashes (pypiserver: --hash-algo sha256), or upload what is "
-            "missing with twine itself",
+            f"{index} gives no SHA-256 for {unknown[0]}",
+            why="so it isn't known whether it has this release's wheel; nothing is uploaded",
+            fix="configure the index to give hashes (pypiserver: --hash-algo sha256), or upload "
+            "missing files with twine itself",
         )
 
 
 def _no_index(asked: UploadRequest, fault: PageFault) -> UsageError | DownloadError:
     kind = UsageError if fault.kind == "missing" else DownloadError
     return kind(
-        f"{redact_url(asked.index)} {fault}, so what it holds can't be compared",
-        why="before an upload, what is there is compared by hash",
-        fix="name the address that pip installs from: -- --index https://HOST/PATH/simple/",
+        f"{redact_url(asked.index)} {fault}, so its files can't be compared",
+        why="before an upload, existing files are compared by hash",
+        fix="give the address that pip installs from: -- --index https://HOST/PATH/simple/",
     )

@@ -136,7 +136,7 @@ def _changeable(entry: CatalogueEntry) -> tuple[Recipe, Sdist]:
     source = recipe.source
     if not isinstance(source, Sdist):
         raise UsageError(
-            f"{recipe.name} can't be bumped by itself",
+            f"{recipe.name} can't be bumped automatically",
             why=f"its source is {type(source).__name__}(…): no index says which release is newest, "
             "or what its hash is",
             fix=f"change `version` and the source's pin in {recipe.module} by hand, then "
@@ -144,8 +144,8 @@ def _changeable(entry: CatalogueEntry) -> tuple[Recipe, Sdist]:
         )
     if source.version != "{version}":
         raise UsageError(
-            f"{recipe.name} can't be bumped by itself",
-            why=f'its source has a release of its own, version="{source.version}"',
+            f"{recipe.name} can't be bumped automatically",
+            why=f'its source has its own release number, version="{source.version}"',
             fix=f"change both in {recipe.module} by hand",
         )
     return recipe, source
@@ -159,8 +159,8 @@ def _refuse_broken(
         raise PatchError(
             f"{entry.name}: {len(broken)} of its patches don't apply to {release.version}",
             why="\n".join(f"{one.file}: {problem}" for one in broken for problem in one.details),
-            fix="nothing was changed; `--keep-broken` makes the rest of the change: then make "
-            f"these patches again, from `nox -s build-{entry.target_names[0]} -- --stage source`",
+            fix="nothing was changed; `--keep-broken` makes the rest of the change: then redo "
+            f"these patches, from `nox -s build-{entry.target_names[0]} -- --stage source`",
         )
 
 
@@ -188,7 +188,7 @@ def _change_recipe(
     if loaded.recipe != wanted:
         raise RecipeError(
             f"{recipe.module} can't be edited safely",
-            why=loaded.fault or "with the new values it would say something else too",
+            why=loaded.fault or "with the new values other fields would change too",
             fix="change `version`, `sha256` and `patches` by hand",
         )
     check_recipe(wanted)

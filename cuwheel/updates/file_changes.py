@@ -101,6 +101,6 @@ def refuse_uncommitted(paths: Iterable[Path], root: Path) -> None:
         raise UsageError(
             "files that would be changed have changes that aren't committed",
             why="\n".join(line.strip() for line in said.splitlines()),
-            fix="commit them (`git commit`) or put them aside (`git stash`), so that the change "
-            "can be reviewed by itself; `--uncommitted` takes them as they are",
+            fix="commit them (`git commit`) or stash them (`git stash`), so that the change can "
+            "be reviewed separately; `--uncommitted` keeps them as they are",
         )

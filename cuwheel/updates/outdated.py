@@ -125,7 +125,7 @@ def find_updates(
     """
     newest: dict[str, str] = {}
     recipes = []
-    with workspace.console.live("asking the index") as line:
+    with workspace.console.live("querying the index") as line:
         for entry in asked:
             line.show(entry.name)
             if entry.recipe:
@@ -182,9 +182,9 @@ def _upstream_of(recipe: Recipe, workspace: Workspace) -> tuple[Pinned, Upstream
         return Pinned(name=project, pinned=recipe.version, newest=newest, note=note)
 
     if isinstance(source, Folder):
-        return pinned("", "its source is a folder here"), None
+        return pinned("", "its source is a local folder"), None
     kind = {Archive: "an archive", GitCommit: "a commit"}.get(type(source), "")
-    asked = f"pinned as {kind}, whose server isn't asked" if kind else ""
+    asked = f"pinned as {kind}, whose server isn't queried" if kind else ""
     try:
         releases = releases_of(project, workspace)
     except UnknownProjectError:
@@ -194,13 +194,13 @@ def _upstream_of(recipe: Recipe, workspace: Workspace) -> tuple[Pinned, Upstream
     if not finals:
         return pinned("", f"{asked}; the index has no final release".lstrip("; ")), None
     if kind:
-        wheels = "" if finals[-1].sdist else ", as wheels alone"
+        wheels = "" if finals[-1].sdist else ", only as wheels"
         return pinned(str(finals[-1].version), f"{asked}; this is the index's{wheels}"), None
     try:
         release = choose_release(project, releases)
     except UnknownProjectError as error:
         return pinned(str(finals[-1].version), error.what), None
-    note = "" if release.is_newest else f"{finals[-1].version} is there without a source"
+    note = "" if release.is_newest else f"{finals[-1].version} exists without an sdist"
     return pinned(release.version, note), release
 
 

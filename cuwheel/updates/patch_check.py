@@ -41,7 +41,7 @@ def check_patches_of(entry: CatalogueEntry, tree: Path) -> tuple[PatchHealth, ..
     if lost := [one.file for one in patches if not (folder / one.file).is_file()]:
         raise PatchError(
             f"{entry.name}: patches are missing",
-            why=f"the recipe names {', '.join(lost)}, and {folder} holds none of that name",
+            why=f"the recipe names {', '.join(lost)}, but {folder} has no such file",
             fix="add the file, or remove its line in the recipe",
         )
     found: dict[str, PatchHealth] = {}

@@ -47,8 +47,8 @@ def _replace(text: str, place: str, value: str, path: Path) -> str:
     if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
         raise RecipeError(
             f"{place} in {path.name} can't be replaced",
-            why="it isn't written as one plain text",
-            fix=f'write {place}="…" there, or make this change by hand',
+            why="it isn't written as one string literal",
+            fix=f'write {place}="…" there, or make this change manually',
         )
     start, end = _span(text, node)
     return text[:start] + json.dumps(value) + text[end:]
@@ -63,7 +63,7 @@ def _without_patch(text: str, name: str, path: Path) -> str:
         raise RecipeError(
             f"{path.name} names {name} in a way that can't be edited",
             why=f'no Patch(file="{name}", …) stands in `patches`',
-            fix="take it out by hand",
+            fix="remove it manually",
         )
     if len(parts) == 1:
         start, end = _span(text, field)
@@ -106,8 +106,8 @@ def _recipe_of(text: str, path: Path) -> ast.Call:
             return node.value
     raise RecipeError(
         f"{path.name} can't be edited",
-        why="it holds no `RECIPE = Recipe(...)`",
-        fix="write it so, as the other recipes do",
+        why="it contains no `RECIPE = Recipe(...)`",
+        fix="write it like the other recipes",
     )
 
 

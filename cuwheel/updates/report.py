@@ -50,7 +50,7 @@ def print_updates(updates: Updates, console: Console, *, as_json: bool) -> None:
     ]
     held_back = [one for one in updates.recipes if one.held_back and not is_quiet]
     if following:
-        table = _table("recipe", "pinned", "newest", "framework", "locks", "patches, on the newest")
+        table = _table("recipe", "pinned", "newest", "framework", "locks", "patches on the newest")
         for one in following:
             table.add_row(*_row(one, is_verbose=is_verbose))
         terminal.print(table)
@@ -111,11 +111,13 @@ def _lines(updates: Updates) -> Iterator[str]:
         for lock in one.locks:
             yield f"{one.name}: {lock.file} is {lock.days} days old"
     if updates.toolkits:
-        yield f"CUDA: the index has {', '.join(updates.toolkits)}, which cuwheel doesn't know yet"
+        yield (
+            f"CUDA: the index has {', '.join(updates.toolkits)}, which cuwheel doesn't support yet"
+        )
     elif updates.toolkit_note:
         yield f"CUDA: {updates.toolkit_note}"
     else:
-        yield "CUDA: the index has no release that cuwheel doesn't know"
+        yield "CUDA: cuwheel supports all releases on the index"
     for lock in updates.locks:
         yield f"{lock.file} is {lock.days} days old"
 

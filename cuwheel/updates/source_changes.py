@@ -66,7 +66,7 @@ def _differences(recipe: Recipe, old: Survey, new: Survey) -> Iterator[str]:
     yield from _requirements("wheel", old.metadata.requires, new.metadata.requires)
     asked = new.metadata.requires_python.value
     if asked != old.metadata.requires_python.value:
-        yield f"it now asks for Python {asked}, the recipe's locks are for {recipe.requires_python}"
+        yield f"it now requires Python {asked}, the recipe's locks are for {recipe.requires_python}"
 
 
 def _requirements(owner: str, old: tuple[str, ...], new: tuple[str, ...]) -> Iterator[str]:

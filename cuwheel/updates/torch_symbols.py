@@ -57,7 +57,7 @@ def update_torch_symbols(asked: Sequence[str], console: Console, *, table: Path 
         raise UsageError(
             f"no index has a wheel of torch {', '.join(absent)}",
             why=f"for {_PYTHON} on manylinux x86_64 it has {', '.join(map(str, offered))}",
-            fix="name one of these",
+            fix="use one of these",
         )
     wanted = [names[one] for one in asked] or list(_lacking(known, offered))
     exported = _kept_rows(known, {minor_of(str(one)) for one in wanted})

@@ -50,7 +50,7 @@ def fetch_published(address: str, folder: Path, console: Console) -> Path:
         raise UsageError(
             f"{redact_url(address)} is neither a wheel nor the provenance of one",
             why=f"its last part is {name or 'empty'}",
-            fix="name the address of a .whl, or of the .provenance.json beside it",
+            fix="give the address of a .whl, or of the .provenance.json beside it",
         )
     remove_tree(folder)
     folder.mkdir(parents=True)
@@ -63,7 +63,7 @@ def fetch_published(address: str, folder: Path, console: Console) -> Path:
         try:
             download(file, path, urlunsplit(plain._replace(path=url_path)), console=console)
         except DownloadError as problem:
-            fix = "ask whoever published the wheel for it; both are needed, side by side"
+            fix = "ask the publisher of the wheel for it; both are needed, side by side"
             raise DownloadError(problem.what, why=problem.why, fix=fix) from problem
 
     get(statement_of(wheel), f"{of_wheel}{STATEMENT}", limits.JSON)

@@ -38,24 +38,25 @@ def check_is_enough(theirs: PublishedWheel, source: Path | None, target_root: Pa
     missing += [] if _CODE in theirs.hashes else ["the hash of cuwheel's code"]
     if missing:
         raise UsageError(
-            f"{theirs.named.name} can't be built again from what is stated of it",
+            f"{theirs.named.name} can't be rebuilt from its provenance",
             why=f"its provenance lacks {', '.join(missing)}"
             if theirs.statement
             else "there is no provenance beside it",
-            fix="`nox -s verify -- TARGET --against` builds it with what is here, and compares",
+            fix="`nox -s verify -- TARGET --against` builds it from this checkout, and compares",
         )
     if theirs.parameters.get("source") == _GIVEN and source is None:
         raise UsageError(
             f"the source of {theirs.named.name} can't be fetched",
-            why="its provenance says that it was given with --source",
-            fix="get that source from whoever published the wheel, and name it: --source DIR",
+            why="according to its provenance it was given with --source",
+            fix="get that source from the publisher of the wheel, and give it: --source DIR",
         )
     platform = theirs.foreign_platform
     if platform and target_root is None:
         raise UsageError(
-            f"{theirs.named.name} is for {platform.machine}, and no root folder of one is named",
-            why="it can only be compiled here with that machine's Python headers",
-            fix="name one: --target-root DIR (docs/how-to/arm64.md), or build on "
+            f"{theirs.named.name} is for {platform.machine}, and no root folder of such a "
+            "machine is given",
+            why="compiling it here needs that machine's Python headers",
+            fix="give one: --target-root DIR (docs/how-to/arm64.md), or build on "
             f"{platform.machine}",
         )
 
@@ -121,8 +122,8 @@ def refuse_other_inputs(theirs: PublishedWheel, lines: Sequence[str], why_here: 
     """
     if lines:
         raise OtherInputsError(
-            f"{theirs.named.name} was built with other files than those that are here",
+            f"{theirs.named.name} was built from files that differ from this checkout",
             why="\n".join((*lines, why_here)),
-            fix=f"git fetch what has commit {theirs.commit or '(none is stated)'}, or build "
-            "with what is here: --here",
+            fix=f"fetch commit {theirs.commit or '(none is stated)'} with git, or build from "
+            "this checkout: --here",
         )

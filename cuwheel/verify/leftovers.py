@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 _NAME, _SIZE = 10, 11  # characters of two columns
 _BLOCK = 512  # bytes, what st_blocks counts (stat(2))
 _KINDS = {
-    "usual": "the first build: wheel, log, what a comparison found",
-    "some": "the build elsewhere, with a cache of its own",
+    "usual": "the first build: wheel, log, result of a comparison",
+    "some": "the build in another folder, with its own cache",
     "warm": "the build from the compile cache",
     "compiles": "the compile cache of the first and the last",
     "against": "the wheel that was built to be compared",
-    "again": "the wheel that was built again, and what a comparison found",
-    "published": "what was fetched",
+    "again": "the rebuilt wheel, and the result of a comparison",
+    "published": "downloaded files",
 }
 
 

@@ -124,21 +124,21 @@ def read_published(path: Path, option: str = "--against ") -> PublishedWheel:
         _check_statement(found)
     except FileNotFoundError as problem:
         raise UsageError(
-            f"{option}{path} is not there",
-            why="no file has this name, as seen from the folder in which nox was started",
-            fix="name a .whl that is there, or the .provenance.json beside one",
+            f"{option}{path} does not exist",
+            why="there is no such file, relative to the folder in which nox was started",
+            fix="give an existing .whl, or the .provenance.json beside one",
         ) from problem
     except UnsafeArchiveError as problem:
         raise UsageError(
-            f"{option}{path} is no wheel that can be read",
+            f"{option}{path} can't be read as a wheel",
             why=problem.why,
-            fix="get the file again from whoever published it",
+            fix="get the file again from its publisher",
         ) from problem
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise UsageError(
             f"{option}{path} is neither a wheel nor the provenance of one",
             why=f"it has no {problem}" if isinstance(problem, KeyError) else str(problem),
-            fix="name a .whl, or the .provenance.json that cuwheel writes beside it",
+            fix="give a .whl, or the .provenance.json that cuwheel writes beside it",
         ) from problem
     return found
 
@@ -153,7 +153,7 @@ def check_is_of(theirs: PublishedWheel, recipe: str, tag: str) -> None:
     stated = (parameters.get("recipe", recipe), parameters.get("toolkit", tag).replace(".", ""))
     if stated != (recipe, tag):
         raise UsageError(
-            f"{theirs.named.name} is not of {recipe} for toolkit {tag}",
+            f"{theirs.named.name} is not a wheel of {recipe} for toolkit {tag}",
             why=f"its provenance says {stated[0]}, toolkit {stated[1]}",
             fix=f"nox -s verify -- {stated[0]}-{stated[1]} --against {theirs.named}",
         )
@@ -200,7 +200,7 @@ def _check_statement(found: PublishedWheel) -> None:
     if found.wheel and found.statement:
         [subject] = found.statement["subject"]
         if sha256_of_file(found.wheel) != subject["digest"]["sha256"]:
-            raise ValueError(f"{found.wheel.name} is not the wheel that the provenance is of")
+            raise ValueError(f"{found.wheel.name} is not the wheel that the provenance describes")
 
 
 _SHA256_SHOWN = 16  # characters of a hash

@@ -91,7 +91,7 @@ def rebuild_published(
     with _checkout(asked, console) as (root, projects):
         how = Variation(
             name="again",
-            says="from what the provenance names, and everything compiled",
+            says="from the inputs that the provenance names, compiling everything",
             work=again / "work",
             dist=again / "dist",
             # The cache may hold the very objects of what was published.
@@ -117,7 +117,7 @@ def _checkout(asked: RebuildRequest, console: Console) -> Iterator[tuple[Path, t
         yield ROOT, projects
         return
     if not is_at_hand(theirs.commit):
-        refuse_other_inputs(theirs, differing, "no branch or tag of this clone has its commit")
+        refuse_other_inputs(theirs, differing, "no branch or tag of this clone contains its commit")
     for line in differing:
         console.note(f"another input: {line}")
     console.note(f"so it is built from commit {theirs.commit}")
@@ -126,7 +126,8 @@ def _checkout(asked: RebuildRequest, console: Console) -> Iterator[tuple[Path, t
         refuse_other_inputs(
             theirs,
             differing_inputs(theirs, root, there),
-            f"commit {theirs.commit} has them so: they weren't committed when the wheel was built",
+            f"commit {theirs.commit} has the same difference: the files weren't committed "
+            "when the wheel was built",
         )
         yield root, there
 

@@ -89,7 +89,7 @@ def variations(folder: Path, cache: Path) -> tuple[Variation, ...]:
     return (
         Variation(
             name="usual",
-            says="as always; the compile cache is empty",
+            says="the usual way; the compile cache is empty",
             work=folder / "usual" / "work",
             dist=folder / "usual" / "dist",
             variables=own_cache,
@@ -150,12 +150,12 @@ def rebuild(command: Sequence[str], how: Variation, console: Console) -> Rebuilt
             )
         except CommandFailedError as error:
             raise RebuildFailedError(
-                f"the build {how.name} of a verification failed",
+                f"the {how.name} build of the verification failed",
                 command=error.command,
                 status=error.status,
                 log=error.log,
                 tail=error.tail,
-                fix="the last lines say why; build it without verification first",
+                fix="the last lines show why; build it without verification first",
             ) from error
     summary = summary_in(how.dist)
     wheel = how.dist / summary["wheel"]

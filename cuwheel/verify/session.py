@@ -183,8 +183,8 @@ def raise_if_other(found: VerifiedAgainst) -> None:
     if found.is_equal:
         return
     raise NotReproducibleError(
-        f"{found.build.wheel.name} is not what {found.theirs.named.name} says",
-        why="\n".join((*found.causes, *found.materials)) or "nothing is stated that differs",
+        f"{found.build.wheel.name} does not have the SHA-256 that {found.theirs.named.name} states",
+        why="\n".join((*found.causes, *found.materials)) or "none of the stated materials differs",
         fix="build with the same materials: the same locks, and a toolchain that brings its own "
         "host compiler (-- --toolchain conda)",
     )
@@ -198,9 +198,9 @@ def raise_if_unequal(found: Verified, name: str) -> None:
     """
     if found.unequal:
         raise NotReproducibleError(
-            f"{name} is not the same bytes: {', '.join(found.unequal)} gave another wheel",
+            f"{name} is not reproducible: {', '.join(found.unequal)} gave another wheel",
             why="\n".join(found.causes),
-            fix="the report above names members and kernels, and a remedy for each known cause; "
+            fix="the report above lists members, kernels and a fix for each known cause; "
             "docs/reproducibility.md has more",
         )
 

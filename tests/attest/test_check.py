@@ -87,7 +87,7 @@ def test_names_what_is_missing(wheel: Path, policy: Policy, keys: Keys) -> None:
     with pytest.raises(PolicyError) as caught:
         raise_if_refused(check_policy(wheel, policy, statements, TODAY))
 
-    assert "by 1 of the 2 that the policy asks for: alice" in caught.value.what
+    assert "by 1 of the 2 that the policy requires: alice" in caught.value.what
     assert f"unknown keys: {keys['mallory'].public.short_id}" in caught.value.why
     assert "bob: no statement by key" in caught.value.why
 
@@ -112,7 +112,7 @@ def test_any_change_of_the_wheel_is_refused(wheel: Path, policy: Policy, keys: K
     verdict = check_policy(changed, policy, statements, TODAY)
 
     assert not verdict.is_met
-    assert all("it is about other bytes" in reason for _, reason in verdict.refused)
+    assert all("it is about another file" in reason for _, reason in verdict.refused)
 
 
 def test_renamed_wheel_is_refused(wheel: Path, policy: Policy, keys: Keys) -> None:
@@ -185,12 +185,12 @@ _SUBJECT = {"name": "other-1.0-py3-none-any.whl", "digest": {"sha256": "0" * 64}
 _LIES: dict[str, tuple[Callable[..., str], str]] = {
     "other subject": (
         _signed_anew(lambda said: said.update(subject=[_SUBJECT])),
-        "about other bytes: SHA-256 0000",
+        "about another file: SHA-256 0000",
     ),
-    "no subject": (_signed_anew(lambda said: said.update(subject=[])), "isn't whole"),
+    "no subject": (_signed_anew(lambda said: said.update(subject=[])), "is incomplete"),
     "two subjects": (
         _signed_anew(lambda said: said["subject"].append(_SUBJECT)),
-        "isn't whole",
+        "is incomplete",
     ),
     "other statement type": (
         _signed_anew(lambda said: said.update(_type="https://in-toto.io/Statement/v0.1")),
@@ -206,7 +206,7 @@ _LIES: dict[str, tuple[Callable[..., str], str]] = {
     ),
     "failed": (
         _signed_anew(lambda said: said["predicate"].update(verificationResult="FAILED")),
-        "building again gave other bytes",
+        "a rebuild gave other bytes",
     ),
     "some other result": (
         _signed_anew(lambda said: said["predicate"].update(verificationResult="passed")),
@@ -218,59 +218,62 @@ _LIES: dict[str, tuple[Callable[..., str], str]] = {
     ),
     "passed with other bytes": (
         _signed_anew(lambda said: said["predicate"]["cuwheel_rebuild"].update(sha256="1" * 64)),
-        "built to other bytes",
+        "rebuilt to other bytes",
     ),
     "other verifier": (
         _signed_anew(lambda said: said["predicate"]["verifier"].update(id="urn:x")),
-        "by another verifier",
+        "its verifier is not the one who signed it",
     ),
-    "predicate is a list": (_signed_anew(lambda said: said.update(predicate=[])), "isn't whole"),
-    "payload is a list": (lambda _, keys: sign_statement("[]", keys["alice"]), "no JSON object"),
-    "payload is no JSON": (lambda _, keys: sign_statement("hm", keys["alice"]), "its payload"),
+    "predicate is a list": (_signed_anew(lambda said: said.update(predicate=[])), "is incomplete"),
+    "payload is a list": (lambda _, keys: sign_statement("[]", keys["alice"]), "not a JSON object"),
+    "payload is not valid JSON": (
+        lambda _, keys: sign_statement("hm", keys["alice"]),
+        "its payload",
+    ),
     "payload has a name twice": (_twice_in_payload, 'says "subject" twice'),
     "subject changed": (
         _other_payload(lambda said: said.update(subject=[_SUBJECT])),
-        "isn't one of key",
+        "is not valid for this payload",
     ),
     "failed made passed": (
         _other_payload(lambda said: said["predicate"].update(verificationResult="PASSED ")),
-        "isn't one of key",
+        "is not valid for this payload",
     ),
-    "payload reordered": (_reordered, "isn't one of key"),
-    "truncated": (lambda envelope, _: json.dumps(envelope)[:-40], "it is no JSON"),
-    "empty": (lambda *_: "", "it is no JSON"),
-    "nested without end": (lambda *_: "[" * 100_000, "it is no JSON"),
-    "no envelope": (lambda envelope, _: json.dumps(_payload(envelope)), "no DSSE envelope"),
-    "null": (lambda *_: "null", "no JSON object"),
+    "payload reordered": (_reordered, "is not valid for this payload"),
+    "truncated": (lambda envelope, _: json.dumps(envelope)[:-40], "it is not valid JSON"),
+    "empty": (lambda *_: "", "it is not valid JSON"),
+    "nested without end": (lambda *_: "[" * 100_000, "it is not valid JSON"),
+    "no envelope": (lambda envelope, _: json.dumps(_payload(envelope)), "not a DSSE envelope"),
+    "null": (lambda *_: "null", "not a JSON object"),
     "envelope has a name twice": (_twice_in_envelope, 'says "payload" twice'),
     "other payloadType": (
         _with_signature(lambda one, _: one.update(payloadType="text/plain")),
         "its payloadType is 'text/plain'",
     ),
-    "nobody": (_with_signature(lambda one, _: one.update(signatures=[])), "nobody has signed it"),
+    "nobody": (_with_signature(lambda one, _: one.update(signatures=[])), "it is not signed"),
     "signatures are a text": (
         _with_signature(lambda one, _: one.update(signatures="x")),
-        "no DSSE envelope",
+        "not a DSSE envelope",
     ),
     "payload is no Base64": (
         _with_signature(lambda one, _: one.update(payload="***")),
-        "no DSSE envelope",
+        "not a DSSE envelope",
     ),
     "one key twice": (
         _with_signature(lambda one, _: one.update(signatures=one["signatures"] * 2)),
-        "no DSSE envelope",
+        "not a DSSE envelope",
     ),
     "signature of zeros": (
         _with_signature(lambda one, _: one["signatures"][0].update(sig=_packed("\0" * 64))),
-        "isn't one of key",
+        "is not valid for this payload",
     ),
     "short signature": (
         _with_signature(lambda one, _: one["signatures"][0].update(sig="AAAA")),
-        "isn't one of key",
+        "is not valid for this payload",
     ),
     "under another's name": (
         _with_signature(lambda one, keys: one["signatures"][0].update(keyid=keys["bob"].public.id)),
-        "isn't one of key",
+        "is not valid for this payload",
     ),
     "under an unknown name": (
         _with_signature(
@@ -280,7 +283,7 @@ _LIES: dict[str, tuple[Callable[..., str], str]] = {
     ),
     "id is a list": (
         _with_signature(lambda one, _: one["signatures"][0].update(keyid=["x"])),
-        "no DSSE envelope",
+        "not a DSSE envelope",
     ),
     "control characters": (
         _signed_anew(lambda said: said["predicate"]["policy"].update(uri="\x1b[2Jx")),
@@ -375,7 +378,7 @@ def test_signature_of_another_statement_is_refused(wheel: Path, policy: Policy, 
 
     verdict = check_policy(wheel, policy, [lying], TODAY)
 
-    assert "isn't one of key" in verdict.refused[0][1]
+    assert "is not valid for this payload" in verdict.refused[0][1]
 
 
 def test_every_changed_byte_of_a_statement_is_refused_or_means_the_same(
@@ -460,7 +463,7 @@ def test_address_that_refuses_leaves_the_others(
     assert verdict.counted == ("alice", "carol")
     [(name, reason)] = verdict.refused
     assert name == one.url(f"/f/{alice.name.replace('+', '%2B')}")
-    assert reason.startswith(f"could not be asked: the server answered {status}")
+    assert reason.startswith(f"could not be queried: the server answered {status}")
 
 
 def test_names_address_that_does_not_answer(policy: Policy, keys: Keys, tmp_path: Path) -> None:
@@ -473,7 +476,7 @@ def test_names_address_that_does_not_answer(policy: Policy, keys: Keys, tmp_path
 
     with pytest.raises(PolicyError) as caught:
         raise_if_refused(check_policy(wheel, policy, found, TODAY))
-    assert caught.value.why.count("could not be asked: ") == len(policy.rebuilders)
+    assert caught.value.why.count("could not be queried: ") == len(policy.rebuilders)
     assert site.url(f"/f/{statement_name(wheel.name, keys['bob'].public)}") in caught.value.why
 
 
@@ -490,11 +493,11 @@ def test_statement_that_is_too_large_leaves_the_others(
     verdict = check_policy(wheel, policy, found, TODAY)
 
     assert verdict.counted == ("bob",)
-    assert "it isn't read" in verdict.refused[0][1]
+    assert "it can't be read" in verdict.refused[0][1]
 
 
 def test_place_that_is_not_there_is_an_error(wheel: Path, policy: Policy, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is not there"):
+    with pytest.raises(UsageError, match="does not exist"):
         find_statements(wheel, policy, [tmp_path / "nowhere"], Console())
 
 
@@ -507,7 +510,9 @@ def test_a_link_or_pipe_among_statements_is_none(
 
     found = find_statements(wheel, policy, [], Console())
 
-    assert check_policy(wheel, policy, found, TODAY).refused[0][1].startswith("it is no JSON")
+    assert (
+        check_policy(wheel, policy, found, TODAY).refused[0][1].startswith("it is not valid JSON")
+    )
 
 
 def test_states_what_slsa_knows(wheel: Path, keys: Keys) -> None:

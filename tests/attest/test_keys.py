@@ -59,7 +59,7 @@ def test_overwrites_no_key(tmp_path: Path) -> None:
     path = tmp_path / "alice.pem"
     path.write_text("mine")
 
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         make_signing_key(path)
     assert path.read_text() == "mine"
 
@@ -77,9 +77,12 @@ def test_refuses_key_that_others_can_read(tmp_path: Path) -> None:
     ("words", "reason"),
     [
         (("genpkey", "-algorithm", "ed25519", "-aes256", "-pass", "pass:x"), "has a password"),
-        (("genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"), "no private key"),
-        (("genpkey", "-algorithm", "ed448"), "no private key"),
-        (("ecparam", "-name", "prime256v1"), "no private key"),
+        (
+            ("genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"),
+            "not a usable private key",
+        ),
+        (("genpkey", "-algorithm", "ed448"), "not a usable private key"),
+        (("ecparam", "-name", "prime256v1"), "not a usable private key"),
     ],
 )
 def test_refuses_other_keys(words: tuple[str, ...], reason: str, tmp_path: Path) -> None:
@@ -93,5 +96,5 @@ def test_refuses_other_keys(words: tuple[str, ...], reason: str, tmp_path: Path)
 
 @pytest.mark.parametrize("word", ["", "x", "AAAA", "MCowBQYDK2VwAyEA", "ä" * 60])
 def test_refuses_words_that_are_no_public_key(word: str) -> None:
-    with pytest.raises(ValueError, match="no public key"):
+    with pytest.raises(ValueError, match="not a usable public key"):
         read_public_key(word)

@@ -58,31 +58,31 @@ def test_reads_an_identity_and_roots(tmp_path: Path) -> None:
         ("", "has 0 lines"),
         ("alice {alice}", "has 0 lines"),
         ("threshold 1\nthreshold 2\nalice {alice}\nbob {bob}", "has 2 lines"),
-        ("threshold 2\nalice {alice}", "threshold is 2, and it names 1"),
-        ("threshold 0\nalice {alice}", "line 1: behind threshold"),
-        ("threshold -1\nalice {alice}", "line 1: behind threshold"),
-        ("threshold ²\nalice {alice}", "line 1: behind threshold"),
-        ("threshold 1 2\nalice {alice}", "line 1: behind threshold"),
-        ("threshold\nalice {alice}", "line 1: behind threshold"),
-        ("threshold 1\nalice {alice}\nalice {bob}", "alice stands in it twice"),
-        ("threshold 2\nalice {alice}\nbob {alice}", "alice and bob have one key"),
+        ("threshold 2\nalice {alice}", "threshold is 2, but it names 1"),
+        ("threshold 0\nalice {alice}", "line 1: threshold must be followed by one number"),
+        ("threshold -1\nalice {alice}", "line 1: threshold must be followed by one number"),
+        ("threshold ²\nalice {alice}", "line 1: threshold must be followed by one number"),
+        ("threshold 1 2\nalice {alice}", "line 1: threshold must be followed by one number"),
+        ("threshold\nalice {alice}", "line 1: threshold must be followed by one number"),
+        ("threshold 1\nalice {alice}\nalice {bob}", "alice is in it twice"),
+        ("threshold 2\nalice {alice}\nbob {alice}", "alice and bob have the same key"),
         ("threshold 1\nalice", "alice has no key"),
-        ("threshold 1\nalice AAAA", "no public key"),
+        ("threshold 1\nalice AAAA", "not a usable public key"),
         ("threshold 1\nalice {alice} after=2027-01-01", "isn't known"),
-        ("threshold 1\nalice {alice} until=tomorrow", "holds no date"),
+        ("threshold 1\nalice {alice} until=tomorrow", "has no date such as"),
         ("threshold 1\nalice {alice} until=2027-01-01 until=2028-01-01", "isn't known"),
-        ("threshold 1\n../alice {alice}", "is no name"),
-        ("threshold 1\na identity=b", "both in this order"),
-        ("threshold 1\na issuer=https://i identity=b", "both in this order"),
-        ("threshold 1\na identity=b issuer=http://i", "both in this order"),
-        ("threshold 1\na identity= issuer=https://i", "stands nobody"),
+        ("threshold 1\n../alice {alice}", "is not a valid name"),
+        ("threshold 1\na identity=b", "in this order"),
+        ("threshold 1\na issuer=https://i identity=b", "in this order"),
+        ("threshold 1\na identity=b issuer=http://i", "in this order"),
+        ("threshold 1\na identity= issuer=https://i", "nothing follows identity="),
         ("threshold 1\na identity=b issuer=https://i {alice}", "isn't known"),
         (
             "threshold 1\na identity=b issuer=https://i\nc identity=b issuer=https://i",
-            "a and c have one identity",
+            "a and c have the same identity",
         ),
-        ("threshold 1\nalice {alice}\ntrusted-root", "behind trusted-root stands one file"),
-        ("threshold 1\nalice {alice}\ntrusted-root a\ntrusted-root b", "and takes one"),
+        ("threshold 1\nalice {alice}\ntrusted-root", "trusted-root must be followed by one file"),
+        ("threshold 1\nalice {alice}\ntrusted-root a\ntrusted-root b", "but only one is allowed"),
     ],
 )
 def test_refuses_what_is_no_policy(
@@ -113,7 +113,7 @@ def test_refuses_files_that_are_not_text(tmp_path: Path) -> None:
     path = tmp_path / "rebuilders.txt"
     path.write_bytes(b"\xff\xfe")
 
-    with pytest.raises(UsageError, match="is no policy"):
+    with pytest.raises(UsageError, match="is not a policy"):
         read_policy(path)
 
 

@@ -169,16 +169,16 @@ def _other_body(bundle: Bundle, _: Bundle) -> None:
 _CHANGES: tuple[tuple[Any, str, str], ...] = (
     (_other_payload, "it was changed after it was signed", "DSSE: invalid signature"),
     (_other_kind, "it was changed after it was signed", "DSSE: invalid signature"),
-    (_other_entry, "no log of these roots has signed its entry", "invalid log entry"),
-    (_other_body, "no log of these roots has signed its entry", "invalid log entry"),
-    (_entry_of_another, "the log's entry is of another statement", "signatures do not match"),
-    (_no_entry, "no public log has it", "exactly one log entry"),
-    (_no_promise, "no log states when it was signed", "an inclusion promise or signed"),
-    (_no_proof, "no log proves that it has it", "inclusionProof Field required"),
-    (lambda bundle, _: bundle.pop("dsseEnvelope"), "no bundle that can be read", "Exactly one of"),
+    (_other_entry, "its log entry is not signed by a log of these roots", "invalid log entry"),
+    (_other_body, "its log entry is not signed by a log of these roots", "invalid log entry"),
+    (_entry_of_another, "the log's entry is for another statement", "signatures do not match"),
+    (_no_entry, "it is in no public log", "exactly one log entry"),
+    (_no_promise, "no log states the time of its signature", "an inclusion promise or signed"),
+    (_no_proof, "there is no proof that it is in a log", "inclusionProof Field required"),
+    (lambda bundle, _: bundle.pop("dsseEnvelope"), "not a readable bundle", "Exactly one of"),
     (
         lambda bundle, _: bundle.update(verificationMaterial=None),
-        "no bundle that can be read",
+        "not a readable bundle",
         "should be an object",
     ),
 )
@@ -213,14 +213,17 @@ def test_refuses_others(wheel: Path, sigstore: LocalSigstore) -> None:
     assert verdict.counted == ()
     identity, issuer, root, expired = (said for _, said in verdict.refused)
     assert "that the policy doesn't name (Sigstore's library: Certificate's SANs do" in identity
-    assert "another provider vouches" in issuer
-    assert "isn't of these roots, or wasn't valid when it was signed" in root
-    assert "isn't of these roots, or wasn't valid when it was signed" in expired
+    assert "the identity is from another provider" in issuer
+    assert "isn't from these roots, or wasn't valid at signing" in root
+    assert "isn't from these roots, or wasn't valid at signing" in expired
 
 
 @pytest.mark.parametrize(
     ("log", "means"),
-    [("rekor", "no log of these roots has signed its entry"), ("ct", "no certificate log")],
+    [
+        ("rekor", "its log entry is not signed by a log of these roots"),
+        ("ct", "no certificate log"),
+    ],
 )
 def test_refuses_what_another_log_has_signed(
     log: str, means: str, wheel: Path, sigstore: LocalSigstore
@@ -262,8 +265,8 @@ def test_refuses_what_is_signed_properly_and_of_something_else(
 
     assert verdict.counted == ()
     bytes_, author = (reason for _, reason in verdict.refused)
-    assert "it is about other bytes" in bytes_
-    assert "by another verifier" in author
+    assert "it is about another file" in bytes_
+    assert "its verifier is not the one who signed it" in author
 
 
 def test_refuses_key_in_the_name_of_identities(wheel: Path, tmp_path: Path) -> None:
@@ -274,7 +277,7 @@ def test_refuses_key_in_the_name_of_identities(wheel: Path, tmp_path: Path) -> N
     verdict = _check(wheel, [SignedStatement(name="x", content=content)], *lines)
 
     assert verdict.counted == ()
-    assert "by another verifier" in verdict.refused[0][1]
+    assert "its verifier is not the one who signed it" in verdict.refused[0][1]
 
 
 def test_session_counts_keys_and_identities(
@@ -304,7 +307,7 @@ def test_knows_the_public_service_without_a_network(
 
     taken, local = (reason for _, reason in verdict.refused)
     assert taken.startswith("it is of another kind: https://in-toto.io/Statement/v1 ")
-    assert "isn't of these roots" in local
+    assert "isn't from these roots" in local
 
 
 def test_names_roots_that_are_none(wheel: Path, sigstore: LocalSigstore) -> None:

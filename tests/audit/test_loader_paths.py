@@ -35,7 +35,7 @@ def test_does_not_let_runpath_serve_chain(tmp_path: Path) -> None:
 
     found = told(judged(tmp_path, make_chain(tmp_path, runpath)))
 
-    fact = "libthird.so is in the wheel and no rpath entry leads to it"
+    fact = "libthird.so is in the wheel, but no rpath entry points to it"
     assert f"warning: pkg.libs/libsecond.so: needed library: {fact}" in found
 
 
@@ -85,7 +85,7 @@ def test_does_not_let_runpath_serve_children(tmp_path: Path) -> None:
 
     (finding,) = told(judged(tmp_path, files))
 
-    assert "libinner.so is in the wheel and no rpath entry leads to it" in finding
+    assert "libinner.so is in the wheel, but no rpath entry points to it" in finding
 
 
 _MODULE = "pkg/sub/ext.abi3.so"
@@ -107,7 +107,7 @@ def make_module(
 def test_finds_entry_with_one_level_too_few(tmp_path: Path) -> None:
     found = told(judged(tmp_path, make_module(tmp_path, "$ORIGIN/../pkg.libs")))
 
-    fact = "libown.so.1 is in the wheel and no rpath entry leads to it"
+    fact = "libown.so.1 is in the wheel, but no rpath entry points to it"
     assert f"error: {_MODULE}: needed library: {fact}" in found
 
 
@@ -116,8 +116,8 @@ def test_finds_lost_link_of_soname(tmp_path: Path) -> None:
 
     found = told(judged(tmp_path, files))
 
-    fact = "libown.so.1 is in the wheel as libown.so.1.2.3 only, a name that the loader doesn't"
-    assert found == [f"error: {_MODULE}: needed library: {fact} search"]
+    fact = "libown.so.1 is in the wheel only as libown.so.1.2.3, a name that the loader doesn't"
+    assert found == [f"error: {_MODULE}: needed library: {fact} search for"]
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_names_runtime_and_code_for_link_at_run_time(
     run_session(tmp_path, wheel, fails_on="never")
 
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "CUDA runtime 13.0, linked in" in rows
+    assert "CUDA runtime 13.0, statically linked" in rows
     assert "device files 1: lto_90 (LTO-IR)" in rows
 
 
@@ -97,7 +97,7 @@ def test_says_once_what_is_true_of_several_files(tmp_path: Path) -> None:
 def test_says_once_what_differs_in_numbers_only(tmp_path: Path) -> None:
     said = printed(tmp_path, "libodd.so.3", "libodd.so.4")
 
-    assert "and 1 more that differ in numbers only: -- -v has all" in said
+    assert "and 1 more that differ in numbers only: -- -v shows all" in said
 
 
 def test_shows_who_supplies_what(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_takes_framework_for_a_loader(tmp_path: Path) -> None:
     result = judged(tmp_path, {MEMBER: library}, requires=("torch>=2.11",))
 
     assert told(result) == []
-    assert supply_of(result, "libtorch.so").condition == "torch loads it before"
+    assert supply_of(result, "libtorch.so").condition == "loaded before by torch"
 
 
 def test_takes_cuda_of_framework_for_brought(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_leaves_finding_to_pathfinder(tmp_path: Path) -> None:
 
     assert told(result) == []
     found = supply_of(result, "libcublas.so.13").condition
-    assert found == "with the extra ctk, cuda-pathfinder loads it before"
+    assert found == "with the extra ctk, loaded before by cuda-pathfinder"
 
 
 def test_does_not_count_requirement_for_another_system(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_takes_library_for_its_namesakes(tmp_path: Path) -> None:
 
     found = told(judged(tmp_path, {MEMBER: library}, requires=("libtiny-dep-cu13==1.*",)))
 
-    seems = "libtiny_dep.so seems to come from libtiny-dep-cu13, of whose wheel nothing is known"
+    seems = "libtiny_dep.so seems to come from libtiny-dep-cu13, whose wheel isn't known"
     is_not = "libunder.so.3 isn't in the wheel; what libtiny-dep-cu13 requires isn't known here"
     assert found == [
         f"note: {MEMBER}: needed library: {seems} here",
@@ -124,7 +124,7 @@ def test_takes_library_that_framework_loads(tmp_path: Path) -> None:
     (finding,) = told(judged(tmp_path, {MEMBER: library}, requires=("torch>=2.11",)))
 
     assert finding.startswith(f"note: {MEMBER}: needed library: libgomp.so.1 is neither")
-    assert finding.endswith("torch loads it before")
+    assert finding.endswith("loaded before by torch")
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_fault_of_our_own_is_a_finding_of_that_wheel(
         run_session(tmp_path, tmp_path)
 
     said = capsys.readouterr().out
-    assert "please report this: IndexError in audit: of a list" in said
+    assert "please report it: IndexError in audit: of a list" in said
     assert f"{sound.name}: nothing found" in said
 
 
@@ -117,7 +117,7 @@ def test_ends_with_error_of_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[
     said = capsys.readouterr().out
     assert caught.value.what == "1 of 1 wheel has 1 error"
     assert "error: executable stack" in said
-    assert "tiny_cuda/libtiny.so: it requires one" in said
+    assert "tiny_cuda/libtiny.so: it requires an executable stack" in said
     assert "TROUBLESHOOTING.md#audit-executable-stack" in said
 
 
@@ -186,14 +186,14 @@ def test_tells_all_that_is_no_wheel(tmp_path: Path) -> None:
         run_session(tmp_path, tmp_path / "nothing.whl", tmp_path)
 
     assert "nothing.whl: there is no such file" in caught.value.why
-    assert f"{tmp_path} is a folder without one" in caught.value.why
+    assert f"{tmp_path} is a folder without wheels" in caught.value.why
 
 
 def test_refuses_folder_without_wheels(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         run_session(tmp_path, tmp_path)
 
-    assert "a folder without one" in caught.value.why
+    assert "a folder without wheels" in caught.value.why
 
 
 def test_does_not_take_folder_for_wheel(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_holds_wheel_to_recipe_of_its_name(
 
     said = capsys.readouterr().out
     assert "the recipe of tiny-cuda" in said
-    assert "no library holds device code, the target is for sm_90" in said
+    assert "no library contains device code, the target is for sm_90" in said
 
 
 def test_holds_wheel_of_other_mode_to_recipe(

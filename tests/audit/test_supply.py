@@ -48,7 +48,7 @@ def test_finds_library_that_nothing_leads_to(tmp_path: Path) -> None:
 
     result = judged(tmp_path, {MEMBER: library}, requires=("nvidia-cufft",))
 
-    fact = "libcufft.so.12 is in nvidia/cu13/lib and no rpath entry leads there"
+    fact = "libcufft.so.12 is in nvidia/cu13/lib, but no rpath entry points there"
     assert told(result) == [f"warning: {MEMBER}: needed library: {fact}"]
 
 
@@ -94,7 +94,7 @@ def test_takes_what_required_wheels_require_for_there(tmp_path: Path) -> None:
 
     result = judged(tmp_path, {MEMBER: library}, name="pkg_cu13", requires=requires)
 
-    unused = "nvidia-cusolver is required, and no library of the wheel needs anything of it"
+    unused = "nvidia-cusolver is required, but no library of the wheel needs anything from it"
     assert [line for line in told(result) if unused not in line] == []
 
 
@@ -108,7 +108,7 @@ def test_finds_nvidias_library_that_does_not_find_its_own(
 
     result = judged(tmp_path, {MEMBER: library}, requires=(requirement,))
 
-    fact = "libnvJitLink.so.13 are not reached by the rpath of nvidia-cusolver<12.0.7"
+    fact = "libnvJitLink.so.13 are not found through the rpath of nvidia-cusolver<12.0.7"
     assert any(fact in line for line in told(result)) is is_lost
 
 

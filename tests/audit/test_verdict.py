@@ -70,7 +70,7 @@ def test_finds_linked_runtime_of_other_cuda_than_name(tmp_path: Path, cuda_home:
 
     found = told(judged(tmp_path, {MEMBER: library}, name="pkg_cu12"))
 
-    fact = "the runtime of CUDA 13.0 is linked into it, and the wheel's name says CUDA 12"
+    fact = "the runtime of CUDA 13.0 is linked into it, but the wheel's name says CUDA 12"
     assert f"error: {MEMBER}: mixed CUDA majors: {fact}" in found
 
 

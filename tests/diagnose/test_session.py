@@ -109,7 +109,7 @@ def choosing(env: Env) -> Recipe:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({}, "ok: many 1.2.3: `python -m many.check` says FINE with libmany_cuda130.so"),
+        ({}, "ok: many 1.2.3: `python -m many.check` prints FINE with libmany_cuda130.so"),
         ({"MANY": "127"}, "broken: many 1.2.3 lacks libmany_cuda127.so"),
     ],
 )

@@ -85,15 +85,15 @@ def test_drafts_cmake_package(tmp_path: Path) -> None:
     [
         ('F = ["-gencode", "arch=compute_80,code=sm_80"]', "archs", "hard-codes -gencode for 80"),
         ('F = ["-lineinfo"]', "build", "-lineinfo (setup.py:3): it embeds"),
-        ('F = ["-march=native"]', "build", "this machine's kind of CPU"),
-        ("import requests\nrequests.get(x)", "build", "how to keep it from downloading"),
-        ("if torch.cuda.is_available(): pass", "build", "setup.py:3 asks for one"),
+        ('F = ["-march=native"]', "build", "CPUs like this machine's"),
+        ("import requests\nrequests.get(x)", "build", "how to prevent its download"),
+        ("if torch.cuda.is_available(): pass", "build", "setup.py:3 requires one"),
         ('os.getenv("TINY_SPEED")', "build", "matters: TINY_SPEED"),
         ("os.getenv(name)", "build", "the name is computed"),
         (
             'import subprocess\nsubprocess.run(["cmake", "."])',
             "requires",
-            "starts cmake (setup.py:4)",
+            "runs cmake (setup.py:4)",
         ),
         ("import psutil", "requires", "psutil (setup.py:3)"),
         ('Extension("x", ["y.cu"], libraries=["odd"])', "link", "what supplies odd"),
@@ -177,7 +177,7 @@ def test_says_that_another_torch_is_asked_for(tmp_path: Path) -> None:
 
     found = draft(tmp_path, FILES, **{"PKG-INFO": info})
 
-    assert "it asks for torch==2.5.1" in notes(found, "toolkits")
+    assert "it requires torch==2.5.1" in notes(found, "toolkits")
 
 
 def test_leaves_blanks_that_the_check_names(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_leaves_blanks_that_the_check_names(tmp_path: Path) -> None:
 
     assert value(found, "maintainers") == (NOBODY,)
     assert (value(found, "license"), value(found, "homepage")) == ("", "")
-    assert "what is imported" in notes(found, "smoke")
+    assert "which modules to import" in notes(found, "smoke")
 
 
 def test_starts_with_what_the_other_recipes_have() -> None:

@@ -85,7 +85,7 @@ def test_refuses_source_that_is_no_package(index: Index, draft: Callable[..., Pa
     with pytest.raises(SourceError) as caught:
         draft("plain")
 
-    assert "holds no Python package" in caught.value.what
+    assert "contains no Python package" in caught.value.what
 
 
 def test_refuses_unknown_name(draft: Callable[..., Path]) -> None:
@@ -93,7 +93,7 @@ def test_refuses_unknown_name(draft: Callable[..., Path]) -> None:
         draft("tiny-daft")
 
     assert "has no tiny-daft" in caught.value.why
-    assert "may differ from what is imported" in caught.value.fix
+    assert "may differ from the module's name" in caught.value.fix
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a b"])

@@ -82,7 +82,7 @@ def test_refuses_file_without_hash(index: Index, workspace: Workspace) -> None:
     with pytest.raises(UnknownProjectError) as caught:
         choose_release("tiny", releases_of("tiny", workspace))
 
-    assert "states no SHA-256" in caught.value.what
+    assert "gives no SHA-256" in caught.value.what
 
 
 def test_tells_unknown_project_from_unreachable_index(

@@ -237,7 +237,7 @@ DEFECTS: tuple[Defect, ...] = (
     *(cut_module, interrupt_removal, mix_releases, lack_extra, lack_wheel_of_rpath),
     *(have_torch_without_cuda, have_other_python, lack_runtime, lack_what_asks_for_gpus),
 )
-_FIRST = "fix what else this report says of it first, then ask again"
+_FIRST = "first fix what else this report says about it, then run this again"
 # Each place that passes a command: the words beside it, and the defect that makes it print one.
 TRIED: dict[str, tuple[str, Defect]] = {
     "installation._leftovers_in": (
@@ -245,17 +245,17 @@ TRIED: dict[str, tuple[str, Defect]] = {
         interrupt_removal,
     ),
     "installation._shared": (
-        "remove the other, which takes the files along, and install onnxruntime-gpu again",
+        "remove the other, which also removes the shared files, and reinstall onnxruntime-gpu",
         share_files,
     ),
-    "installation._faults": ("install it again", cut_library),
-    "installation._faults 2": ("install it again, unless it was changed on purpose", cut_module),
+    "installation._faults": ("reinstall it", cut_library),
+    "installation._faults 2": ("reinstall it, unless it was changed intentionally", cut_module),
     "environment._import_fault": (_FIRST, lack_runtime),
     "environment._import_fault 2": (_FIRST, cut_module),
     "environment._cuda_fault": ("install the same release with CUDA", have_torch_without_cuda),
     "environment._visibility_fault": (_FIRST, lack_what_asks_for_gpus),
     "nvidia_wheels._majors": ("remove those that nothing requires", mix_releases),
-    "packages._unimportable": ("install it again with this Python", have_other_python),
+    "packages._unimportable": ("reinstall it with this Python", have_other_python),
     "unfound_libraries._broken": (
         "install the same torch with CUDA, or a torchvision for the CPU",
         have_torch_without_cuda,
@@ -302,7 +302,7 @@ def test_reads_every_file_where_that_is_asked(env: Env) -> None:
 
     [found] = [one for one in look_closely(env).verdicts if one.anchor == _DAMAGED]
 
-    assert found.cause == "libc10.so holds other bytes than its wheel brought"
+    assert found.cause == "libc10.so differs from the file in its wheel"
     env.shell(found.command)
     assert _DAMAGED not in anchors(look_closely(env))
 

@@ -167,7 +167,7 @@ def test_rebuilds_from_the_address_and_the_policy_counts_it(
     assert published.second.run(*words, one).status == 0
     refused = published.second.run(*words, two)
     assert refused.status == PolicyError.exit_code, refused.output
-    assert "by 1 of the 2 that the policy asks for: bob" in refused.output
+    assert "by 1 of the 2 that the policy requires: bob" in refused.output
     assert "carol: no statement by key" in refused.output
 
 
@@ -195,7 +195,7 @@ def test_rebuilder_without_a_key_counts_by_identity(
     assert done.status == 0, done.output
     assert f".rebuild-{who.id[:16]}.sigstore.json" in done.output
     assert counted.status == 0, counted.output
-    assert "by 1 of the 1 that the policy asks for: dave" in counted.output
+    assert "by 1 of the 1 that the policy requires: dave" in counted.output
 
 
 def test_builds_from_the_commit_that_the_provenance_names(
@@ -282,13 +282,13 @@ def test_names_the_kernel_of_a_tampered_wheel(published: Published, tmp_path: Pa
     by_policy = published.second.run(*words, good, "--statements", tmp_path / "said")
 
     assert by_hash.status == UsageError.exit_code, by_hash.output
-    assert "is not the wheel that the provenance is of" in by_hash.output
+    assert "is not the wheel that the provenance describes" in by_hash.output
     assert rebuilt.status == NotReproducibleError.exit_code, rebuilt.output
     [difference] = _statement(tmp_path / "said")["predicate"]["cuwheel_rebuild"]["differences"]
     assert re.search(r"_native.*\.so, .nv_fatbin, .*SASS sm_90, add_one\(int\*, int\)", difference)
     assert "1 of" in difference
     assert by_policy.status == PolicyError.exit_code, by_policy.output
-    assert "it is about other bytes" in by_policy.output
+    assert "it is about another file" in by_policy.output
     assert "add_one(int*, int)" in by_policy.output
 
 

@@ -115,7 +115,7 @@ def test_names_other_level_of_optimisation_for_one_arch(verifier: Verifier) -> N
 
     assert done.status == NotReproducibleError.exit_code, done.output
     assert "add_one" in done.output
-    assert "noted other options" in done.output
+    assert "recorded other options" in done.output
     assert "another material: source" in done.output
 
 

@@ -79,6 +79,6 @@ def test_newest_version_comes_first() -> None:
 def test_shows_what_was_withdrawn_and_why() -> None:
     home, pages = people_pages([listed(yanked="a < b & c")], files="", address="")
 
-    assert "Withdrawn: a &lt; b &amp; c" in pages["toy/index.html"].decode()
+    assert "Yanked: a &lt; b &amp; c" in pages["toy/index.html"].decode()
     assert "1.0+cu130 (yanked)" in home.decode()
     assert WHEEL in pages["toy/index.html"].decode()

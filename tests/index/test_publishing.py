@@ -37,7 +37,7 @@ def test_what_was_published_before_a_failure_stays_whole(
     second.write_bytes(b"other")
     files.mkdir()
 
-    with pytest.raises(WheelIndexError, match="has changed while it was published"):
+    with pytest.raises(WheelIndexError, match="changed while it was being published"):
         publish(found, files, {})
 
     assert (files / first.name).read_bytes() == first.read_bytes()

@@ -93,7 +93,7 @@ def test_wheel_that_changes_meanwhile_is_not_published(
 
     monkeypatch.setattr(site, "check_unchanged", change)  # after it was read, before the copy
 
-    with pytest.raises(WheelIndexError, match="has changed while it was published"):
+    with pytest.raises(WheelIndexError, match="changed while it was being published"):
         publish()
 
     assert not (tmp_path / "site" / "files" / wheel.name).exists()
@@ -172,7 +172,7 @@ def test_published_wheels_stay(tmp_path: Path, publish: Callable[..., Site]) -> 
     done = publish()
 
     assert (done.wheels, done.added) == (2, 1)
-    assert "Withdrawn: old" in page_of(tmp_path)
+    assert "Yanked: old" in page_of(tmp_path)
 
 
 def test_refuses_other_bytes_under_a_published_name(

@@ -43,7 +43,7 @@ def test_refuses_what_is_not_there(name: str, dist: Path) -> None:
     with pytest.raises(UsageError) as caught:
         yank({name: "broken"}, [dist])
 
-    assert f"holds no wheel {name}" in caught.value.what
+    assert f"has no wheel {name}" in caught.value.what
 
 
 def test_finds_it_in_any_folder(dist: Path, tmp_path: Path) -> None:

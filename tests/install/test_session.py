@@ -61,7 +61,7 @@ def test_installs_what_a_policy_lets_pass(installing: Installing) -> None:
         (folder / statement.name).write_bytes(statement.content)
     before = state(installing.environment)
 
-    with pytest.raises(PolicyError, match="by 1 of the 2 that the policy asks for: alice"):
+    with pytest.raises(PolicyError, match="by 1 of the 2 that the policy requires: alice"):
         installing.run(policy=policy, fallback="build")
 
     assert state(installing.environment) == before
@@ -329,7 +329,7 @@ def test_refuses_wheel_of_which_nobody_states_a_hash(
     site.files["/simple/toy/"] = f'<a href="/f/{name.replace("+", "%2B")}">{name}</a>'.encode()
     site.files[f"/f/{name}"] = wheel.read_bytes()
 
-    with serving(site), pytest.raises(NoFittingWheelError, match="which bytes"):
+    with serving(site), pytest.raises(NoFittingWheelError, match="no SHA-256 for toy"):
         installing.run(addresses=(site.url("/simple/"),))
 
 
@@ -368,7 +368,7 @@ def test_refuses_to_exchange_what_could_not_be_put_back(
     with pytest.raises(InstallError) as caught:
         installing.run(fallback=fallback)
 
-    assert caught.value.what == "toy 1.0+cu130 has no RECORD, so it couldn't be put back"
+    assert caught.value.what == "toy 1.0+cu130 has no RECORD, so it couldn't be restored"
     assert state(installing.environment) == before
     assert installing.built == 0
 
@@ -409,9 +409,9 @@ def test_says_that_no_index_could_be_asked(installing: Installing, nowhere: str)
     with pytest.raises(DownloadError) as caught:
         installing.run(addresses=(nowhere,))
 
-    assert caught.value.what == "no index could be asked for toy"
+    assert caught.value.what == "no index could be queried for toy"
     assert f"{nowhere}: 127.0.0.1: " in caught.value.why
-    assert "see that its address is right and the network is there" in caught.value.fix
+    assert "check its address and the network" in caught.value.fix
 
 
 def test_names_nearest_wheel_and_the_index_that_could_not_be_asked(
@@ -422,14 +422,14 @@ def test_names_nearest_wheel_and_the_index_that_could_not_be_asked(
     with pytest.raises(NoFittingWheelError) as caught:
         installing.run(addresses=(installing.dist.as_uri(), nowhere))
 
-    assert f"{nowhere} couldn't be asked" in caught.value.why
+    assert f"{nowhere} couldn't be queried" in caught.value.why
 
 
 def test_builds_where_no_index_could_be_asked(installing: Installing, nowhere: str) -> None:
     done = installing.run(addresses=(nowhere,), fallback="build")
 
     assert (done.how, installing.built) == ("build", 1)
-    assert done.because.startswith("no index could be asked for toy")
+    assert done.because.startswith("no index could be queried for toy")
 
 
 @pytest.mark.parametrize("content", [None, BROKEN])

@@ -64,7 +64,7 @@ def test_takes_no_fault_for_no_statement(status: int, monkeypatch: pytest.Monkey
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with (
         serving(Site(statuses=[status] * 99)) as site,
-        pytest.raises(WheelStatementError, match="couldn't be asked for") as caught,
+        pytest.raises(WheelStatementError, match="couldn't be downloaded") as caught,
     ):
         fetch(site.url("/w.whl", login="me:secret@"))
 

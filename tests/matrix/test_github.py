@@ -48,5 +48,5 @@ def test_refuses_more_than_a_run_may_have(tmp_path: Path) -> None:
     many = [_state(tmp_path, "missing")] * (MAX_JOBS + 1)
 
     assert len(matrix_document(many[1:]).include) == MAX_JOBS
-    with pytest.raises(UsageError, match="257 cells are to be built"):
+    with pytest.raises(UsageError, match="257 cells have to be built"):
         matrix_document(many)

@@ -219,7 +219,7 @@ def test_refuses_unknown_partition(executor: SlurmExecutor, tmp_path: Path) -> N
     with pytest.raises(SlurmError) as caught:
         list(typo.run([make_task(tmp_path, "cell")]))
 
-    assert caught.value.why == "`sinfo` names short"
+    assert caught.value.why == "`sinfo` lists short"
 
 
 def test_refuses_disk_whose_locks_do_not_reach(
@@ -231,7 +231,7 @@ def test_refuses_disk_whose_locks_do_not_reach(
     with pytest.raises(SlurmError) as caught:
         list(executor.run([make_task(tmp_path, "cell", seconds=60)]))
 
-    assert "don't reach from node" in caught.value.what
+    assert "don't work between node" in caught.value.what
     wait_for(lambda: not slurm.jobs())
 
 
@@ -270,7 +270,7 @@ def test_submits_killed_job_again(
     assert counts(tmp_path, "end") == {"cell": 1, "other": 1}
     assert not counts(tmp_path, "twice")
     assert ended(program)
-    assert "attempt 1 is lost on node" in (tmp_path / "cell.log").read_text()
+    assert "attempt 1 was lost on node" in (tmp_path / "cell.log").read_text()
 
 
 @pytest.mark.usefixtures("slurm")

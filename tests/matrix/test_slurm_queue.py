@@ -19,7 +19,7 @@ def test_names_the_programs_that_are_missing(
     with pytest.raises(SlurmError) as caught:
         check_slurm("")
 
-    assert "sbatch, squeue, scancel, sinfo, srun can't be found" in caught.value.what
+    assert "sbatch, squeue, scancel, sinfo, srun not found" in caught.value.what
     assert "--executor local" in caught.value.fix
 
 

@@ -77,7 +77,7 @@ def test_runs_each_step_of_a_cell(reports: Path, cell: Cell) -> None:
     ]
     assert run.steps[1].detail == "1 cell: 1 missing"
     assert _calls(reports)[1] == ["build", *cell.options, "--jobs", "2"]
-    assert run.steps[3].detail == "measured 1.0: the first figures"
+    assert run.steps[3].detail == "measured 1.0: the first results"
     assert run.steps[3].pages == ("perf/tiny-cuda-130/perf.html", "perf/tiny-cuda-130/perf.json")
 
 
@@ -122,7 +122,7 @@ def test_step_that_fails_keeps_no_other_from_being_run(
         ("build", "failed"),
         ("perf", "skipped"),
     ]
-    assert run.steps[-1].detail == "no wheel that works"
+    assert run.steps[-1].detail == "no working wheel"
 
 
 def test_says_what_is_skipped_without_gpu_or_probe(reports: Path, cell: Cell) -> None:

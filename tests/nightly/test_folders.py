@@ -36,7 +36,8 @@ def test_refuses_what_is_no_report(tmp_path: Path, content: str) -> None:
     (tmp_path / REPORT).write_text(content)
 
     with pytest.raises(
-        ValueError, match=r"holds no nightly run|no Step|Expecting|its schema is nightly 2"
+        ValueError,
+        match=r"is not the record of a nightly run|no Step|Expecting|its schema is nightly 2",
     ):
         read_run(tmp_path)
 

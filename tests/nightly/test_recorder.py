@@ -69,7 +69,7 @@ def test_time_limit_ends_a_step_with_all_it_started(tmp_path: Path) -> None:
     step = recorder.run_step("build", python_command(_HANGS, str(tmp_path / "pid")))
 
     assert time.monotonic() - started < 30
-    assert (step.state, step.detail) == ("ended", "the time limit was over")
+    assert (step.state, step.detail) == ("ended", "the time limit was reached")
     wait_for(lambda: not _runs(int((tmp_path / "pid").read_text())))
 
 
@@ -85,7 +85,7 @@ def test_nothing_begins_behind_the_time_limit(tmp_path: Path) -> None:
 
     step = recorder.run_step("smoke", python_command(f"open({str(tmp_path / 'ran')!r}, 'w')"))
 
-    assert (step.state, step.detail) == ("skipped", "the time limit was over")
+    assert (step.state, step.detail) == ("skipped", "the time limit was reached")
     assert not (tmp_path / "ran").exists()
     recorder.finish()
     assert recorder.run.state == "ended"

@@ -89,7 +89,7 @@ def test_cycle_goes_on_behind_a_failure_and_tells_of_it(engine: Engine) -> None:
     assert [state for name, state in _steps(engine).items() if "smoke tiny-skbuild" in name] == [
         "passed"
     ]
-    assert "no GPU that a program can use" in second.output
+    assert "no usable GPU" in second.output
     assert not mail.exists()
 
 

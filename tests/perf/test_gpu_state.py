@@ -40,4 +40,4 @@ def test_machine_without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
     assert clocks == []
-    assert monitor.state(()).unread == "NVML says: NVML Shared Library Not Found"
+    assert monitor.state(()).unread == "NVML reports: NVML Shared Library Not Found"

@@ -34,13 +34,11 @@ def judged(*kernels: str, unread: str = "", **facts: Any) -> MeasuredCase:
 
 
 _WRONG_BLOCK = (
-    "the relative error of elements 0 to 255 is 5.0e-03, at most 4.0e-03 is right in a block; "
-    "of the whole it is 1.0e-06, which is right"
+    "the relative error of elements 0 to 255 is 5.0e-03, the limit for a block is 4.0e-03; that "
+    "of the whole is 1.0e-06, within its limit"
 )
-_WRONG = (
-    "the relative error is 2.0e-03, at most 1.0e-03 is right; it is 5.0e-01 in elements 0 to 255"
-)
-_NO_NUMBER = "the result holds NaN or infinity where a number was expected, in elements 0 to 255"
+_WRONG = "the relative error is 2.0e-03, the limit is 1.0e-03; it is 5.0e-01 in elements 0 to 255"
+_NO_NUMBER = "the result contains NaN or infinity instead of a number, in elements 0 to 255"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +91,9 @@ def test_other_kernels_ran_instead() -> None:
 def test_most_of_the_time_went_to_other_kernels() -> None:
     [fault] = judged("_Z3ownv", *["_Z8fallbackv"] * 9, own_share=0.5).result.faults
 
-    assert fault.startswith("kernels of the wheel took 10 % of the time on the GPU, where 50 %")
+    assert fault.startswith(
+        "kernels of the wheel took 10 % of the GPU time, less than the required 50 %"
+    )
 
 
 def test_nothing_ran_on_the_gpu() -> None:
@@ -154,7 +154,7 @@ def test_old_wheel_that_is_wrong_is_told() -> None:
     case.judge_old({})
 
     assert case.result.faults == (
-        "the old wheel is wrong here, so nothing can be compared with it",
+        "the old wheel's result is wrong here, so it can't be compared with",
     )
 
 
@@ -163,9 +163,7 @@ def test_memory_that_ran_out_is_a_fault_where_there_was_enough() -> None:
 
     case.blame_memory(8 << 30)
 
-    assert case.result.faults == (
-        "it ran out of GPU memory, of which 8.0 GiB were free; about 1.0 GiB are needed",
-    )
+    assert case.result.faults == ("out of GPU memory: 8.0 GiB were free, about 1.0 GiB are needed",)
 
 
 def test_names_a_gpu_without_work() -> None:

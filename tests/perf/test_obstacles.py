@@ -29,7 +29,7 @@ def test_no_code_for_this_gpu() -> None:
     with pytest.raises(GpuError) as caught:
         check_code(DeviceCode(sass=("80", "100"), ptx=("100",)), GPU, "x.whl")
 
-    assert caught.value.why == "that is sm_90; the wheel holds sm_80 sm_100 compute_100 (PTX)"
+    assert caught.value.why == "that is sm_90; the wheel contains sm_80 sm_100 compute_100 (PTX)"
     assert caught.value.fix == "build it for this GPU: -- --arch 90"
 
 
@@ -39,7 +39,7 @@ def test_code_that_runs_is_no_note(code: DeviceCode) -> None:
 
 
 def test_code_that_the_driver_compiles_is_a_note() -> None:
-    assert "of its PTX" in check_code(DeviceCode(ptx=("80",)), GPU, "x.whl")
+    assert "compiles its PTX" in check_code(DeviceCode(ptx=("80",)), GPU, "x.whl")
 
 
 def test_memory_that_had_errors() -> None:
@@ -60,7 +60,7 @@ def test_others_on_the_gpu() -> None:
     with pytest.raises(GpuError) as caught:
         check_alone(state, GPU, is_shared=False)
 
-    assert caught.value.what == "others compute on NVIDIA H100: times can't be compared"
+    assert caught.value.what == "other processes use NVIDIA H100: times can't be compared"
     assert caught.value.why.startswith("process 12 with 1.0 GiB, process 13")
     assert caught.value.why.endswith("and 1 more")
 
@@ -76,8 +76,8 @@ def test_notes_tell_of_slice_others_and_clocks() -> None:
     notes = list(notes_of(state, clocks))
 
     assert notes[0].startswith("the GPU is a MIG slice")
-    assert notes[1] == "others used the GPU meanwhile: process 12 with 1.0 MiB"
-    assert notes[2] == "clocks were held down by heat: SM 1200 to 1980 MHz"
+    assert notes[1] == "other processes used the GPU during the run: process 12 with 1.0 MiB"
+    assert notes[2] == "clocks were limited by heat: SM 1200 to 1980 MHz"
 
 
 def test_notes_tell_what_is_not_known() -> None:

@@ -90,7 +90,7 @@ def test_runs_all_cases_without_quick(tmp_path: Path, monkeypatch: pytest.Monkey
     ("code", "fault"),
     [
         ("def double(x):\n    return 2.001 * x\n", "the relative error is"),
-        ("def double(x):\n    return x * float('nan')\n", "the result holds NaN or infinity"),
+        ("def double(x):\n    return x * float('nan')\n", "the result contains NaN or infinity"),
         (TIRED, "after many calls the relative error is"),
     ],
 )
@@ -157,7 +157,7 @@ def test_memory_that_the_package_eats_is_its_fault(tmp_path: Path) -> None:
 
     run = measure(request_for(tmp_path, code), Console())
 
-    assert run.faults[0].startswith("large: it ran out of GPU memory, of which 16.0 MiB were free")
+    assert run.faults[0].startswith("large: out of GPU memory: 16.0 MiB were free")
 
 
 def test_leaves_out_what_needs_more_memory_than_there_is(tmp_path: Path) -> None:
@@ -235,8 +235,8 @@ def test_earlier_run_of_another_gpu(tmp_path: Path) -> None:
         measure(asked, Console())
 
     assert caught.value.why.splitlines() == [
-        "it is with driver 580, this is with driver none",
-        "it is by device events, this is by host clock",
+        "it was measured with driver 580, this run is with driver none",
+        "it was measured by device events, this run is by host clock",
         "it is wrong: forward: NaN",
     ]
 
@@ -260,7 +260,7 @@ def test_old_wheel_that_is_wrong_is_named(tmp_path: Path) -> None:
 
     run = measure(dataclasses.replace(asked, old=place, against="old"), Console())
 
-    assert "the old wheel is wrong here" in run.faults[0]
+    assert "the old wheel's result is wrong here" in run.faults[0]
 
 
 def test_wheel_that_lacks_the_module_is_not_measured(tmp_path: Path) -> None:
@@ -381,7 +381,7 @@ def test_probe_without_requests(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         measure(request_for(tmp_path, probe=probe, sweep=sweep), Console())
 
-    assert caught.value.fix == "leave --sweep out"
+    assert caught.value.fix == "omit --sweep"
 
 
 ON_TWO = """\

@@ -75,7 +75,7 @@ def test_environment_of_another_framework(tmp_path: Path, release: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_framework(wheel, Framework(name="torch", version="2.11.0"))
 
-    assert f"it is for torch {release}, and without the provenance" in caught.value.why
+    assert f"it is for torch {release}; without the provenance" in caught.value.why
     assert f"put {wheel.path.name}.provenance.json beside it" in caught.value.fix
 
 
@@ -83,18 +83,23 @@ def test_wheel_that_no_recipe_knows(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read_wheel(wheel_of(tmp_path, "numpy", "2.0"), ENTRIES)
 
-    assert caught.value.what == "no recipe is for numpy, so there is no probe to measure it with"
+    assert (
+        caught.value.what == "there is no recipe for numpy, so there is no probe to measure it with"
+    )
 
 
-@pytest.mark.parametrize("name", ["gone-1.0-py3-none-any.whl", "readme.txt"])
-def test_file_that_is_no_wheel(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("gone-1.0-py3-none-any.whl", "there is no wheel"), ("readme.txt", "is not a wheel")],
+)
+def test_file_that_is_no_wheel(tmp_path: Path, name: str, what: str) -> None:
     if name == "readme.txt":
         (tmp_path / name).write_text("")
 
     with pytest.raises(UsageError) as caught:
         read_wheel(tmp_path / name, ENTRIES)
 
-    assert "no wheel" in caught.value.what
+    assert what in caught.value.what
 
 
 def test_newest_wheel_of_a_target(tmp_path: Path) -> None:
@@ -128,4 +133,4 @@ def test_recipe_without_a_probe() -> None:
     with pytest.raises(UsageError) as caught:
         check_probe(entry_of("xformers-torch24"))
 
-    assert "there are some of bitsandbytes, causal_conv1d" in caught.value.why
+    assert "there are probes for bitsandbytes, causal_conv1d" in caught.value.why

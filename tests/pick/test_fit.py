@@ -29,7 +29,7 @@ ARCHS = {"archs": ["80", "90"], "toolkit": "13.0"}
         ("framework", "built for torch 2.8", {"version": "1.0+cu13torch2.8"}),
         ("framework", "built for torch 2.10", {"version": "1.0+cu.13.0.torch.2.10"}),
         ("string-abi", "CXX11_ABI=FALSE", {"version": "1+cu13torch2.11cxx11abiFALSE"}),
-        ("cuda", "CUDA 12.8, and the machine has CUDA 13.0", {"version": "1.0+cu128"}),
+        ("cuda", "CUDA 12.8, but the machine has CUDA 13.0", {"version": "1.0+cu128"}),
         ("cuda", "CUDA 12,", {"requires": "nvidia-cublas-cu12==12.8.4.1"}),
         ("device", "rocm", {"version": "1.0+rocm6.4"}),
         ("device", "cpu", {"version": "1.0+cpu"}),
@@ -61,7 +61,7 @@ def test_names_old_driver_alone(driver: str, index: Index) -> None:
     assert found.choice.nearest is not None
     [reason] = found.choice.nearest.reasons
     assert reason.kind == "driver"
-    assert f"580.65.06 or newer, and this is {driver}" in reason.text
+    assert f"580.65.06 or newer, this is {driver}" in reason.text
 
 
 @pytest.mark.parametrize("driver", ["580", "580.65.06", "610.1"])

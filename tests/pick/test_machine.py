@@ -114,7 +114,9 @@ def test_knows_pypy_by_its_abi(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_refuses_other_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "ask_environment", lambda *_: as_if("graalpy", ".graalpy.so"))
 
-    with pytest.raises(InterpreterNotFoundError, match="is graalpy, and which wheels fit it"):
+    with pytest.raises(
+        InterpreterNotFoundError, match="is graalpy, for which cuwheel can't choose wheels"
+    ):
         read_here(sys.executable, {"PATH": os.defpath}, Path("/"))
 
 
@@ -141,7 +143,7 @@ def test_reads_archs_as_people_write_them(arch: str) -> None:
         ("python=3.12,python=3.13", "names python twice"),
         ("python=2.7", "python is written 3.12"),
         ("python=3.12,cuda=cu130", "cuda is written 13.0, 13 or cpu"),
-        ("python=3.12,torch=2", "torch is a release with two parts or more, such as 2.11"),
+        ("python=3.12,torch=2", "torch is a version with two or more parts, such as 2.11"),
         ("python=3.12,arch=hopper", "arch is written 90"),
         ("python=3.12,glibc=new", "such as 2.36"),
         ("", "names no Python"),

@@ -17,7 +17,8 @@ def test_says_which_file_more_jobs_cannot_shorten(tmp_path: Path) -> None:
     said = advise(timeline_of(tmp_path, *two_files()))
 
     assert (
-        "a.cu takes 10.0 s, 100 % of the build's 10.0 s: more jobs can't make it shorter than that"
+        "a.cu takes 10.0 s, 100 % of the build's 10.0 s: more jobs can't make the build "
+        "shorter than that"
     ) in said
 
 
@@ -35,7 +36,8 @@ def test_says_what_ran_alone_at_the_end(tmp_path: Path) -> None:
     said = advise(timeline_of(tmp_path, compile_line(), last))
 
     assert (
-        "for the last 1:00 only b.cu ran: started earlier, it would have run beside others"
+        "for the last 1:00 only b.cu ran: started earlier, it would have run in parallel "
+        "with others"
     ) in said
 
 
@@ -43,10 +45,10 @@ def test_says_how_long_memory_made_wait(tmp_path: Path) -> None:
     said = advise(timeline_of(tmp_path, *two_files(), tool_line(asked=0, start=4, compile="3")))
 
     assert (
-        "memory made compiles wait 5.0 s in all, a.cu the longest, 4.0 s: "
-        "more memory would help, more jobs won't"
+        "compiles waited 5.0 s for memory in total, a.cu the longest, 4.0 s: more memory would "
+        "help, more jobs won't"
     ) in said
-    assert any(line.startswith("2.0 times the memory that was taken") for line in said)
+    assert any(line.startswith("2.0 times the memory actually used") for line in said)
 
 
 def test_says_what_was_killed_for_memory(tmp_path: Path) -> None:
@@ -72,12 +74,12 @@ def test_says_when_nothing_was_compiled(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ([compile_line(cached="")], "no cache was asked for 1 compile"),
-        ([compile_line()], "the cache held all of 1 compile"),
-        ([tool_line(), compile_line()], "the cache held none of 1 compile"),
+        ([compile_line(cached="")], "no cache was used for 1 compile"),
+        ([compile_line()], "the cache had all of 1 compile"),
+        ([tool_line(), compile_line()], "the cache had none of 1 compile"),
         (
             [tool_line(), compile_line(), compile_line(id="2", file="/b.cpp")],
-            "the cache held 1 of 2 compiles. CUDA: 0 of 1. C++: 1 of 1",
+            "the cache had 1 of 2 compiles. CUDA: 0 of 1. C++: 1 of 1",
         ),
     ],
 )

@@ -130,13 +130,13 @@ def test_draws_memory_to_scale(picture: Picture) -> None:
 
 def test_tells_figures_of_a_compile_under_the_mouse(picture: Picture) -> None:
     assert [item.text for item in picture.all("title")] == [
-        "a.cu\nnvcc for sm_90: done, 10.0 s from 0 s on; took 1.0 GiB",
-        "b.cu\nnvcc for sm_90: done, 5.0 s from 2.0 s on, waited 1.0 s for memory; took 1.0 GiB",
+        "a.cu\nnvcc for sm_90: done, 10.0 s from 0 s on; used 1.0 GiB",
+        "b.cu\nnvcc for sm_90: done, 5.0 s from 2.0 s on, waited 1.0 s for memory; used 1.0 GiB",
     ]
 
 
 def test_says_what_the_advice_says(picture: Picture) -> None:
-    assert any(text.startswith("• memory made compiles wait 1.0 s") for text in picture.texts())
+    assert any(text.startswith("• compiles waited 1.0 s for memory") for text in picture.texts())
 
 
 def test_shows_the_end_of_a_long_name(tmp_path: Path) -> None:

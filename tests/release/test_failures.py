@@ -64,7 +64,7 @@ def test_tells_old_failures_and_what_works_again(project: Project) -> None:
     project.add("3.0")
     third = (project.publish().folder / "notes.md").read_text()
 
-    assert "as at the release before" in second
+    assert "as in the previous release" in second
     assert f"No longer failing: `{TARGET}`." in third
     assert "## Failed" not in third
 

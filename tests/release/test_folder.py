@@ -187,7 +187,7 @@ def test_wheel_that_changes_meanwhile_is_not_released(
     monkeypatch.setattr(module, "remove_tree", change)
     (project.site / "releases" / ".v2026-11-20.half").mkdir(parents=True)
 
-    with pytest.raises(WheelIndexError, match="changed while it was released"):
+    with pytest.raises(WheelIndexError, match="changed while it was being released"):
         project.publish()
 
 

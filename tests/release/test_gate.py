@@ -53,7 +53,7 @@ def test_refuses_wheel_without_records_and_says_what_to_run(project: Project) ->
         f"nox -s perf -- --wheel {wheel}",
         f"nox -s verify -- toy-130 --against {wheel}",
     ]
-    assert f"{wheel.name}: no perf record is of these bytes" in error.why
+    assert f"{wheel.name}: there is no perf record for this file (by SHA-256)" in error.why
 
 
 def test_passes_with_records_of_these_bytes(project: Project) -> None:
@@ -77,7 +77,7 @@ def test_record_of_other_bytes_is_none(project: Project) -> None:
     project.measure(wheel)
     project.add(content="# other\n")
 
-    assert "no perf record is of these bytes" in refusal(project, "perf").why
+    assert "there is no perf record for this file (by SHA-256)" in refusal(project, "perf").why
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_says_that_there_is_nothing(project: Project) -> None:
 
 
 def test_names_folder_that_is_not_there(project: Project, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no folder"):
+    with pytest.raises(UsageError, match="doesn't exist"):
         project.publish(folders=(tmp_path / "gone",))
 
     assert not project.site.exists()

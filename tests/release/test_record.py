@@ -64,5 +64,5 @@ def test_refuses_a_damaged_record(damage: str, project: Project) -> None:
     _DAMAGES[damage](data)
     path.write_text(json.dumps(data))
 
-    with pytest.raises(UsageError, match="no record of a release"):
+    with pytest.raises(UsageError, match="not the record of a release"):
         project.publish()

@@ -41,7 +41,7 @@ def test_says_little_or_much(project: Project) -> None:
 
     assert quiet == f"{found.release.tag}: 1 wheel, the first release\n"
     assert wheel.name in usual
-    assert f"with --publish it becomes {found.folder}" in usual
+    assert f"with --publish it is written to {found.folder}" in usual
     assert "## Wheels" in verbose
 
 

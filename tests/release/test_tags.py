@@ -34,5 +34,5 @@ def test_sorts_by_number() -> None:
 @pytest.mark.parametrize("name", ["2026-11-23", "v2026-11-23.0", "v2026-11-23.part", "v1.0"])
 def test_other_names_are_no_tags(name: str) -> None:
     assert not is_tag(name)
-    with pytest.raises(ValueError, match="no tag"):
+    with pytest.raises(ValueError, match="not the tag of a release"):
         tag_order(name)

@@ -74,7 +74,7 @@ def test_what_is_good_again_stays_good(has_list: bool, project: Project) -> None
     project.add("2.0+cu130")
     last = project.publish(base_url=_GITHUB)
 
-    assert f"- `{wheel.name}`: good again" in (done.folder / "notes.md").read_text()
+    assert f"- `{wheel.name}`: no longer withdrawn" in (done.folder / "notes.md").read_text()
     assert (done.release.withdrawn, last.release.withdrawn) == ((), ())
     assert "data-yanked" not in page(project)
 
@@ -84,7 +84,7 @@ def test_refuses_what_was_never_released(project: Project) -> None:
     project.publish()
     project.add("2.0+cu130")
 
-    with pytest.raises(UsageError, match=r"holds no wheel toy==2\.0"):
+    with pytest.raises(UsageError, match=r"has no wheel toy==2\.0"):
         project.publish(yanks={"toy==2.0+cu130": _WHY})
 
     assert [path.name for path in (project.site / "releases").iterdir()] == [

@@ -169,7 +169,7 @@ def test_finds_version_that_metadata_denies(plant: _Plant) -> None:
 def test_finds_other_dist_info_folder(plant: _Plant) -> None:
     (plant.folder / _DIST_INFO).rename(plant.folder / "tiny_cuda-1.2.3.dist-info")
 
-    expected = "tiny_cuda-1.2.3.dist-info: name: the file name requires another"
+    expected = "tiny_cuda-1.2.3.dist-info: name: its name doesn't match the wheel's file name"
     assert expected in plant.refused()
 
 
@@ -199,7 +199,7 @@ def test_finds_name_that_is_no_wheels(plant: _Plant) -> None:
 def test_finds_tag_that_wheel_file_denies(plant: _Plant) -> None:
     plant.replace("WHEEL", "cp311-cp311", "cp312-cp312")
 
-    assert any("WHEEL: tag: the file name says cp311" in line for line in plant.refused())
+    assert any("WHEEL: tag: the file name has cp311" in line for line in plant.refused())
 
 
 def test_finds_wheel_that_calls_itself_pure(plant: _Plant) -> None:
@@ -244,8 +244,8 @@ def test_finds_symbols_that_tag_does_not_promise(plant: _Plant) -> None:
 
     found = plant.refused()
 
-    fact = "it needs GLIBC_2.14 of libc.so.6, which manylinux_2_5_x86_64 doesn't have"
-    assert found == [f"{_LIBRARY}: platform tag: {fact}; manylinux_2_17_x86_64 has"]
+    fact = "it needs GLIBC_2.14 of libc.so.6, which manylinux_2_5_x86_64 doesn't guarantee"
+    assert found == [f"{_LIBRARY}: platform tag: {fact}; manylinux_2_17_x86_64 does"]
 
 
 def test_finds_library_of_other_machine(plant: _Plant) -> None:
@@ -254,13 +254,13 @@ def test_finds_library_of_other_machine(plant: _Plant) -> None:
     _renamed(plant, tag, other)
     plant.replace("WHEEL", tag, other)
 
-    assert any(f"it is for EM_X86_64, the tag says {other}" in line for line in plant.refused())
+    assert any(f"it is for EM_X86_64, the tag is {other}" in line for line in plant.refused())
 
 
 def test_finds_library_that_nobody_supplies(plant: _Plant) -> None:
     plant.needing("tiny_cuda/ext.so", "libnowhere.so.3")
 
-    fact = "libnowhere.so.3 is neither in the wheel, nor on every system that its tag promises"
+    fact = "libnowhere.so.3 is neither in the wheel, nor on every system that its tag covers"
     assert plant.refused() == [f"tiny_cuda/ext.so: needed library: {fact}"]
 
 
@@ -276,7 +276,7 @@ def test_takes_soname_of_two_majors_from_the_targets(plant: _Plant) -> None:
 
     found = plant.refused(toolkit="12.8", link=Link("cudart", "cusparse"))
 
-    fact = "libcusparse.so.12 is in nvidia/cusparse/lib and no rpath entry leads there"
+    fact = "libcusparse.so.12 is in nvidia/cusparse/lib, but no rpath entry points there"
     assert f"tiny_cuda/ext.so: needed library: {fact}" in found
 
 
@@ -290,7 +290,9 @@ def test_finds_library_of_later_cuda_in_wheel_for_earlier(plant: _Plant) -> None
 def test_finds_rpath_to_folder_of_other_major(plant: _Plant) -> None:
     found = plant.refused(toolkit="12.8")
 
-    fact = "the entry $ORIGIN/../nvidia/cu13/lib leads to nothing"
+    fact = (
+        "the entry $ORIGIN/../nvidia/cu13/lib points to a missing folder or one without libraries"
+    )
     assert f"{_LIBRARY}: rpath: {fact}" in found
 
 
@@ -314,14 +316,14 @@ def test_finds_component_that_no_rpath_reaches(plant: _Plant) -> None:
 
     (line,) = plant.refused()
 
-    assert "libcudart.so.13 is in nvidia/cu13/lib and no rpath entry leads there" in line
+    assert "libcudart.so.13 is in nvidia/cu13/lib, but no rpath entry points there" in line
 
 
 def test_finds_neighbour_that_no_rpath_reaches(plant: _Plant) -> None:
     plant.needing("tiny_cuda/ext.so", "libown.so.1")
     shutil.copy(plant.folder.parent / "libown.so.1", plant.folder / "tiny_cuda")
 
-    fact = "libown.so.1 is in the wheel and no rpath entry leads to it"
+    fact = "libown.so.1 is in the wheel, but no rpath entry points to it"
     assert plant.refused() == [f"tiny_cuda/ext.so: needed library: {fact}"]
 
 
@@ -352,7 +354,7 @@ def test_finds_copy_that_recipe_does_not_name(plant: _Plant) -> None:
     (plant.folder / "tiny_cuda.libs").mkdir()
     plant.compile("tiny_cuda.libs/libgomp-1a2b3c4d.so.1.0.0")
 
-    fact = "it was copied from the build machine, and the recipe's `bundles` don't name it"
+    fact = "it was copied from the build machine, and is not in the recipe's `bundles`"
     expected = f"tiny_cuda.libs/libgomp-1a2b3c4d.so.1.0.0: grafted library: {fact}"
     assert plant.refused() == [expected]
     assert plant.audit(link=Link("cudart", bundles=("libgomp",)))
@@ -370,7 +372,7 @@ def test_finds_stub_of_driver_under_any_name(plant: _Plant, name: str) -> None:
 def test_finds_rpath_out_of_site_packages(plant: _Plant, entry: str) -> None:
     plant.set_rpath("$ORIGIN/../nvidia/cu13/lib", entry)
 
-    fact = f"the entry {entry} doesn't lead to a folder below site-packages"
+    fact = f"the entry {entry} doesn't point to a folder below site-packages"
     assert plant.refused() == [f"{_LIBRARY}: rpath: {fact}"]
 
 
@@ -378,7 +380,12 @@ def test_finds_rpath_out_of_site_packages(plant: _Plant, entry: str) -> None:
 def test_finds_rpath_to_nothing(plant: _Plant, entry: str) -> None:
     plant.set_rpath("$ORIGIN/../nvidia/cu13/lib", entry)
 
-    assert plant.refused() == [f"{_LIBRARY}: rpath: the entry {entry} leads to nothing"]
+    assert plant.refused() == [
+        (
+            f"{_LIBRARY}: rpath: the entry {entry} points to a missing folder or one without "
+            "libraries"
+        )
+    ]
 
 
 def test_finds_grafted_cuda_library(plant: _Plant) -> None:
@@ -393,23 +400,23 @@ def test_finds_path_of_build_machine(plant: _Plant) -> None:
     plant.private = ("/work/of/build",)
     (plant.folder / "tiny_cuda" / "config.py").write_text("ROOT = '/work/of/build/src'\n")
 
-    expected = "tiny_cuda/config.py: build path: it holds /work/of/build/src'"
+    expected = "tiny_cuda/config.py: build path: it contains /work/of/build/src'"
     assert plant.refused() == [expected]
 
 
 def test_finds_source_path_in_library(plant: _Plant) -> None:
     plant.compile("tiny_cuda/ext.so", code=_CODE.replace("42", "/home/someone/src/a.cu"))
 
-    expected = "tiny_cuda/ext.so: build path: it holds /home/someone/src/a.cu"
+    expected = "tiny_cuda/ext.so: build path: it contains /home/someone/src/a.cu"
     assert plant.refused() == [expected]
 
 
 @pytest.mark.parametrize(
     ("changes", "fact"),
     [
-        ({"archs": ("80", "90")}, "it holds sm_90, the target requires sm_80 sm_90"),
-        ({"archs": ("80",)}, "it holds sm_90, the target requires sm_80"),
-        ({"ptx": "last"}, "it holds no compute, the target requires compute_90"),
+        ({"archs": ("80", "90")}, "it contains sm_90, the target requires sm_80 sm_90"),
+        ({"archs": ("80",)}, "it contains sm_90, the target requires sm_80"),
+        ({"ptx": "last"}, "it contains no compute, the target requires compute_90"),
     ],
     ids=["missing", "other", "ptx"],
 )
@@ -420,7 +427,7 @@ def test_finds_other_archs(plant: _Plant, changes: dict[str, Any], fact: str) ->
 def test_finds_wheel_without_device_code(plant: _Plant) -> None:
     plant.compile(_LIBRARY)
 
-    expected = "archs: no library holds device code, the target is for sm_90"
+    expected = "archs: no library contains device code, the target is for sm_90"
     assert plant.refused() == [f"{plant.name}: {expected}"]
 
 
@@ -434,20 +441,22 @@ def test_holds_device_files_to_the_archs_where_no_library_has_code(
     found = plant.audit(archs=("80", "90"))
 
     assert found.archs == ("80", "90")
-    expected = f"{plant.name}: archs: it holds sm_80 sm_90, the target requires sm_90"
+    expected = f"{plant.name}: archs: it contains sm_80 sm_90, the target requires sm_90"
     assert plant.refused() == [expected]
 
 
 def test_finds_wheel_without_library(plant: _Plant) -> None:
     plant.library.unlink()
 
-    assert f"{plant.name}: library: it holds no compiled library" in plant.refused()
+    assert f"{plant.name}: library: it contains no compiled library" in plant.refused()
 
 
 def test_finds_executable_stack(plant: _Plant) -> None:
     plant.compile("tiny_cuda/ext.so", "-Wl,-z,execstack")
 
-    assert plant.refused() == ["tiny_cuda/ext.so: executable stack: it requires one"]
+    assert plant.refused() == [
+        "tiny_cuda/ext.so: executable stack: it requires an executable stack"
+    ]
 
 
 def test_finds_damaged_library(plant: _Plant) -> None:

@@ -154,7 +154,7 @@ def make_run(*cases: CaseResult, **more: Any) -> PerfRun:
                 memory=1 << 29,
             ),
         ),
-        "notes": ("clocks were held down",),
+        "notes": ("clocks were limited",),
         "cuwheel": "0.1.0",
         "commit": "c0ffee" * 6 + "c0ff",
     }

@@ -55,7 +55,7 @@ def test_says_that_newer_release_has_no_source(
 
     found = ask(version="1.2.3").upstream
 
-    assert (found.newest, found.note) == ("1.2.3", "1.3 is there without a source")
+    assert (found.newest, found.note) == ("1.2.3", "1.3 exists without an sdist")
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,17 @@ def test_says_that_newer_release_has_no_source(
         (
             Archive(url="https://a.invalid/{version}", sha256="0" * 64),
             "1.3",
-            "pinned as an archive, whose server isn't asked; this is the index's, as wheels alone",
+            (
+                "pinned as an archive, whose server isn't queried; this is the index's, only as "
+                "wheels"
+            ),
         ),
         (
             GitCommit(repository="https://a.invalid/b", commit="0" * 40),
             "1.3",
-            "pinned as a commit, whose server isn't asked; this is the index's, as wheels alone",
+            "pinned as a commit, whose server isn't queried; this is the index's, only as wheels",
         ),
-        (Folder(path="samples/x"), "", "its source is a folder here"),
+        (Folder(path="samples/x"), "", "its source is a local folder"),
         (Sdist(project="other", sha256="0" * 64), "", "the index has no other"),
     ],
 )

@@ -57,7 +57,7 @@ def test_names_requirements_and_pythons(compare: Callable[..., tuple[str, ...]])
     assert "the wheel now requires numpy" in found
     assert "the wheel no longer requires einops" in found
     assert "the build now requires flit" in found
-    assert "it now asks for Python >=3.12, the recipe's locks are for >=3.10" in found
+    assert "it now requires Python >=3.12, the recipe's locks are for >=3.10" in found
 
 
 def test_says_that_the_old_source_is_gone(index: Index, tmp_path: Path) -> None:

@@ -84,13 +84,13 @@ def test_refuses_wheel_that_is_not_the_statements(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read_published(beside(wheel))
 
-    assert "not the wheel that the provenance is of" in caught.value.why
+    assert "not the wheel that the provenance describes" in caught.value.why
 
 
 def test_refuses_damaged_wheel_before_building(tmp_path: Path) -> None:
     (tmp_path / "x-1.0-py3-none-any.whl").write_bytes(b"")
 
-    with pytest.raises(UsageError, match="no wheel that can be read"):
+    with pytest.raises(UsageError, match="can't be read as a wheel"):
         read_published(tmp_path / "x-1.0-py3-none-any.whl")
 
 

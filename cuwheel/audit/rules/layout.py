@@ -51,8 +51,8 @@ def _copy_findings(case: Case) -> Iterator[Finding]:
         if others:
             wasted = case.scan.contents[first].size * len(others)
             fact = (
-                f"its bytes are there {len(names)} times, {show_size(wasted)} unpacked for "
-                f"nothing: {_some(others)} too"
+                f"the same content is in the wheel {len(names)} times, {show_size(wasted)} more "
+                f"than needed when unpacked: also as {_some(others)}"
             )
             yield Finding(file=first, rule="library copies", fact=fact, severity="warning")
 
@@ -72,7 +72,7 @@ def _top_level_findings(case: Case) -> Iterator[Finding]:
     for place, names in sorted(folders.items()):
         size = show_size(sum(case.scan.contents[name].size for name in names))
         what = f"{plural(len(names), 'file')}, {size}" if place.endswith("/") else size
-        fact = f"{what}: installed into site-packages itself, among other packages' files"
+        fact = f"{what}: installed directly into site-packages, among other packages' files"
         yield Finding(file=place, rule="top level", fact=fact, severity="warning")
 
 
@@ -81,7 +81,7 @@ def _byte_code_findings(case: Case) -> Iterator[Finding]:
     found = [name for name in case.scan.names if _CACHED.fullmatch(name)]
     if found:
         size = show_size(sum(case.scan.contents[name].size for name in found))
-        fact = f"{plural(len(found), 'file')} of byte code, {size}: installers make their own"
+        fact = f"{plural(len(found), 'file')} of byte code, {size}: installers compile their own"
         yield Finding(file=found[0], rule="byte code", fact=fact, severity="warning")
 
 
@@ -91,7 +91,9 @@ def _data_findings(case: Case) -> Iterator[Finding]:
     firsts = {name.partition("/")[0] for name in case.scan.names if ".data/" in name}
     for folder in sorted(firsts - {own}):
         if folder.endswith(".data"):
-            fact = f"the wheel's own is {own}: some installers leave this one in site-packages"
+            fact = (
+                f"the wheel's own folder is {own}: some installers put this one into site-packages"
+            )
             yield Finding(file=folder, rule="archive", fact=fact)
 
 

@@ -39,7 +39,9 @@ _LARGEST_PAGE = {"EM_AARCH64": 64 << 10}
 def library_findings(case: Case) -> Iterator[Finding]:
     """Breaches of single libraries, in the wheel's order."""
     if not case.scan.libraries and case.contract:
-        yield Finding(file=case.scan.file_name, rule="library", fact="it holds no compiled library")
+        yield Finding(
+            file=case.scan.file_name, rule="library", fact="it contains no compiled library"
+        )
     for library in case.scan.libraries:
         if library.damage:
             yield Finding(file=library.name, rule="library", fact=library.damage)
@@ -60,10 +62,12 @@ def _machine_findings(name: str, elf: Elf, case: Case) -> Iterator[Finding]:
         machine for tag, machine in MACHINES.items() if any(p.endswith(tag) for p in case.platforms)
     }
     if promised and elf.machine not in promised:
-        fact = f"it is for {elf.machine}, the tag says {', '.join(case.platforms)}"
+        fact = f"it is for {elf.machine}, the tag is {', '.join(case.platforms)}"
         yield Finding(file=name, rule="platform tag", fact=fact)
     if elf.instruction_set and case.policies:
-        fact = f"its notes say that it needs a CPU of {elf.instruction_set}, the tag says any"
+        fact = (
+            f"its ELF notes require an {elf.instruction_set} CPU, the tag includes every x86-64 CPU"
+        )
         severity = case.severity("warning")
         yield Finding(file=name, rule="platform tag", fact=fact, severity=severity)
 
@@ -76,11 +80,11 @@ def _import_findings(name: str, elf: Elf) -> Iterator[Finding]:
     platform = found["platform"] or ""
     machine = MACHINES.get(platform.partition("-")[0], elf.machine)
     if machine != elf.machine:
-        fact = f"its name says {platform}, it is for {elf.machine}: no Python imports it"
+        fact = f"its name says {platform}, but it is for {elf.machine}: no Python can import it"
         yield Finding(file=name, rule="library", fact=fact)
     if elf.python_modules and found["module"] not in elf.python_modules:
         has = ", ".join(f"PyInit_{module}" for module in elf.python_modules[:_SHOWN])
-        fact = f"importing it calls PyInit_{found['module']}, and it has {has}"
+        fact = f"importing it calls PyInit_{found['module']}, but it has {has}"
         yield Finding(file=name, rule="library", fact=fact)
 
 
@@ -93,9 +97,9 @@ def _symbol_findings(name: str, elf: Elf, case: Case) -> Iterator[Finding]:
             if supplier not in case.own and is_missing(symbol, policy)
         ]
         better = first_with((symbol for _, symbol in missing), policy.name.split("_", 3)[-1])
-        has = f"; {better} has" if better else ""
+        has = f"; {better} does" if better else ""
         for supplier, symbol in _newest(missing):
-            fact = f"it needs {symbol} of {supplier}, which {policy.name} doesn't have{has}"
+            fact = f"it needs {symbol} of {supplier}, which {policy.name} doesn't guarantee{has}"
             yield Finding(file=name, rule="platform tag", fact=fact)
         if missing:
             return
@@ -117,7 +121,7 @@ def _page_findings(name: str, elf: Elf, case: Case) -> Iterator[Finding]:
     largest = _LARGEST_PAGE.get(elf.machine, 0)
     if elf.is_dynamic and elf.page_size < largest:
         fact = (
-            f"its parts are aligned to {show_size(elf.page_size)}: systems with pages of "
+            f"its segments are aligned to {show_size(elf.page_size)}: systems with pages of "
             f"{show_size(largest)} don't load it"
         )
         severity = case.severity("warning")
@@ -127,9 +131,9 @@ def _page_findings(name: str, elf: Elf, case: Case) -> Iterator[Finding]:
 def _hardening_findings(name: str, elf: Elf) -> Iterator[Finding]:
     # glibc 2.41 and later refuse to load such a library (its NEWS, "dlopen ... executable stack").
     if elf.has_executable_stack:
-        yield Finding(file=name, rule="executable stack", fact="it requires one")
+        yield Finding(file=name, rule="executable stack", fact="it requires an executable stack")
     if elf.has_text_relocations:
-        yield Finding(file=name, rule="text relocations", fact="the loader has to write its code")
+        yield Finding(file=name, rule="text relocations", fact="the loader has to modify its code")
     if elf.is_dynamic and elf.relro == "none":
         fact = "its relocated data stays writable (no PT_GNU_RELRO)"
         yield Finding(file=name, rule="relro", fact=fact, severity="warning")
@@ -145,12 +149,12 @@ def _rpath_findings(name: str, elf: Elf, case: Case) -> Iterator[Finding]:
     for entry in dict.fromkeys((*elf.rpath, *elf.runpath)):
         folder = resolve_entry(path, entry) if path else None
         if folder is None:
-            named = entry or '"", the folder in which the program was started,'
-            fact = f"the entry {named} doesn't lead to a folder below site-packages"
+            named = entry or '"", the current folder of the program,'
+            fact = f"the entry {named} doesn't point to a folder below site-packages"
             severity = case.severity("note" if entry.startswith(_ORIGINS) else "warning")
             yield Finding(file=name, rule="rpath", fact=fact, severity=severity)
         elif not _leads_to_libraries(folder, case):
-            fact = f"the entry {entry} leads to nothing"
+            fact = f"the entry {entry} points to a missing folder or one without libraries"
             severity = case.severity("note")
             yield Finding(file=name, rule="rpath", fact=fact, severity=severity)
 
@@ -188,8 +192,8 @@ def _driver_findings(library: ScannedLibrary, elf: Elf, case: Case) -> Iterator[
     shown = ", ".join((*functions[-_SHOWN:], *(["…"] if len(functions) > _SHOWN else [])))
     least = oldest_driver(cuda)
     fact = (
-        f"it needs the driver of CUDA {newest} ({shown}), and says it runs with CUDA {cuda}'s "
-        f"oldest, {least}"
+        f"it needs the driver of CUDA {newest} ({shown}), but it is for CUDA {cuda}, whose "
+        f"oldest driver is {least}"
         if least
         else f"it needs the driver of CUDA {newest} ({shown})"
     )
@@ -219,7 +223,7 @@ def _arch_findings(case: Case) -> Iterator[Finding]:
         return
     codes = device_codes(case)
     if not codes and (contract.archs or contract.ptx_archs):
-        fact = f"no library holds device code, the target is for {_archs('sm', contract.archs)}"
+        fact = f"no library contains device code, the target is for {_archs('sm', contract.archs)}"
         yield Finding(file=case.scan.file_name, rule="archs", fact=fact)
     for name, code in codes:
         yield from _faults_of_code(name, code, contract.archs, contract.ptx_archs)
@@ -249,7 +253,7 @@ def _faults_of_code(
 ) -> Iterator[Finding]:
     for kind, held, required in (("sm", code.sass, archs), ("compute", code.ptx, ptx_archs)):
         if held != required:
-            fact = f"it holds {_archs(kind, held)}, the target requires {_archs(kind, required)}"
+            fact = f"it contains {_archs(kind, held)}, the target requires {_archs(kind, required)}"
             yield Finding(file=name, rule="archs", fact=fact)
 
 

@@ -40,7 +40,7 @@ def _specification_findings(case: Case) -> Iterator[Finding]:
     try:
         Metadata.from_email(case.scan.metadata, validate=True)
     except RecursionError:
-        fact = "the brackets of a requirement nest more deeply than any installer reads"
+        fact = "the brackets of a requirement are nested too deeply for any installer"
         yield Finding(file="METADATA", rule="metadata", fact=fact)
     except ExceptionGroup as problems:
         for problem in problems.exceptions:
@@ -54,7 +54,7 @@ def _installer_findings(case: Case) -> Iterator[Finding]:
     """What makes installers refuse the file though it can be read."""
     stated = next(iter(header(case.scan.tags_text, "wheel-version")), "")
     if stated.partition(".")[0] != str(_WHEEL_MAJOR):
-        fact = f"Wheel-Version is {stated or 'not there'}, and installers take {_WHEEL_MAJOR}.x"
+        fact = f"Wheel-Version is {stated or 'missing'}, and installers support {_WHEEL_MAJOR}.x"
         yield Finding(file="WHEEL", rule="archive", fact=fact)
     required = next(iter(header(case.scan.metadata, "requires-python")), "")
     try:
@@ -64,7 +64,7 @@ def _installer_findings(case: Case) -> Iterator[Finding]:
     minors = {minor_of(tag) for tag in case.tags} - {None}
     is_for_these = all(minor_of(tag) is not None for tag in case.tags)
     if minors and is_for_these and not any(_allows(allowed, minor) for minor in minors):
-        fact = f"Requires-Python is {required}, and the tag is {list_tags(case.tags)}"
+        fact = f"Requires-Python is {required}, but the tag is {list_tags(case.tags)}"
         yield Finding(file="METADATA", rule="metadata", fact=fact)
 
 
@@ -81,7 +81,9 @@ def _description_findings(case: Case) -> Iterator[Finding]:
     said = io.StringIO()
     if rst.render(description, stream=said) is None:
         fault = " ".join(said.getvalue().split()).removeprefix("<string>:")[:_SAID]
-        kind = "reStructuredText" if stated else "taken for reStructuredText, as no type is stated,"
+        kind = (
+            "reStructuredText" if stated else "read as reStructuredText because no type is stated,"
+        )
         fact = f"the long description is {kind} and can't be rendered: line {fault}"
         yield Finding(file="METADATA", rule="metadata", fact=fact, severity="warning")
 

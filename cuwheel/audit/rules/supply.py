@@ -55,7 +55,7 @@ def _major_findings(chain: Chain) -> Iterator[Finding]:
         if len(majors) == 1 and not chain.conditions.has_alternatives:
             major = next(iter(majors))
             if case.name_cuda not in {None, major}:
-                fact = f"it needs CUDA {major}, and the wheel's name says CUDA {case.name_cuda}"
+                fact = f"it needs CUDA {major}, but the wheel's name says CUDA {case.name_cuda}"
                 yield Finding(file=library.name, rule="mixed CUDA majors", fact=fact)
             yield from _framework_findings(case, library, major)
         elif not majors:
@@ -66,7 +66,7 @@ def _runtime_findings(case: Case, library: ScannedLibrary) -> Iterator[Finding]:
     """A runtime that is linked in, of another CUDA than the name says."""
     if library.cudart and case.name_cuda not in {None, library.runtime_major}:
         fact = (
-            f"the runtime of CUDA {library.cudart} is linked into it, and the wheel's name says "
+            f"the runtime of CUDA {library.cudart} is linked into it, but the wheel's name says "
             f"CUDA {case.name_cuda}"
         )
         yield Finding(file=library.name, rule="mixed CUDA majors", fact=fact)
@@ -86,7 +86,10 @@ def _brought_findings(chain: Chain, library: ScannedLibrary) -> Iterator[Finding
         names = " and ".join(
             f"CUDA {major} ({PurePosixPath(name).name})" for major, name in sorted(brought.items())
         )
-        fact = f"it and the libraries of the wheel that it needs work with {names}"
+        fact = (
+            "it and the libraries of the wheel that it needs are for different CUDA releases: "
+            f"{names}"
+        )
         yield Finding(file=library.name, rule="mixed CUDA majors", fact=fact)
 
 
@@ -97,9 +100,7 @@ def _framework_findings(case: Case, library: ScannedLibrary, major: int) -> Iter
         if not others or not preloads(by):
             continue
         kinds = " or ".join(str(other) for other in sorted(brought))
-        fact = (
-            f"it works with CUDA {major}, and the {by} that the wheel requires brings CUDA {kinds}"
-        )
+        fact = f"it is for CUDA {major}, but the {by} that the wheel requires installs CUDA {kinds}"
         severity: Severity = "warning" if major in brought else "error"
         yield Finding(file=library.name, rule="mixed CUDA majors", fact=fact, severity=severity)
 
@@ -111,7 +112,7 @@ def _unused_findings(chain: Chain) -> Iterator[Finding]:
     known = {one.distribution for one in KNOWN_COMPONENTS if one.cuda is not None}
     for name in sorted(case.required & known):
         if name not in used and not case.is_supplier:
-            fact = f"{name} is required, and no library of the wheel needs anything of it"
+            fact = f"{name} is required, but no library of the wheel needs anything from it"
             severity: Severity = "warning" if case.contract else "note"
             yield Finding(file="METADATA", rule="unused requirement", fact=fact, severity=severity)
 
@@ -124,5 +125,5 @@ def _exclude_findings(case: Case) -> Iterator[Finding]:
             soname for soname in case.needed if soname.startswith(pattern.split(".so")[0])
         )
         hint = f"; it needs {', '.join(near)}" if near else ""
-        fact = f"--exclude {pattern} matches none of the libraries that it needs{hint}"
+        fact = f"--exclude {pattern} matches no library that it needs{hint}"
         yield Finding(file=case.scan.file_name, rule="dead exclude", fact=fact, severity="warning")

@@ -46,10 +46,13 @@ def _undefined_findings(library: ScannedLibrary, needs: SymbolNeeds) -> Iterator
     names = needs.unsupplied(library)
     if not names:
         return
-    fact = f"nothing that it loads defines {_some(names)}"
+    fact = f"no library that it loads defines {_some(names)}"
     severity: Severity = "error" if needs.is_imported(library) else "warning"
     if suppliers := needs.unknown_suppliers:
-        fact += f", unless Python code loads it before, from {' or '.join(suppliers[:_SHOWN])}"
+        fact += (
+            ", unless Python code loads one that does before, from "
+            f"{' or '.join(suppliers[:_SHOWN])}"
+        )
         severity = "note"
     yield Finding(file=library.name, rule="undefined symbol", fact=fact, severity=severity)
 
@@ -78,14 +81,14 @@ def _torch_findings(case: Case, needs: SymbolNeeds) -> Iterator[Finding]:
 
 def _torch_fact(fit: TorchFit, needs: SymbolNeeds) -> str:
     more = f" and {plural(fit.count - 1, 'symbol')} more" if fit.count > 1 else ""
-    fits = f"it loads with {_spans(fit.fitting)}" if fit.fitting else "no release has all of it"
-    strings = " with the index's string ABI" if fit.is_other_string_abi else ""
+    fits = f"it loads with {_spans(fit.fitting)}" if fit.fitting else "no release has all symbols"
+    strings = " with the string ABI of PyPI's wheels" if fit.is_other_string_abi else ""
     allowed = f"torch{needs.torch_requirement or ''} is required"
     if needs.torch_requirement is None:
         allowed = "no release is required"
     return (
-        f"it needs {_some([fit.lacking])}{more}, which torch {_spans(fit.wrong)} doesn't have"
-        f"{strings}; {allowed}, {fits}"
+        f"it needs {_some([fit.lacking])}{more}, which torch {_spans(fit.wrong)} "
+        f"lacks{strings}; {allowed}, {fits}"
     )
 
 
@@ -112,15 +115,15 @@ def _stable_abi_findings(library: ScannedLibrary, case: Case) -> Iterator[Findin
         return
     used = [name for name in library.undefined if _PYTHON.match(name)]
     if outside := [name for name in used if name not in _STABLE]:
-        fact = f"it says abi3, and {_some(outside)} is outside of Python's stable ABI"
+        fact = f"it is tagged abi3, but {_some(outside)} is not part of Python's stable ABI"
         yield Finding(file=library.name, rule="stable ABI", fact=fact, severity="warning")
     oldest = oldest_minor(case.tags)
     newer = [name for name in used if oldest is not None and _STABLE.get(name, 0) > oldest]
     if newer:
         minor = max(_STABLE[name] for name in newer)
         fact = (
-            f"it needs {_some(newer)}, which Python 3.{minor} took into the stable ABI, and the "
-            f"tag says 3.{oldest}"
+            f"it needs {_some(newer)}, which is in the stable ABI from Python 3.{minor} on, but "
+            f"the tag says 3.{oldest}"
         )
         yield Finding(file=library.name, rule="stable ABI", fact=fact, severity="warning")
 

@@ -64,10 +64,12 @@ def _name_findings(case: Case) -> Iterator[Finding]:
         yield Finding(file=scan.file_name, rule="name", fact=str(problem))
         return
     if (canonicalize_name(name), in_metadata) != (project, version):
-        fact = f"the file is called {project} {version}, METADATA says {name} {written}"
+        fact = f"the file name says {project} {version}, METADATA says {name} {written}"
         yield Finding(file=scan.file_name, rule="name", fact=fact)
     if not _is_own_dist_info(scan.dist_info, project, version):
-        yield Finding(file=scan.dist_info, rule="name", fact="the file name requires another")
+        yield Finding(
+            file=scan.dist_info, rule="name", fact="its name doesn't match the wheel's file name"
+        )
     if case.contract:
         yield from _identity_findings(scan.file_name, project, version, case.contract)
 
@@ -99,16 +101,17 @@ def _tag_findings(case: Case) -> Iterator[Finding]:
     scan = case.scan
     written, faults = _written_tags(header(scan.tags_text, "tag"))
     for text in faults:
-        fact = f"WHEEL says the tag {text or '(nothing)'}, and a tag has three parts"
+        fact = f"WHEEL has the tag {text or '(nothing)'}, but a tag has three parts"
         yield Finding(file="WHEEL", rule="tag", fact=fact)
     if case.tags and case.tags != written:
-        fact = f"the file name says {list_tags(case.tags)}, WHEEL says {list_tags(written)}"
+        fact = f"the file name has {list_tags(case.tags)}, WHEEL has {list_tags(written)}"
         severity = case.severity("note" if _is_as_open(written, case.tags) else "error")
         yield Finding(file="WHEEL", rule="tag", fact=fact, severity=severity)
     if case.host_libraries and header(scan.tags_text, "root-is-purelib") != ("false",):
         fact = (
-            "Root-Is-Purelib isn't false: where Python has two folders, libraries go to the one "
-            "for pure code, and rpath entries don't lead from one to the other"
+            "Root-Is-Purelib isn't false: on systems with two site-packages folders its "
+            "libraries are installed into the one for pure Python code, where their rpath "
+            "entries don't work"
         )
         yield Finding(file="WHEEL", rule="tag", fact=fact, severity=case.severity("note"))
     for tag in sorted(case.tags, key=str):
@@ -118,7 +121,7 @@ def _tag_findings(case: Case) -> Iterator[Finding]:
         if case.is_read and case.host_libraries and policy_of(tag.platform) is None:
             fact = f"{tag.platform} is not a manylinux tag that auditwheel knows"
             if tag.platform == "any":
-                fact = "the tag promises any system, and it holds libraries of Linux"
+                fact = "the tag includes every system, but the wheel has libraries for Linux"
             severity = case.severity("warning")
             yield Finding(file=scan.file_name, rule="platform tag", fact=fact, severity=severity)
     yield from _module_findings(case)
@@ -169,7 +172,7 @@ def _module_findings(case: Case) -> Iterator[Finding]:
         required = [minor_of(tag) for tag in case.tags]
         if len(minors) == 1 and not all(minor in minors for minor in required):
             fact = (
-                f"Python 3.{min(minors)} alone can import it, and the tag is {list_tags(case.tags)}"
+                f"only Python 3.{min(minors)} can import it, but the tag is {list_tags(case.tags)}"
             )
             is_for_others = None not in required and minors.isdisjoint(required)
             severity = "error" if is_for_others else case.severity("warning")
@@ -201,7 +204,7 @@ def _leak_findings(case: Case) -> Iterator[Finding]:
         times = f"; {leak.count} paths of that folder" if leak.count > 1 else ""
         # What a copy of NVIDIA's library holds is of NVIDIA's machines.
         severity = "note" if is_grafted(leak.name) else case.severity("note")
-        fact = f"it holds {leak.text}{times}"
+        fact = f"it contains {leak.text}{times}"
         yield Finding(file=leak.name, rule="build path", fact=fact, severity=severity)
 
 
@@ -211,14 +214,14 @@ def _graft_findings(case: Case) -> Iterator[Finding]:
     for name in (one for one in case.scan.names if ".so" in one or ".libs/" in one):
         file = name_before_graft(PurePosixPath(name).name)
         if is_from_driver(sonames.get(name, "")) or is_from_driver(file):
-            fact = "it belongs to the GPU's driver, and has to fit the machine's"
+            fact = "it belongs to the GPU's driver, and has to match the one on the user's machine"
             yield Finding(file=name, rule="grafted library", fact=fact)
         elif is_grafted(name) and not case.is_supplier and not _is_bundled(file, case.contract):
             fact = "a library that belongs to another wheel is copied in"
             severity = case.severity("warning" if _is_second(name, file, case) else "note")
             yield Finding(file=name, rule="grafted library", fact=fact, severity=severity)
         elif _is_unnamed_copy(name, case.contract):
-            fact = "it was copied from the build machine, and the recipe's `bundles` don't name it"
+            fact = "it was copied from the build machine, and is not in the recipe's `bundles`"
             yield Finding(file=name, rule="grafted library", fact=fact)
         yield from _dlopen_findings(name, file, case)
 
@@ -250,7 +253,7 @@ def _dlopen_findings(name: str, file: str, case: Case) -> Iterator[Finding]:
     for pattern in component.opens:
         is_loaded = any(preloads(one.by, pattern) for one in case.dependencies)
         if not is_loaded and not any(fnmatchcase(one, pattern) for one in files):
-            fact = f"it opens {pattern} by name, and no file of the wheel is called so"
+            fact = f"it opens {pattern} by name, but the wheel has no file of that name"
             yield Finding(file=name, rule="grafted library", fact=fact)
 
 

@@ -97,8 +97,8 @@ def choose_library(
         held_releases=tuple(".".join(map(str, _numbers(declared, one))) for one in held),
         wanted=wanted,
         nearest=_nearest(declared, wanted, held),
-        hint=f"unset {declared.variable}: the library for {declared.framework}'s CUDA, {wanted}, "
-        "is there"
+        hint=f"unset {declared.variable}: the package has the library for "
+        f"{declared.framework}'s CUDA, {wanted}"
         if release != wanted and wanted in held
         else "",
     )

@@ -104,8 +104,8 @@ def ask_environment(python: Path, environ: Mapping[str, str]) -> PythonEnvironme
         _refuse_other_programs(python, environ)
         said = (output.strip().splitlines() or [""])[-1][:160]
         raise InterpreterNotFoundError(
-            f"{python} is no Python that can be asked",
-            why=": ".join(part for part in (fault or "it gave no sensible answer", said) if part),
+            f"{python} can't be examined as a Python",
+            why=": ".join(part for part in (fault or "it printed no valid answer", said) if part),
             fix="name an interpreter of 3.8 or newer, or its environment, with --python",
         )
     found: dict[str, Distribution] = {}
@@ -188,16 +188,16 @@ def _refuse_other_programs(python: Path, environ: Mapping[str, str]) -> None:
     found = _RELEASE.fullmatch(done.output.strip())
     if not found and not _NAME.match(python.name):
         raise InterpreterNotFoundError(
-            f"{python} is no Python",
-            why="asked for its version as each Python is (-c CODE), it gives none",
+            f"{python} is not a Python",
+            why="it does not print a version when run as a Python (-c CODE)",
             fix="name an interpreter, or its environment, with --python",
         )
     if found and (int(found[1]), int(found[2])) < _OLDEST:
         needed = ".".join(map(str, _OLDEST))
         raise InterpreterNotFoundError(
             f"{python} is Python {found[0]}, and diagnose needs {needed} or newer",
-            why="what describes its packages doesn't run in older ones, and no GPU package of the "
-            "last years does",
+            why="the code that lists its packages doesn't run on older ones, and neither do "
+            "current GPU packages",
             fix=f"name an interpreter of {needed} or newer, or its environment, with --python",
         )
 

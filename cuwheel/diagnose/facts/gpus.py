@@ -182,14 +182,14 @@ def _ask_smi(environ: Mapping[str, str], notes: list[str]) -> tuple[tuple[Gpu, .
     try:
         done = run(query, env=environ, timeout=_SMI_TIME_LIMIT, check=False)
     except CommandFailedError as error:
-        notes.append(f"{program} can't be asked: {error.why}")
+        notes.append(f"{program} failed: {error.why}")
         return (), ""
     rows = [[cell.strip() for cell in line.split(",")] for line in done.output.splitlines()]
     valid = [row for row in rows if len(row) == len(_SMI_FIELDS) and row[0].isdigit()]
     if done.status or not valid:
         said = (done.output.strip().splitlines() or ["nothing"])[0][:100]
         notes.append(
-            f"{program} can't be asked: {_end_of(done.status, _SMI_TIME_LIMIT)}, it said: {said}"
+            f"{program} failed: {_end_of(done.status, _SMI_TIME_LIMIT)}, it printed: {said}"
         )
         return (), ""
     return tuple(map(_gpu_of_row, valid)), valid[0][5]

@@ -156,7 +156,7 @@ def ask_framework(
     env = {**environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     answer, output, fault = ask_probe(environment.python, question, env, IMPORT_TIME_LIMIT)
     if "file" not in answer:
-        failure = answer.get("failure") or f"{fault}\n{output}".strip() or "no word"
+        failure = answer.get("failure") or f"{fault}\n{output}".strip() or "no message"
         if fault and not answer.get("failure"):
             failure = f"{output}\n{fault}".strip()
         return read_framework(name, distribution, failure)

@@ -141,9 +141,9 @@ def _glance(file: RecordedFile) -> FileFault | None:
         return FileFault(path=file.path, what=what, is_damage=True)
     if file.size in (None, size):
         if size and not start.strip(b"\0"):
-            return FileFault(path=file.path, what="begins with zeros", is_damage=True)
+            return FileFault(path=file.path, what="starts with zero bytes", is_damage=True)
         return None
-    what = f"has {size} bytes, of which its wheel brought {file.size}"
+    what = f"has {size} bytes, in its wheel it has {file.size}"
     return FileFault(path=file.path, what=what, is_damage=not _is_whole(file.path))
 
 
@@ -171,7 +171,7 @@ def _verify(files: tuple[RecordedFile, ...]) -> Iterator[FileFault]:
             continue
         if digest != file.digest:
             is_damage = file.is_library or holds_nothing
-            what = "holds other bytes than its wheel brought"
+            what = "differs from the file in its wheel"
             yield FileFault(path=file.path, what=what, is_damage=is_damage)
 
 

@@ -151,7 +151,7 @@ def _read_nvcc(path: Path, found: tuple[str, ...], environ: Mapping[str, str]) -
     said, fault = _output_of([path, "--version"], environ)
     match = _RELEASE.search(said)
     if not match:
-        return Nvcc(path=path, found=found, fault=fault or "it doesn't say its release")
+        return Nvcc(path=path, found=found, fault=fault or "it doesn't state its release")
     release, version = match.groups()
     known = next((one.max_gcc for one in TOOLKITS if one.release == release), None)
     return Nvcc(
@@ -175,7 +175,7 @@ def _read_tool(name: str, environ: Mapping[str, str]) -> ToolkitProgram:
         name=name,
         path=Path(path),
         version=match[0] if match else "",
-        fault="" if match else fault or "it doesn't say its version",
+        fault="" if match else fault or "it doesn't print its version",
     )
 
 
@@ -206,7 +206,7 @@ def _fault_of_home(value: str) -> tuple[str, str] | None:
     """What is wrong with a folder that should be a toolkit's, and the right one if it is near."""
     bare = value.strip("\"' ")
     if bare != value:
-        return "quotes or blanks are part of its value", bare
+        return "its value contains quotes or spaces", bare
     if ":" in value:
         return "it is a list, and has to be one folder", next(
             filter(_is_home, value.split(":")), ""
@@ -214,7 +214,9 @@ def _fault_of_home(value: str) -> tuple[str, str] | None:
     home = Path(value)
     if home.name in {"bin", "nvcc"} and not _is_home(value):
         above = home.parent if home.name == "bin" else home.parent.parent
-        return "it has to be the folder above bin", str(above) if _is_home(str(above)) else ""
+        return "it has to be the folder that contains bin", str(above) if _is_home(
+            str(above)
+        ) else ""
     if not home.is_dir():
         return "there is no such folder", ""
     return None

@@ -66,8 +66,8 @@ def find_environment(asked: str | None, environ: Mapping[str, str], start: Path)
     return ChosenPython(
         path=None,
         how=f"--python {asked}",
-        fault=f"{asked} is no file, no folder, no program on PATH and no conda environment "
-        f"(there is {names})",
+        fault=f"{asked} is neither a file, a folder, a program on PATH nor a conda environment "
+        f"(found: {names})",
         fix="name an interpreter, the folder of an environment, or a conda environment",
     )
 
@@ -97,10 +97,10 @@ def _in_folder(folder: Path, how: str) -> ChosenPython:
         return ChosenPython(
             path=None,
             how=how,
-            fault=f"{link} leads to {os.readlink(link)}, which is no longer there",  # noqa: PTH115 - one step
-            fix="make the environment again: the Python that it was made from was removed",
+            fault=f"{link} points to {os.readlink(link)}, which no longer exists",  # noqa: PTH115 - one step
+            fix="create the environment again: the Python that it was created from was removed",
         )
-    what = "holds no bin/python" if folder.is_dir() else "is not there"
+    what = "has no bin/python" if folder.is_dir() else "does not exist"
     return ChosenPython(
         path=None,
         how=how,

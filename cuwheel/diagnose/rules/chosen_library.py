@@ -63,18 +63,18 @@ class LibraryJudge:
         elif has_gpu and framework.available is False:
             yield warns(
                 "no-cuda-device",
-                f"{self._name} takes {self.declared.without_gpu or 'nothing'}, not "
+                f"{self._name} uses {self.declared.without_gpu or 'no library'}, not "
                 f"{choice.library}",
                 f"{framework.name} sees no GPU",
-                f"fix {framework.name} first, then ask again",
+                f"fix {framework.name} first, then run this again",
             )
         elif has_gpu and done is not None:
             yield self._judge_check(done)
         elif choice.release != choice.wanted:
             yield self._other_release(framework)
         elif not framework.failure:
-            why = "it has no check of its own" if has_gpu else "there is no GPU"
-            yield works(f"{self._name} would load {choice.library}; it wasn't run: {why}")
+            why = "it has no self-check" if has_gpu else "there is no GPU"
+            yield works(f"{self._name} would load {choice.library}; not run here: {why}")
 
     @property
     def _name(self) -> str:
@@ -91,7 +91,7 @@ class LibraryJudge:
         return broken(
             "built-without-cuda",
             f"{self._name} can't use a GPU",
-            f"it takes CUDA from {name}, which {state}",
+            f"it uses the CUDA of {name}, which {state}",
             f"install {name} with CUDA",
             self.cuda_build,
         )
@@ -101,7 +101,7 @@ class LibraryJudge:
         return broken(
             self._anchor,
             f"{self._name} lacks {choice.library}",
-            f"{choice.decided_by} asks for {choice.release}; the package holds "
+            f"{choice.decided_by} selects {choice.release}; the package has "
             f"{', '.join(choice.held) or 'none'}",
             choice.hint or self._fix_for_choice(),
         )
@@ -111,8 +111,8 @@ class LibraryJudge:
         return warns(
             self._anchor,
             f"{self._name} will load {choice.library}, not the one for {framework.name}",
-            f"{choice.decided_by}={choice.release} says so, and {framework.name} is built with "
-            f"CUDA {framework.cuda}",
+            f"{choice.decided_by}={choice.release} selects it, and {framework.name} is built "
+            f"with CUDA {framework.cuda}",
             choice.hint or self._fix_for_choice(),
         )
 
@@ -122,8 +122,8 @@ class LibraryJudge:
         name, cuda = self.declared.framework, self.framework.cuda if self.framework else ""
         if choice.nearest and self.declared.variable:
             return (
-                f"export {self.declared.variable}={choice.nearest}: of the libraries that are "
-                f"there the nearest to {name}'s CUDA {cuda}"
+                f"export {self.declared.variable}={choice.nearest}: of the libraries in the "
+                f"package the nearest to {name}'s CUDA {cuda}"
             )
         session = f"build-{recipe.name}-{cuda.replace('.', '')}"
         builds = as_typed(f", or build it: nox -s {session}") if cuda in recipe.toolkits else ""
@@ -144,17 +144,17 @@ class LibraryJudge:
                 f"`{said}` ended with status {done.status}, without {success}: "
                 f"{_significant_line(done.output)}",
                 choice.hint
-                or f"{said} shows all of it; what else is broken in this report comes first",
+                or f"{said} shows the full output; first fix what else is broken in this report",
             )
         names = [path.name for path in done.libraries]
         if choice.library in names:
-            return works(f"{self._name}: `{said}` says {success} with {choice.library}")
+            return works(f"{self._name}: `{said}` prints {success} with {choice.library}")
         own = [name for name in names if is_own_library(self.declared, name)]
         unset = f"unset {self.declared.variable}, or " if self.declared.variable else ""
         return warns(
             self._anchor,
             f"{self._name} has loaded {', '.join(own) or 'no library'}",
-            f"{choice.decided_by} asks for {choice.library}",
+            f"{choice.decided_by} selects {choice.library}",
             f"{unset}install the package again",
         )
 

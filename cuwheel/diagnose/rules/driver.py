@@ -22,7 +22,7 @@ _NO_DEVICE, _CUDA_MISMATCH, _COMPAT = 100, 803, 804
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _ITEM = re.compile(r"\d+|(GPU|MIG)-[0-9A-Za-z/-]+")
 _LEAST_SHARED = 1 << 30  # bytes of /dev/shm; NCCL and data loaders share memory there
-_RESTART = "restart the machine, or unload and load the kernel's module: rmmod and modprobe nvidia"
+_RESTART = "restart the machine, or reload the kernel module: rmmod and modprobe nvidia"
 _IN_CONTAINER = (
     "start the container with its GPUs (docker run --gpus all …), which needs the NVIDIA container "
     "toolkit on the host"
@@ -47,7 +47,7 @@ def judge_driver(
                 "no-cuda-device",
                 f"GPU {gpu.index} doesn't answer",
                 gpu.fault,
-                "look at `dmesg | grep -i -e nvrm -e xid`; a lost GPU comes back with a restart",
+                "check `dmesg | grep -i -e nvrm -e xid`; a restart brings back a lost GPU",
             )
     fault = _fault_of_driver(driver, host) or _fault_of_visibility(driver, environ)
     if fault:
@@ -58,7 +58,7 @@ def judge_driver(
         yield warns(
             "nccl-shm-too-small",
             f"shared memory is {show_size(host.shared_memory)}",
-            "NCCL and PyTorch's data loaders use that, and a container has little of it",
+            "NCCL and PyTorch's data loaders use it, and containers have little by default",
             "start the container with --shm-size=8g or --ipc=host",
         )
 
@@ -67,7 +67,7 @@ def _summary(driver: Driver) -> str:
     count = len(driver.gpus) if driver.visible is None else driver.visible
     of_all = f" of {len(driver.gpus)}" if count != len(driver.gpus) else ""
     newest = f", supports CUDA up to {driver.newest_cuda}" if driver.newest_cuda else ""
-    return f"driver {driver.version}{newest}; {plural(count, 'GPU')}{of_all} to be used"
+    return f"driver {driver.version}{newest}; {plural(count, 'GPU')}{of_all} usable"
 
 
 def _fault_of_driver(driver: Driver, host: HostFacts | None) -> Verdict | None:
@@ -75,29 +75,31 @@ def _fault_of_driver(driver: Driver, host: HostFacts | None) -> Verdict | None:
         return broken(
             "driver-library-mismatch",
             "the driver's libraries and its kernel module are of different releases",
-            driver.nvml_fault or f"cuInit says {driver.cuda_code}; the module is {driver.version}",
+            driver.nvml_fault
+            or f"cuInit returns {driver.cuda_code}; the module is {driver.version}",
             f"the driver was updated and the old module is still loaded: {_RESTART}",
         )
     if driver.nvml_code == _NO_PERMISSION:
         return broken(
             "permission-denied",
-            "this user may not use the GPU",
-            f"NVML says: {driver.nvml_fault}",
-            "look at the owner and mode of /dev/nvidia*; on a cluster, ask for a GPU in the job",
+            "the current user has no permission to use the GPU",
+            f"NVML reports: {driver.nvml_fault}",
+            "check the owner and mode of /dev/nvidia*; on a cluster, request a GPU in the job",
         )
     if driver.cuda_code == _COMPAT:
         return broken(
             "driver-too-old",
-            "the libcuda of a newer driver is loaded and this GPU doesn't take it",
-            f"{driver.libcuda} is a compatibility library, which only data centre GPUs take",
-            "take cuda-compat out of LD_LIBRARY_PATH, and update the driver",
+            "the libcuda of a newer driver is loaded, which this GPU doesn't support",
+            f"{driver.libcuda} is a forward compatibility library, which only data center "
+            "GPUs support",
+            "remove cuda-compat from LD_LIBRARY_PATH, and update the driver",
         )
     if driver.is_stub:
         return broken(
             "libcuda-driver-missing",
             "programs load the toolkit's stub instead of the driver's library",
-            f"the loader takes {driver.libcuda}",
-            "take the folder `stubs` out of LD_LIBRARY_PATH and /etc/ld.so.conf.d",
+            f"the loader finds {driver.libcuda}",
+            "remove the folder `stubs` from LD_LIBRARY_PATH and /etc/ld.so.conf.d",
         )
     if driver.cuda_fault:
         return _missing(driver, host)
@@ -116,18 +118,18 @@ def _missing(driver: Driver, host: HostFacts | None) -> Verdict:
         return broken(
             "docker-no-gpu-runtime",
             "this container was started without the GPUs of its host",
-            f"the host has a driver or a GPU, and here {why}",
+            f"the host has a driver or a GPU, but here {why}",
             _IN_CONTAINER,
         )
     if driver.version or driver.devices:
         return broken(
             "libcuda-driver-missing",
-            "the GPU's driver isn't installed, or not whole",
+            "the GPU's driver isn't installed, or only in part",
             f"{plural(driver.devices, 'NVIDIA GPU')} on the bus, kernel module "
             f"{driver.version or 'not loaded'}, and {why}",
             "install NVIDIA's driver (`nvidia-driver` of the distribution), then restart",
         )
-    fix = "nothing, where packages are only built or installed"
+    fix = "nothing, if packages are only built or installed here"
     return notes(
         "no-cuda-device",
         "this machine has no NVIDIA GPU",
@@ -146,9 +148,9 @@ def _fault_of_visibility(driver: Driver, environ: Mapping[str, str]) -> Verdict 
         return broken(
             "no-cuda-device",
             "CUDA programs see no GPU",
-            f"cuInit gives {driver.cuda_code}"
+            f"cuInit returns {driver.cuda_code}"
             + (" (no device)" if driver.cuda_code == _NO_DEVICE else ""),
-            "look at `nvidia-smi` and `dmesg | grep -i nvrm`; in a MIG setup, make instances",
+            "check `nvidia-smi` and `dmesg | grep -i nvrm`; with MIG enabled, create instances",
         )
     return broken(
         "no-cuda-device",
@@ -165,8 +167,8 @@ def _why_hidden(chosen: str, driver: Driver) -> str:
     if not _ITEM.fullmatch(first):
         return f', and "{first}" is neither a number nor the name of a GPU'
     if first.isdigit() and int(first) >= len(driver.gpus):
-        return f", and the GPUs here are 0 to {len(driver.gpus) - 1}"
-    return ", which is the name of none that is here"
+        return f", but the GPUs here are 0 to {len(driver.gpus) - 1}"
+    return ", which names none of the GPUs here"
 
 
 def _partial_visibility(chosen: str, driver: Driver) -> Verdict | None:
@@ -177,6 +179,6 @@ def _partial_visibility(chosen: str, driver: Driver) -> Verdict | None:
     return warns(
         "no-cuda-device",
         f"{_VISIBLE}={chosen} shows {driver.visible} of the {len(asked)} GPUs that it names",
-        f'CUDA stops at the first that it doesn\'t know: "{asked[driver.visible]}"',
+        f'CUDA ignores all from the first unknown one on: "{asked[driver.visible]}"',
         f"name GPUs from 0 to {len(driver.gpus) - 1}",
     )

@@ -40,14 +40,14 @@ _FAILURES = (
     _Failure(
         r"undefined symbol: \w*nv[Jj]it[Ll]ink",
         "nvjitlink-mismatch",
-        fix="an older libnvJitLink is loaded first: take CUDA folders out of LD_LIBRARY_PATH, or "
-        "upgrade nvidia-nvjitlink",
+        fix="an older libnvJitLink is loaded first: remove CUDA folders from LD_LIBRARY_PATH, "
+        "or upgrade nvidia-nvjitlink",
     ),
     _Failure(
         r"undefined symbol: nccl",
         "nccl-version-mismatch",
-        fix="another libnccl is loaded first: take its folder out of LD_LIBRARY_PATH, or install "
-        "the nvidia-nccl that torch requires",
+        fix="another libnccl is loaded first: remove its folder from LD_LIBRARY_PATH, or "
+        "install the nvidia-nccl that torch requires",
     ),
     _Failure(r"libcudart[\w.-]*: cannot open", "libcudart-not-found"),
     _Failure(r"libcudnn[\w.-]*: cannot open", "libcudnn-not-found"),
@@ -57,7 +57,7 @@ _FAILURES = (
     _Failure(
         r"(GLIBCXX|CXXABI)_[\d.]+.* not found",
         "glibcxx-too-old",
-        fix="an older libstdc++ is loaded first: take its folder out of LD_LIBRARY_PATH, or "
+        fix="an older libstdc++ is loaded first: remove its folder from LD_LIBRARY_PATH, or "
         "install a newer one",
     ),
     _Failure(
@@ -68,14 +68,16 @@ _FAILURES = (
     _Failure(
         r"numpy\.(dtype size|core\.multiarray)|_ARRAY_API|compiled using NumPy 1",
         "numpy-abi-mismatch",
-        fix="install the NumPy that it was built for, most often one below 2",
+        fix="install the NumPy that it was built for, usually one below 2",
     ),
     _Failure(
-        r"undefined symbol: _Z", "torch-abi-mismatch", fix="install its parts again, together"
+        r"undefined symbol: _Z",
+        "torch-abi-mismatch",
+        fix="reinstall all packages that belong to it, together",
     ),
     _Failure(r"cuDNN version incompatib", "cudnn-version-mismatch"),
 )
-_FIRST = "fix what else this report says of it first, then ask again"
+_FIRST = "first fix what else this report says about it, then run this again"
 
 
 def judge_frameworks(
@@ -112,12 +114,12 @@ def _import_fault(name: str, framework: FrameworkFacts, remedy: str | None) -> I
     what = f"{name} can't be imported"
     for failure in _FAILURES:
         if line := failure.line_in(framework.failure):
-            fix = failure.fix or "install it again with all that it requires"
+            fix = failure.fix or "reinstall it with everything that it requires"
             fix = fix if remedy is None else _FIRST
             yield broken(failure.anchor, what, line.strip(), fix, remedy or "")
             return
-    fix = f"python -c 'import {framework.name}' shows all of it; its files are as they were "
-    fix += "installed, where their wheel keeps a RECORD"
+    fix = f"python -c 'import {framework.name}' shows the full error; its files are as they were "
+    fix += "installed, as far as RECORD lists them"
     fix = fix if remedy is None else _FIRST
     yield broken("diagnose-import-failed", what, words, fix, remedy or "")
 
@@ -130,7 +132,7 @@ def _cuda_fault(
         yield judged(
             "built-without-cuda",
             f"{name} is built without CUDA",
-            "it is the build for the CPU",
+            "it is the CPU-only build",
             "install the same release with CUDA",
             command,
         )
@@ -140,7 +142,7 @@ def _cuda_fault(
         yield broken(
             "driver-too-old",
             f"driver {driver.version} is too old for {name}",
-            f"that is built with CUDA {framework.cuda}, which needs driver {least} at least; this "
+            f"it is built with CUDA {framework.cuda}, which needs driver {least} or newer; this "
             f"one supports CUDA up to {driver.newest_cuda or 'an older one'}",
             f"update the driver, or install a {framework.name} for "
             f"CUDA {driver.newest_cuda.partition('.')[0] or 'an older release'}",
@@ -154,11 +156,11 @@ def _visibility_fault(
         last = framework.trouble.strip().rpartition("\n")[2]
         known = next((one for one in _FAILURES if one.line_in(framework.trouble)), None)
         fix = (known.fix if known else "") or (
-            f"ask {framework.name} itself for its devices; --verify-files finds damaged files"
+            f"list the devices with {framework.name} itself; --verify-files finds damaged files"
         )
         yield warns(
             known.anchor if known else "diagnose-import-failed",
-            f"{name} failed when it was asked about CUDA",
+            f"{name} failed to report its CUDA devices",
             last,
             fix if remedy is None else _FIRST,
             remedy or "",
@@ -167,9 +169,9 @@ def _visibility_fault(
         yield broken(
             "no-cuda-device",
             f"{name} sees no GPU, though a CUDA program sees {driver.visible}",
-            framework.why_not or "it doesn't say why",
-            "see that the driver isn't older than its CUDA, and that LD_LIBRARY_PATH leads to no "
-            "other libcuda",
+            framework.why_not or "it reports no reason",
+            "check that the driver isn't older than its CUDA, and that LD_LIBRARY_PATH contains "
+            "no other libcuda",
         )
     if framework.archs:
         yield from _arch_fault(name, framework, driver)
@@ -185,8 +187,8 @@ def _arch_fault(name: str, framework: FrameworkFacts, driver: Driver) -> Iterato
         if not runs_on(code, capability):
             yield broken(
                 "no-kernel-image",
-                f"{name} holds no code for this GPU, sm_{capability}",
-                f"it holds {describe_code(code)}",
+                f"{name} has no code for this GPU, sm_{capability}",
+                f"it contains {describe_code(code)}",
                 f"install a {framework.name} built for sm_{capability}: an older release for an "
                 "older GPU, a newer one for a newer",
             )

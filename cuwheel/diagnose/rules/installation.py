@@ -109,13 +109,13 @@ class InstallationJudge:
         gone = [one for name, one in removed.items() if name not in there]
         shown = ", ".join(f"{one.name} {one.version}" for one in gone)
         again = [same_release(one) for one in gone]
-        origin = "" if all(again) else ", from where it came"
+        origin = "" if all(again) else ", from its original source"
         commands = [f"rm -r {shlex.join(map(str, found))}"]
         commands += [self.installer.install(*again)] if gone else []
         is_able = all(again) and not self.installer.obstacle
         return warns(
             "diagnose-damaged-installation",
-            f"an interrupted pip has left {plural(len(found), 'folder')} in {site}",
+            f"an interrupted pip left {plural(len(found), 'folder')} in {site}",
             f"{', '.join(one.name for one in found)}: what pip was removing"
             + (f", and {shown} is no longer there" if gone else ""),
             "remove them" + (f", and install {shown} again{origin}" if gone else ""),
@@ -128,9 +128,9 @@ class InstallationJudge:
             yield broken(
                 "diagnose-shadowed-module",
                 f"{one.path} hides {hidden.name} {hidden.version}",
-                f"{one.entry} comes before {hidden.site} on the path, so `import {one.module}` "
-                "takes the file there",
-                f"take {one.entry} out of PYTHONPATH, or give the file another name",
+                f"{one.entry} comes before {hidden.site} on sys.path, so `import {one.module}` "
+                "imports the file there",
+                f"remove {one.entry} from PYTHONPATH, or rename the file",
                 self._without(one.entry),
             )
 
@@ -157,11 +157,11 @@ class InstallationJudge:
         neither, other = ("none of theirs", "others") if len(first) > 1 else ("neither's", "other")
         there = f"is {shared.in_place}'s" if shared.in_place else f"is {neither}"
         more = f" and {len(shared.paths) - 1} more" if len(shared.paths) > 1 else ""
-        cause = f"each has a {shared.paths[0].name}{more}; the one in place {there}"
+        cause = f"each has a {shared.paths[0].name}{more}; the installed file {there}"
         needed = [name for name in names if required[name]]
         if len(needed) > 1:
             asked = "; ".join(f"{', '.join(required[name])} requires {name}" for name in needed)
-            fix = f"{asked}: give each an environment of its own"
+            fix = f"{asked}: use a separate environment for each"
             return warns("diagnose-shared-files", what, cause, fix)
         again = self.installer.reinstall(kept)
         removed = self.installer.remove(one.name for one in others)
@@ -171,7 +171,7 @@ class InstallationJudge:
             "diagnose-shared-files",
             what,
             cause,
-            f"remove the {other}, which takes the files along, and install {kept.name} again",
+            f"remove the {other}, which also removes the shared files, and reinstall {kept.name}",
             f"{removed} && {again}" if again else "",
         )
 
@@ -183,11 +183,11 @@ class InstallationJudge:
         more = f", and {len(rest)} more" if rest else ""
         cause = f"{first.path.name} {first.what}{more}"
         again = self.installer.reinstall(distribution)
-        where = "" if same_release(distribution) else ", from where it came"
+        where = "" if same_release(distribution) else ", from its original source"
         fix = f"install it again{where}"
         anchor: Own = "diagnose-damaged-installation"
         if bad:
             yield broken(anchor, f"{name} is damaged", cause, fix, again)
         else:
-            fix = f"{fix}, unless it was changed on purpose"
+            fix = f"{fix}, unless it was changed intentionally"
             yield warns(anchor, f"{name} has changed since it was installed", cause, fix, again)

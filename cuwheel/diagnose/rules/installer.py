@@ -93,15 +93,15 @@ def _obstacle(environment: PythonEnvironment, *, has_installer: bool) -> Verdict
             "diagnose-no-installer",
             f"{environment.python} is the system's own Python",
             f"{environment.managed}: pip and uv refuse to install into it",
-            "make an environment (python3 -m venv FOLDER), install there what is needed, then ask "
-            "again",
+            "create an environment (python3 -m venv FOLDER), install what is needed there, then "
+            "run this again",
         )
     if not has_installer:
         return notes(
             "diagnose-no-installer",
-            f"nothing is here to install into {environment.prefix} with",
+            f"there is no installer for {environment.prefix}",
             "it has no pip, and uv isn't on PATH",
-            "give it pip (python -m ensurepip), or install uv, then ask again",
+            "install pip into it (python -m ensurepip), or install uv, then run this again",
         )
     return None
 

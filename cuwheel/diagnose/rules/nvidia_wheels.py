@@ -62,7 +62,7 @@ class NvidiaWheelsJudge:
         if wheels and not faults and not any(map(is_nvidias, self.faulty)):
             majors = sorted(cuda_majors(wheels))
             of = f" of CUDA {' and '.join(majors)}" if majors else ""
-            yield works(f"NVIDIA's {len(wheels)} wheels{of} are what is required")
+            yield works(f"the {len(wheels)} NVIDIA wheels{of} meet all requirements")
 
     def _majors(self, wheels: Iterable[Distribution]) -> Iterator[Verdict]:
         majors = cuda_majors(wheels)
@@ -72,7 +72,7 @@ class NvidiaWheelsJudge:
             yield warns(
                 "diagnose-mixed-cuda",
                 f"{first.name} is for CUDA {first.major}, {second.name} for CUDA {second.major}",
-                "in one process both would load libraries of their own release",
+                "in one process each would load the libraries of its own release",
                 "install both for the same CUDA",
             )
         elif len(majors) > 1:
@@ -88,7 +88,7 @@ class NvidiaWheelsJudge:
             spare = self._spare(others) if used else []
             yield warns(
                 "diagnose-mixed-cuda",
-                f"NVIDIA's wheels are of CUDA {' and '.join(sorted(majors))}{of}",
+                f"the NVIDIA wheels are for CUDA {' and '.join(sorted(majors))}{of}",
                 listed,
                 "remove those that nothing requires"
                 if spare

@@ -86,7 +86,7 @@ class PackageJudge:
                 "python-version-unsupported",
                 f"{name} is built for another Python than {python}",
                 _some(wrong),
-                "install it again with this Python",
+                "reinstall it with this Python",
                 self.installer.install(f"{package.name}=={package.version}", again=True)
                 if "+" not in package.version
                 else "",
@@ -100,15 +100,16 @@ class PackageJudge:
         count = sum(len(symbols.names) for _, symbols in faults)
         more = f" and {count - 1} more" if count > 1 else ""
         cause = (
-            f"{path.name} needs {missing.example}{more}, which torch {self.torch.version} hasn't"
+            f"{path.name} needs {missing.example}{more}, which torch {self.torch.version} "
+            "doesn't have"
         )
         if all(symbols.is_abi_only for _, symbols in faults):
             yield broken(
                 "cxx11-abi-mismatch",
                 f"{name} is built with the other C++ string ABI than torch",
                 f"{cause} with that ABI",
-                "install a wheel that says "
-                f"cxx11abi{str(bool(self.torch.cxx11_abi)).upper()}, or build it here",
+                f"install a wheel with cxx11abi{str(bool(self.torch.cxx11_abi)).upper()}, or "
+                "build it here",
             )
             return
         release = ".".join(self.torch.version.split(".")[:2])
@@ -127,7 +128,7 @@ class PackageJudge:
                 "diagnose-import-failed",
                 f"{name} needs torch, which can't be imported",
                 f"torch {self.torch.version}: {self.torch.last_words}",
-                "fix torch first, then ask again",
+                "fix torch first, then run this again",
             )
 
     def _mixed(self, name: str, package: InstalledPackage) -> Iterator[Verdict]:
@@ -157,17 +158,17 @@ class PackageJudge:
             if not how:
                 yield broken(
                     "no-kernel-image",
-                    f"{name} holds no code for this GPU, sm_{capability}",
-                    f"it holds {held}",
+                    f"{name} has no code for this GPU, sm_{capability}",
+                    f"it contains {held}",
                     f"install a build for sm_{capability}, or build it with that arch "
                     f"(TORCH_CUDA_ARCH_LIST={capability[:-1]}.{capability[-1]})",
                 )
             elif how == "PTX" and self._is_newer_than_driver():
                 yield warns(
                     "ptx-unsupported-toolchain",
-                    f"{name} holds only PTX for sm_{capability}",
-                    f"the driver supports CUDA up to {self.driver.newest_cuda} and may not know "
-                    "the PTX of a newer one",
+                    f"{name} has only PTX for sm_{capability}",
+                    f"the driver supports CUDA up to {self.driver.newest_cuda} and may not "
+                    "support the PTX of a newer one",
                     f"update the driver, or install a build with code for sm_{capability}",
                 )
 
@@ -182,7 +183,7 @@ class PackageJudge:
         libstdcxx = self.loader.environment.prefix / "lib" / "libstdc++.so.6"
         glibcxx = newest_glibcxx(libstdcxx) if libstdcxx.exists() else self.host.glibcxx
         fixes: tuple[tuple[str, Anchor, str, str], ...] = (
-            ("GLIBC", "glibc-too-old", self.host.glibc, "take a newer system, or"),
+            ("GLIBC", "glibc-too-old", self.host.glibc, "use a newer system, or"),
             ("GLIBCXX", "glibcxx-too-old", glibcxx, "install a newer libstdc++, or"),
         )
         for family, anchor, has, fix in fixes:
@@ -197,7 +198,7 @@ class PackageJudge:
                 yield broken(
                     anchor,
                     f"{name} needs {family}_{version}",
-                    f"{path.name} was built for a newer system; here it is {family}_{has}",
+                    f"{path.name} was built for a newer system; this one has {family}_{has}",
                     f"{fix} build {package.name} here",
                 )
 
@@ -209,7 +210,7 @@ def _damages(name: str, package: InstalledPackage) -> Iterator[Verdict]:
                 "diagnose-damaged-installation",
                 f"{library.path.name} of {name} can't be read",
                 library.damage,
-                "install it again",
+                "reinstall it",
             )
 
 

@@ -92,7 +92,7 @@ def _why_not_run(
     code = DeviceCode(sass=target.archs, ptx=target.ptx_archs)
     for capability in sorted({gpu.capability for gpu in driver.gpus if gpu.capability}):
         if target.archs and not runs_on(code, capability):
-            yield f"its archs are {describe_code(code)}, the GPU is sm_{capability}"
+            yield f"its archs are {describe_code(code)}, but the GPU is sm_{capability}"
     required = target.recipe.requires_python
     if python and not Requirement(f"x{required}").specifier.contains(python, prereleases=True):
         yield f"it needs Python {required}, the environment's is {python}"

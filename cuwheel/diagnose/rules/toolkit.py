@@ -37,7 +37,7 @@ def judge_installations(
     for one in found.misnamed:
         yield broken(
             "malformed-cuda-home",
-            f"{one.variable} names no CUDA toolkit",
+            f"{one.variable} is not the folder of a CUDA toolkit",
             f'it is "{one.value}": {one.why}',
             one.fix,
         )
@@ -57,7 +57,7 @@ def judge_installations(
     ]
     yield from faults
     if not faults:
-        yield works(f"builds take nvcc {usable[0].version} of {usable[0].path}")
+        yield works(f"builds use nvcc {usable[0].version}, {usable[0].path}")
 
 
 def _disagreement(found: Installations) -> Iterator[Verdict]:
@@ -67,9 +67,9 @@ def _disagreement(found: Installations) -> Iterator[Verdict]:
     if named and on_path and named.release and on_path.release not in ("", named.release):
         yield warns(
             "wrong-nvcc-picked",
-            f"{_variable_of(named)} and PATH lead to two releases of CUDA",
+            f"{_variable_of(named)} and PATH point to two releases of CUDA",
             f"{named.path} is {named.release}, {on_path.path} is {on_path.release}; some builds "
-            "ask one, some the other",
+            "use one, some the other",
             f"put {named.path.parent} first on PATH, or change {_variable_of(named)}",
         )
     elif on_path and on_path.release and "the distribution" in on_path.found and not named:
@@ -79,7 +79,7 @@ def _disagreement(found: Installations) -> Iterator[Verdict]:
                 "wrong-nvcc-picked",
                 f"the distribution's nvcc {on_path.release} hides a newer one",
                 f"{on_path.path} is first on PATH, {newer[0].path} is {newer[0].release}",
-                f"put {newer[0].path.parent} first on PATH and set CUDA_HOME to the folder above",
+                f"put {newer[0].path.parent} first on PATH and set CUDA_HOME to its parent folder",
             )
 
 
@@ -100,9 +100,10 @@ def _host_fault(found: Installations, nvcc: Nvcc) -> Iterator[Verdict]:
         yield warns(
             "host-compiler-too-new",
             f"nvcc {nvcc.release} doesn't support {host.name} {host.version}",
-            f"{nvcc.path} supports GCC up to {nvcc.max_gcc}; {host.path} is what it would call",
-            f"apt-get install g++-{nvcc.max_gcc} and set NVCC_CCBIN=g++-{nvcc.max_gcc}, or take a "
-            "newer toolkit",
+            f"{nvcc.path} supports GCC up to {nvcc.max_gcc}; {host.path} is the compiler "
+            "that it would call",
+            f"apt-get install g++-{nvcc.max_gcc} and set NVCC_CCBIN=g++-{nvcc.max_gcc}, or use "
+            "a newer toolkit",
         )
 
 
@@ -112,7 +113,7 @@ def _torch_fault(nvcc: Nvcc, torch: FrameworkFacts | None) -> Iterator[Verdict]:
         yield warns(
             "torch-cuda-mismatch",
             f"extensions for this torch can't be compiled with nvcc {nvcc.release}",
-            f"torch {torch.version} was built with CUDA {torch.cuda}, and builds here take "
+            f"torch {torch.version} was built with CUDA {torch.cuda}, and builds here use "
             f"{nvcc.path}",
             f"set CUDA_HOME to a toolkit of CUDA {torch.cuda} for such a build",
         )

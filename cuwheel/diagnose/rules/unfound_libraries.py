@@ -70,7 +70,8 @@ class UnfoundLibrariesJudge:
             yield notes(
                 self._anchor(first),
                 f"{spare[first].name} of {name} can't be loaded here",
-                f"it needs {_listed(spare)}; the package's other libraries find all that they need",
+                f"it needs {_listed(spare)}; the package's other libraries find everything "
+                "that they need",
                 "nothing, unless that part of the package is used",
             )
         yield from _conditions(name, package)
@@ -105,8 +106,8 @@ class UnfoundLibrariesJudge:
         return broken(
             self._anchor(first),
             what,
-            f"{lost[first].name} needs {'them' if len(lost) > 1 else 'it'}; no rpath entry leads "
-            "there, LD_LIBRARY_PATH, the system and what is imported before have none",
+            f"{lost[first].name} needs {'them' if len(lost) > 1 else 'it'}; neither an rpath "
+            "entry, LD_LIBRARY_PATH, the system nor a package imported before provides it",
             fix,
             command,
         )
@@ -123,7 +124,7 @@ class UnfoundLibrariesJudge:
         suppliers = {soname: self._supplier(package, soname) for soname in lost}
         if all(suppliers.values()) and all(self._leads_to(package, soname) for soname in lost):
             wheels = sorted(set(suppliers.values()))
-            return "install the wheels that have them", self.installer.install(*wheels)
+            return "install the wheels that contain them", self.installer.install(*wheels)
         return self._fix_in_words(package, lost, suppliers), ""
 
     def _fix_in_words(
@@ -133,24 +134,24 @@ class UnfoundLibrariesJudge:
         supplier = suppliers[first]
         there = self.loader.environment.distributions.get(supplier)
         if there and self.is_faulty:
-            return "fix what else this report says of it first, then ask again"
+            return "first fix what else this report says about it, then run this again"
         if there:
             return (
-                f"{supplier} {there.version} is installed and nothing leads to it: import torch "
-                "first, or add its folder to LD_LIBRARY_PATH"
+                f"{supplier} {there.version} is installed, but no rpath entry points to it: "
+                "import torch first, or add its folder to LD_LIBRARY_PATH"
             )
         majors = sorted(package.cuda)
         if self.torch and self.torch.major and majors and self.torch.major not in majors:
             return (
-                f"install the package for CUDA {self.torch.major}, which torch is for; it is "
+                f"install the package for CUDA {self.torch.major}, which torch uses; it is "
                 f"built for CUDA {' and '.join(majors)}"
             )
         if not supplier:
-            return f"install the package that has {first}, for the CUDA of the framework"
+            return f"install the package that contains {first}, for the CUDA of the framework"
         named = sorted({one for one in suppliers.values() if one})
         return (
             f"install {', '.join(named)}, then import torch first or add their folders to "
-            "LD_LIBRARY_PATH: no rpath entry leads to them"
+            "LD_LIBRARY_PATH: no rpath entry points to them"
         )
 
     def _extras(self, package: InstalledPackage, lost: Iterable[str]) -> list[str]:
@@ -216,8 +217,8 @@ def _conditions(name: str, package: InstalledPackage) -> Iterator[Verdict]:
     for call in called:
         yield notes(
             "diagnose-not-loaded-yet",
-            f"{name} finds its libraries once {call} was called",
-            "no rpath entry leads to NVIDIA's wheels, and its import alone doesn't load them",
+            f"{name} finds its libraries only after a call of {call}",
+            "no rpath entry points to NVIDIA's wheels, and the import alone doesn't load them",
             f"call {call} before anything that uses the GPU",
         )
 

@@ -149,8 +149,8 @@ class UnmetJudge:
             for name, requirement in others.items():
                 if not requirement.specifier.contains(one.pin, prereleases=True):
                     return (
-                        f"{name} requires {requirement.name}{requirement.specifier}: give each an "
-                        "environment of its own, or take releases of both that agree"
+                        f"{name} requires {requirement.name}{requirement.specifier}: use a "
+                        "separate environment for each, or compatible releases of both"
                     )
         return ""
 

@@ -16,9 +16,9 @@ _GENCODE = re.compile(r"code=\[?(?:sm|compute)_(\d+[af]?)|-arch[= ]sm_(\d+[af]?)
 _LIBRARY = re.compile(r"(?:^|\s)-l(?!inux\b):?(?:lib)?(\w[\w+-]*?)(?:\.(?:so|a)[\d.]*)?(?=\s|$)")
 # Each with what it does to a wheel; the last is one of several spellings.
 FLAGS = {
-    "-lineinfo": "it embeds the absolute paths and time stamps of all sources: drop it by a patch",
-    "-march=native": "the wheel would run on this machine's kind of CPU alone: switch it off",
-    "--threads": "nvcc compiles for several archs at once, and its memory counts for each",
+    "-lineinfo": "it embeds absolute paths and timestamps of all sources: remove it with a patch",
+    "-march=native": "the wheel would only run on CPUs like this machine's: switch it off",
+    "--threads": "nvcc compiles for several archs in parallel, each of which needs memory",
 }
 _SPELLED = {
     "-lineinfo": re.compile(r"(?<![\w-])--?(?:generate-)?line-?info\b"),

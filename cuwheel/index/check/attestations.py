@@ -32,17 +32,17 @@ def attestation_faults(content: bytes, name: str, sha256: str) -> Iterator[str]:
     try:
         provenance = json.loads(content)
         if provenance["version"] != _VERSION:
-            yield f"it is of version {provenance['version']!r}, and {_VERSION} is known"
+            yield f"it has version {provenance['version']!r}, only {_VERSION} is supported"
             return
         attestations = [
             one for bundle in provenance["attestation_bundles"] for one in bundle["attestations"]
         ]
         if not attestations:
-            yield "it holds no attestation"
+            yield "it contains no attestation"
         for attestation in attestations:
             yield from _subject_faults(_statement(attestation), name, sha256)
     except _MALFORMED as problem:
-        yield f"it has not the form of PEP 740 ({problem!r})"
+        yield f"it doesn't have the format of PEP 740 ({problem!r})"
 
 
 def _statement(attestation: dict[str, Any]) -> dict[str, Any]:

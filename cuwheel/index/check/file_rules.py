@@ -165,7 +165,7 @@ class FileCheck:
         said, budget = self.file.size, self.reader.budget
         most = min(limits.INDEX_FILE if said is None else said, budget.left, limits.INDEX_FILE)
         if not is_local(self.file.url) and (not budget.left or (said or 0) > most):
-            self._add("unread", "more isn't downloaded: --max-download")
+            self._add("unread", "the limit of --max-download is reached")
             return
         with contextlib.ExitStack() as stack:
             try:
@@ -173,7 +173,7 @@ class FileCheck:
                 path = stack.enter_context(found)
             except OversizedDownloadError as problem:
                 code = "unread" if said is None else "size"
-                self._add(code, f"{problem.why}; {most} were to be read")
+                self._add(code, f"{problem.why}; {most} should be read")
                 return
             self._check_content(path)
 
@@ -278,7 +278,7 @@ def _difference(beside: bytes, own: bytes) -> str:
     lines, others = (one.decode("utf-8", "replace").splitlines() for one in (beside, own))
     for number, (line, other) in enumerate(zip(lines, others, strict=False), 1):
         if line != other:
-            return f"line {number} is {line!r}, in the wheel {other!r}"
+            return f"line {number} is {line!r}, in the wheel it is {other!r}"
     return f"it has {len(beside)} bytes, in the wheel it has {len(own)}"
 
 

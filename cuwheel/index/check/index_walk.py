@@ -108,17 +108,17 @@ class IndexWalk:
             self._add("page", self.name, fault)
         if not listed:
             raise DownloadError(
-                f"{redact_url(self.url)} is no package index",
+                f"{redact_url(self.url)} is not a package index",
                 why="; ".join(pages.faults) or "it has no list of projects (PEP 503 or 691)",
-                fix="name the address that pip gets as --index-url; for one that lists no "
+                fix="give the address used as pip's --index-url; if the index lists no "
                 "projects, name them with --only",
             )
         links = listed[False] if listed.keys() == {False} else ()
         if links and not any(_is_project(name, url) for name, url in links):
             raise DownloadError(
-                f"{redact_url(self.url)} is no package index",
-                why="it is a page of which no link leads to what the link says, a project's page",
-                fix="name the address that pip gets as --index-url",
+                f"{redact_url(self.url)} is not a package index",
+                why="none of the links on its page leads to the page of a project",
+                fix="give the address used as pip's --index-url",
             )
         for names in listed.values():
             self._check_names(names)
@@ -134,7 +134,7 @@ class IndexWalk:
             project = canonicalize_name(name)
             seen[project] += 1
             if url and not _is_project(name, url):
-                fact = f"{name} is linked as {redact_url(url)}, it has to end in {project}/"
+                fact = f"{name} is linked as {redact_url(url)}, which has to end in {project}/"
                 self._add("project-name", self.name, fact)
         for name, count in seen.items():
             if count > 1:

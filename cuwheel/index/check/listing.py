@@ -203,9 +203,9 @@ def _loaded(page: RawPage) -> dict[str, Any]:
     try:
         data = json.loads(page.content)
     except RecursionError as problem:
-        raise ValueError("it nests too deeply") from problem
+        raise ValueError("it is nested too deeply") from problem
     if not isinstance(data, dict):
-        raise ValueError("it holds no object")  # noqa: TRY004 - of the page, not of ours
+        raise ValueError("it is not a JSON object")  # noqa: TRY004 - of the page, not of ours
     return data
 
 

@@ -48,7 +48,7 @@ def page_findings(project: str, listing: Listing) -> Iterator[Finding]:
     """
     yield from listing.faults
     if listing.project and canonicalize_name(listing.project) != project:
-        fact = f"the page of {project} says that it is that of {listing.project}"
+        fact = f"the page of {project} says that it is the page of {listing.project}"
         yield Finding(code="project-name", where=listing.where, fact=fact)
     for name, count in Counter(one.name for one in listing.files).items():
         if count > 1:
@@ -110,20 +110,20 @@ def _file_faults(project: str, listing: Listing, file: ListedFile) -> Iterator[t
     try:
         SpecifierSet(file.requires_python)
     except InvalidSpecifier:
-        yield "requires-python", f"{file.requires_python!r} is no specifier of versions"
+        yield "requires-python", f"{file.requires_python!r} is not a version specifier"
     if file.yanked == "":
-        yield "yank-reason", "it was withdrawn, and the page doesn't say why"
+        yield "yank-reason", "it is yanked, and the page gives no reason"
     yield from _metadata_faults(file)
     if listing.has_sizes:
         yield from _date_faults(file)
         if file.size is None:
-            yield "no-size", "the page has no `size` of it"
+            yield "no-size", "the page has no `size` for it"
 
 
 def _link_faults(listing: Listing, file: ListedFile) -> Iterator[tuple[str, str]]:
     shown = redact_url(file.url)
     if not is_readable(listing, file):
-        yield "link", f"{shown} can't be followed from {urlsplit(listing.url).scheme}"
+        yield "link", f"{shown} can't be used on a page served over {urlsplit(listing.url).scheme}"
     elif (last := unquote(basename(urlsplit(file.url).path))) != file.name:
         yield "link", f"its link leads to {last or 'a folder'}: {shown}"
     if urlsplit(listing.url).scheme == "https" and urlsplit(file.url).scheme == "http":
@@ -139,13 +139,13 @@ def _name_faults(project: str, name: str) -> Iterator[tuple[str, str]]:
         elif name.endswith((*_SOURCES, VARIANTS)):
             return
         else:
-            yield "file-kind", "installers take .whl and source archives"
+            yield "file-kind", "installers accept .whl files and source archives"
             return
     except (InvalidWheelFilename, InvalidSdistFilename) as problem:
         yield "file-name", str(problem)
         return
     if own != project:
-        yield "file-name", f"it is of {own}, and the page is that of {project}"
+        yield "file-name", f"it belongs to {own}, but this is the page of {project}"
 
 
 def _hash_faults(file: ListedFile) -> Iterator[tuple[str, str]]:
@@ -154,9 +154,9 @@ def _hash_faults(file: ListedFile) -> Iterator[tuple[str, str]]:
         yield "no-hash", "the page gives none"
     elif not best:
         said = ", ".join(f"{one}={digest}" for one, digest in file.hashes.items())
-        yield "no-hash", f"{said} is no hash that anybody can check"
+        yield "no-hash", f"{said} is not a hash that can be checked"
     elif best in _WEAK:
-        yield "weak-hash", f"the page gives {' and '.join(file.hashes)} alone"
+        yield "weak-hash", f"the page gives only {' and '.join(file.hashes)}"
 
 
 def _metadata_faults(file: ListedFile) -> Iterator[tuple[str, str]]:
@@ -173,17 +173,17 @@ def _metadata_faults(file: ListedFile) -> Iterator[tuple[str, str]]:
 
 def _date_faults(file: ListedFile) -> Iterator[tuple[str, str]]:
     if not file.uploaded:
-        yield "no-date", "the page has no `upload-time` of it"
+        yield "no-date", "the page has no `upload-time` for it"
     elif not _TIME.fullmatch(file.uploaded):
-        yield "date", f"{file.uploaded!r} isn't in the form of PEP 700"
+        yield "date", f"{file.uploaded!r} isn't in the format of PEP 700"
     else:
         try:
             time = datetime.datetime.fromisoformat(f"{file.uploaded[:19]}+00:00")
         except ValueError:
-            yield "date", f"there is no time {file.uploaded}"
+            yield "date", f"{file.uploaded} is not a valid time"
             return
         if time > datetime.datetime.now(tz=datetime.timezone.utc) + _AHEAD:
-            yield "date", f"{file.uploaded} lies ahead"
+            yield "date", f"{file.uploaded} is in the future"
 
 
 def _version_findings(listing: Listing) -> Iterator[Finding]:

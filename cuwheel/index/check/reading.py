@@ -42,7 +42,7 @@ _PAGES = {True: "index.json", False: "index.html"}
 _LACKING = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE, HTTPStatus.NOT_ACCEPTABLE)
 _ABSENT = frozenset(map(answered, _LACKING))
 _PART = 64 << 10  # bytes of a wheel that are asked for at once; METADATA and RECORD are small
-_FIX = "see that the address is that of an index, with simple/ at its end; or try again later"
+_FIX = "check that the address is that of an index, with simple/ at its end; or try again later"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,9 +82,10 @@ def _indexes(places: Iterable[str]) -> Iterator[tuple[str, str]]:
         is_index = any((folder / page).is_file() for page in ("index.html", "index.json"))
         if not found and not is_index:
             raise UsageError(
-                f"{folder} is no index",
-                why=f"it holds neither index.html nor {SIMPLE}/",
-                fix="name what `nox -s index -- --to DIR` wrote, a folder simple/, or an address",
+                f"{folder} is not an index",
+                why=f"it contains neither index.html nor {SIMPLE}/",
+                fix="give the folder that `nox -s index -- --to DIR` wrote, a folder simple/, "
+                "or an address",
             )
         for one in found or [folder]:
             name = one.relative_to(folder).as_posix()

@@ -53,7 +53,7 @@ def read_snapshot(path: Path) -> dict[str, Projects]:
         raise _malformed(path, str(problem)) from problem
     try:
         if found["format"] != _FORMAT:
-            raise _malformed(path, f"it has format {found['format']}, this reads {_FORMAT}")
+            raise _malformed(path, f"it has format {found['format']}, only {_FORMAT} is supported")
         return {
             name: {
                 project: {file: Seen(**seen) for file, seen in files.items()}
@@ -99,7 +99,7 @@ def _changes(old: Seen | None, new: Seen | None) -> Iterator[tuple[str, str]]:
     """Codes and facts."""
     if new is None:
         said = f"; it was {old.hash}" if old and old.hash else ""
-        yield "vanished", f"it was offered when the snapshot was taken{said}"
+        yield "vanished", f"it was listed when the snapshot was taken{said}"
     elif old is None:
         yield "new", new.hash or "it has no hash"
     else:
@@ -114,13 +114,13 @@ def _changes(old: Seen | None, new: Seen | None) -> Iterator[tuple[str, str]]:
 
 def _withdrawn(reason: str | None) -> str:
     if reason is None:
-        return "it was withdrawn, and is good again"
-    return f"it is withdrawn now: {reason or 'nobody says why'}"
+        return "it was yanked, and no longer is"
+    return f"it is yanked now: {reason or 'no reason is given'}"
 
 
 def _malformed(path: Path, why: str) -> UsageError:
     return UsageError(
-        f"{path} is no snapshot of an index",
+        f"{path} is not a snapshot of an index",
         why=why,
-        fix="name the file that --snapshot wrote before, or one that isn't there yet",
+        fix="give a file that --snapshot wrote, or one that doesn't exist yet",
     )

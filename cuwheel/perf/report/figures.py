@@ -78,7 +78,7 @@ def show_suppliers(libraries: Iterable[tuple[str, str, str]]) -> Iterator[str]:
     found: dict[str, list[str]] = {}
     for soname, location, supplier in libraries:
         is_machines = not supplier
-        found.setdefault(supplier or "the machine, no wheel", []).append(
+        found.setdefault(supplier or "the machine, not a wheel", []).append(
             location if is_machines else soname
         )
     for supplier, names in sorted(found.items()):

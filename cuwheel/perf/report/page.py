@@ -115,7 +115,7 @@ def _sweep(run: PerfRun) -> list[str]:
         )
         for one in run.sweep
     ]
-    return ["<h2>Requests at once</h2>", _table(titles, rows)]
+    return ["<h2>Concurrent requests</h2>", _table(titles, rows)]
 
 
 def _history(history: Sequence[PerfRun], run: PerfRun) -> list[str]:
@@ -126,7 +126,7 @@ def _history(history: Sequence[PerfRun], run: PerfRun) -> list[str]:
         if case.timing:
             parts.append(_image(draw_history(history, case.name), f"History of {case.name}"))
             hints = "; ".join(changes_of(history, case.name))
-            parts += [f'<p class="note">perhaps a change: {escape(hints)}</p>'] if hints else []
+            parts += [f'<p class="note">possible change: {escape(hints)}</p>'] if hints else []
     return parts
 
 

@@ -41,7 +41,7 @@ def draw_run(run: PerfRun) -> bytes:
     axes.invert_yaxis()
     axes.set_xlim(left=0)
     axes.axvline(1, color="#555", linewidth=0.8)
-    axes.set_xlabel("time of a call: the package's, its rival's is 1 (shorter is faster)")
+    axes.set_xlabel("time per call, relative to the alternative's = 1 (shorter is faster)")
     axes.set_title(f"{run.package} on {run.gpu_names}, {run.date[:10]}", fontsize=10)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

@@ -94,7 +94,7 @@ def _compare_order(a: OpenArchive, b: OpenArchive) -> Iterator[Difference]:
     if moved:
         yield Difference(
             location=Location(),
-            fact=f"{plural(len(moved), 'member')} come in another order, the first of them here",
+            fact=f"{plural(len(moved), 'member')} are in another order, the first of them here",
             a=moved[0][0],
             b=moved[0][1],
             causes=("member-order",),
@@ -142,8 +142,8 @@ def _compare_packing(a: OpenArchive, b: OpenArchive, same: Collection[str]) -> I
     words = [f"level {text} of zlib {zlib.ZLIB_RUNTIME_VERSION}" if text else "" for text in levels]
     yield Difference(
         location=Location(),
-        fact=f"{plural(len(found), 'member')} of equal content packed to other bytes, such as"
-        f" {name}",
+        fact=f"{plural(len(found), 'member')} of equal content compressed to other bytes, such "
+        f"as {name}",
         a=words[0] or "unknown level or zlib",
         b=words[1] or "unknown level or zlib",
         causes=("deflate-level",) if are_known else ("deflate",),
@@ -179,6 +179,6 @@ def _pieces(archive: OpenArchive, name: str) -> Iterator[bytes]:
     while offset < end:
         piece = os.pread(archive.descriptor, min(_CHUNK, end - offset), offset)
         if not piece:
-            raise EOFError(f"{name!r} ends in the middle")
+            raise EOFError(f"{name!r} is truncated")
         yield piece
         offset += len(piece)

@@ -70,7 +70,7 @@ def pair_differences(
     for causes, group in groups.items():
         fact = f"a {noun} differs"
         if len(group) > 1:
-            fact = f"{plural(len(group), noun)} differ, the first of them so"
+            fact = f"{plural(len(group), noun)} differ, the first of them shown"
         yield _pair_difference(group[0], location, fact, causes)
     for pair in unknown[:_UNKNOWN_SHOWN]:
         yield _pair_difference(pair, location, f"a {noun} differs", ())

@@ -135,7 +135,7 @@ def _compare_notes(
         if one.options != other.options:
             yield Difference(
                 location=location,
-                fact=f"{one.tool} noted other options",
+                fact=f"{one.tool} recorded other options",
                 a=one.options,
                 b=other.options,
                 causes=causes_of_options(one.options, other.options),
@@ -161,9 +161,9 @@ def _code_fact(pair: _Pair, arch: str) -> str:
         return f"other instructions: {change.before}, and {change.after} in the second"
     of_all = f"{change.changed} of {plural(change.before, 'instruction')} differ"
     if change.numbers == change.changed:
-        return f"{of_all}, only in a number that the instruction holds"
+        return f"{of_all}, only in an immediate value"
     if change.numbers:
-        return f"{of_all}, {change.numbers} of these only in a number that the instruction holds"
+        return f"{of_all}, {change.numbers} of these only in an immediate value"
     return of_all
 
 

@@ -106,7 +106,7 @@ def _at(location: Location, element: Element, file: DeviceFile) -> Location:
 def _compare_order(a: list[Element], b: list[Element], location: Location) -> Iterator[Difference]:
     digests_a, digests_b = ([one.digest for one in elements] for elements in (a, b))
     if digests_a != digests_b and sorted(digests_a) == sorted(digests_b):
-        yield Difference(location=location, fact="the same device code comes in another order")
+        yield Difference(location=location, fact="the same device code is in another order")
 
 
 def _only_in(location: Location, where: str, *, is_arch_missing: bool) -> Difference:
@@ -188,7 +188,7 @@ def _compare(
     if one.digest == other.digest:
         return
     if one.kind not in ("PTX", "SASS"):
-        yield Difference(location=location, fact="the code differs; its form isn't known")
+        yield Difference(location=location, fact="the code differs; its format isn't known")
         return
     try:
         codes = code_of_element(a.stream, one), code_of_element(b.stream, other)
@@ -212,14 +212,14 @@ def _compare_headers(one: Element, other: Element, location: Location) -> Iterat
         if not (one.source and other.source):
             causes = ("line-information",)  # without it no source is noted
         yield Difference(
-            location=location, fact="the source noted for it differs", a=one.source, b=other.source,
+            location=location, fact="the recorded source differs", a=one.source, b=other.source,
             causes=causes,
         )  # fmt: skip
     if one.options != other.options:
         texts = [text.options.decode("ascii", "replace").strip() for text in (one, other)]
         yield Difference(
             location=location,
-            fact="the options noted for it differ",
+            fact="the recorded options differ",
             a=quoted_bytes(texts[0]),
             b=quoted_bytes(texts[1]),
             causes=causes_of_options(*texts) if one.kind == "PTX" else (),

@@ -55,8 +55,8 @@ class DifferenceCause:
 # tests/verify/compare/test_wheel_cuda.py.
 CAUSES: dict[CauseKey, DifferenceCause] = {
     "build-path": DifferenceCause(
-        text="the path of a source or of the toolkit is in the file (`__FILE__`, an assertion, an"
-        " option that a tool notes)",
+        text="the path of a source or of the toolkit is in the file (`__FILE__`, an assertion, "
+        "an option that a tool records)",
         remedy="build at one fixed path, or map it: -ffile-prefix-map=<folder>=/src, and"
         " -Xcompiler for nvcc",
     ),
@@ -65,7 +65,7 @@ CAUSES: dict[CauseKey, DifferenceCause] = {
         remedy="map `..` too: -ffile-prefix-map=..=/src; or build at a fixed path without base_dir",
     ),
     "build-time": DifferenceCause(
-        text="the time of the build is in the file (`__DATE__`, `__TIME__` or a script's)",
+        text="the time of the build is in the file (from `__DATE__`, `__TIME__` or a script)",
         remedy="set SOURCE_DATE_EPOCH; what reads the clock itself needs a patch",
     ),
     "temporary-name": DifferenceCause(
@@ -73,33 +73,33 @@ CAUSES: dict[CauseKey, DifferenceCause] = {
         remedy="compile with -objtemp, or strip the library: -Wl,-s",
     ),
     "module-path": DifferenceCause(
-        text="nvcc's module id holds a checksum of the source's absolute path",
+        text="nvcc's module id contains a checksum of the source's absolute path",
         remedy="-Xcudafe --orig_src_path_name=/src/<path in the project>, or one fixed path",
     ),
     "module-process": DifferenceCause(
-        text="nvcc's module id holds its process number, as in every source without an external"
-        " symbol",
+        text="nvcc's module id contains its process number, as for every source without an "
+        "external symbol",
         remedy="-frandom-seed=<path in the project> (nvcc 12.9 or newer)",
     ),
     "line-information": DifferenceCause(
-        text="line or debug information, which holds paths and times of the sources (-lineinfo, -G,"
-        " -g)",
-        remedy="drop -lineinfo, or build at a fixed path with the times of all sources set",
+        text="line or debug information, which contains paths and times of the sources "
+        "(-lineinfo, -G, -g)",
+        remedy="remove -lineinfo, or build at a fixed path with fixed times of all sources",
     ),
     "ptxas-options": DifferenceCause(
-        text="the tool that made the device code noted other options",
+        text="the tool that made the device code recorded other options",
         remedy="give both builds the same options, for each arch",
     ),
     "split-compile": DifferenceCause(
-        text="-split-compile was given another number, which the device code notes",
-        remedy="a constant number, not 0 and not one that follows from the machine",
+        text="-split-compile was given another number, which is recorded in the device code",
+        remedy="use a constant number, not 0 and not one that depends on the machine",
     ),
     "cuda-compiler": DifferenceCause(
         text="the device code was made by another release of CUDA's tools",
         remedy="pin the toolkit",
     ),
     "host-compiler": DifferenceCause(
-        text="another host compiler, or linker, left its name",
+        text="another host compiler or linker recorded its name",
         remedy="pin the host compiler: a conda toolchain has its own",
     ),
     "archs": DifferenceCause(
@@ -112,15 +112,15 @@ CAUSES: dict[CauseKey, DifferenceCause] = {
     ),
     "member-times": DifferenceCause(
         text="members of the archive have other times",
-        remedy="set SOURCE_DATE_EPOCH, or write the wheel anew",
+        remedy="set SOURCE_DATE_EPOCH, or rewrite the wheel",
     ),
     "member-modes": DifferenceCause(
         text="members of the archive have other modes; they follow the umask",
-        remedy="umask 022, or write the wheel anew",
+        remedy="umask 022, or rewrite the wheel",
     ),
     "member-order": DifferenceCause(
-        text="members of the archive come in another order",
-        remedy="write the wheel anew: sorted",
+        text="members of the archive are in another order",
+        remedy="rewrite the wheel with sorted members",
     ),
     "deflate-level": DifferenceCause(
         text="equal content was compressed at another level",
@@ -136,8 +136,8 @@ CAUSES: dict[CauseKey, DifferenceCause] = {
     ),
     "record": DifferenceCause(text="RECORD has the hashes of members that differ"),
     "build-id": DifferenceCause(text="the build id is a hash of what the linker was given"),
-    "layout": DifferenceCause(text="addresses follow from parts that moved"),
-    "names": DifferenceCause(text="a table of names follows from the names"),
+    "layout": DifferenceCause(text="addresses changed because other parts moved"),
+    "names": DifferenceCause(text="a table of names changed with the names"),
 }
 
 

@@ -121,7 +121,7 @@ def _compare(
         is_explained = moves.is_any or any(one.causes != ("build-id",) for one in differences)
         yield Difference(location=at, fact=fact, causes=("layout",) if is_explained else ())
     elif not differences:
-        fact = "only what is in no section differs: headers, padding"
+        fact = "only bytes outside of sections differ: headers, padding"
         if not any(named):
             fact = "its content differs, and it has no sections to compare"
         yield Difference(location=location, fact=fact)
@@ -131,8 +131,8 @@ def _without_lone_build_id(differences: list[Difference]) -> list[Difference]:
     """A build id follows from what the linker was given; alone it shows a removed part."""
     if [one.causes for one in differences] != [("build-id",)]:
         return differences
-    fact = "only the build id differs: the linker was given other input, of which nothing is left"
-    return [replace(differences[0], fact=f"{fact}, as after a strip", causes=())]
+    fact = "only the build id differs: the linker's input differed, but not its output"
+    return [replace(differences[0], fact=f"{fact}, as after strip", causes=())]
 
 
 def _other_calls(
@@ -229,7 +229,10 @@ def _compare_section(pair: _Pair, location: Location) -> Iterator[Difference]:
 
 def _reserved_fact(a: SectionHeader, b: SectionHeader) -> str:
     if a.is_in_file or b.is_in_file:
-        return f"only in the {'second' if a.is_in_file else 'first'} it merely reserves memory"
+        return (
+            f"only in the {'second' if a.is_in_file else 'first'} it has no content and only "
+            "reserves memory"
+        )
     return f"it reserves {a.size:,} bytes; {b.size:,} in the second"
 
 
@@ -271,7 +274,7 @@ def _compare_names(a: bytes, b: bytes, location: Location) -> Iterator[Differenc
     pairs = differing_pairs(texts_a, texts_b)
     yield from pair_differences(pairs, location, "name")
     if not pairs:
-        yield Difference(location=location, fact="the same names come in another order")
+        yield Difference(location=location, fact="the same names are in another order")
 
 
 def _code_difference(pair: _Pair, a: bytes, b: bytes, location: Location) -> Difference:

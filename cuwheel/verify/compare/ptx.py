@@ -79,7 +79,7 @@ def _function_difference(a: tuple[str, ...], b: tuple[str, ...], location: Locat
     pairs = differing_pairs(a, b)
     causes: tuple[CauseKey, ...] = causes_of_pairs(pairs)
     if not pairs:
-        return Difference(location=location, fact="its lines come in another order")
+        return Difference(location=location, fact="its lines are in another order")
     fact = f"{plural(len(pairs), 'line')} differ"
     if [_NUMBER.sub("0", line) for line in a] == [_NUMBER.sub("0", line) for line in b]:
         fact += ", only in constants"

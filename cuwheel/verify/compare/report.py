@@ -253,7 +253,7 @@ def _print_consequences(comparison: Comparison, terminal: rich.console.Console) 
     if not groups:
         return
     terminal.print()
-    terminal.print(rich.text.Text("what only follows", style="bold"))
+    terminal.print(rich.text.Text("consequences of other differences", style="bold"))
     for text, group in groups.items():
         first = _where(group[0].location, {})
         location = ", ".join(part for part in (group[0].location.member, first) if part)

@@ -88,7 +88,7 @@ def _differences(a: _Read, b: _Read) -> Iterator[Difference]:
     found += compare_archives(a.archive, b.archive, [name for name in common if name not in other])
     yield from found
     if not found:
-        fact = "only what readers of archives pass over differs: local headers, gaps, doubles"
+        fact = "only parts that archive readers ignore differ: local headers, gaps, duplicates"
         yield Difference(location=Location(), fact=fact)
 
 
@@ -136,13 +136,13 @@ def _compare_records(a: _Read, b: _Read, location: Location) -> Difference:
     same = {name for name in names if a.contents.get(name) == b.contents.get(name)}
     if not names:
         return Difference(
-            location=location, fact="the same rows, in another order or ended otherwise"
+            location=location, fact="the same rows, in another order or with other line endings"
         )
     if same:
         return Difference(
-            location=location, fact=f"another row of {min(same)}, which doesn't differ"
+            location=location, fact=f"another row for {min(same)}, which doesn't differ"
         )
-    fact = f"{plural(len(names), 'row')} of members that differ"
+    fact = f"{plural(len(names), 'row')} for members that differ"
     return Difference(location=location, fact=fact, causes=("record",))
 
 
@@ -176,7 +176,8 @@ def _compare_bytes(a: bytes, b: bytes, location: Location) -> Iterator[Differenc
         yield from pair_differences(pairs, location, "line")
         if not pairs:
             yield Difference(
-                location=location, fact="the same lines, in another order or ended otherwise"
+                location=location,
+                fact="the same lines, in another order or with other line endings",
             )
         return
     change = change_of_data(a, b)

@@ -21,8 +21,8 @@ def test_finds_copies_of_a_library(tmp_path: Path) -> None:
 
     [finding] = [line for line in found if "library copies" in line]
     assert finding == (
-        f"warning: pkg/libx.so: library copies: its bytes are there 3 times, {wasted} unpacked for "
-        "nothing: pkg/libx.so.1, pkg/other/libx.so.1.2 too"
+        "warning: pkg/libx.so: library copies: the same content is in the wheel 3 times, "
+        f"{wasted} more than needed when unpacked: also as pkg/libx.so.1, pkg/other/libx.so.1.2"
     )
 
 
@@ -48,7 +48,7 @@ def test_finds_what_lands_among_other_packages(tmp_path: Path, name: str, place:
 
     [finding] = [line for line in found if "top level" in line]
     assert finding.startswith(f"warning: {place}: top level: ")
-    assert "site-packages itself" in finding
+    assert "directly into site-packages" in finding
 
 
 @pytest.mark.parametrize(
@@ -108,4 +108,6 @@ def test_finds_module_of_nobody(tmp_path: Path, name: str) -> None:
 def test_finds_data_folder_of_another_name(tmp_path: Path) -> None:
     (line,) = told(judged(tmp_path, {"other-1.0.data/purelib/pkg/x.py": b""}))
 
-    assert line.startswith("error: other-1.0.data: archive: the wheel's own is pkg-1.2.3.data: ")
+    assert line.startswith(
+        "error: other-1.0.data: archive: the wheel's own folder is pkg-1.2.3.data: "
+    )

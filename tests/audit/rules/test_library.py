@@ -28,7 +28,8 @@ def test_takes_cuda_of_driver_from_what_library_needs(tmp_path: Path) -> None:
 
     found = told(judged(tmp_path, {MEMBER: library}))
 
-    assert any("warning" in line and "CUDA 12's oldest, 525.60.13" in line for line in found)
+    fact = "CUDA 12, whose oldest driver is 525.60.13"
+    assert any("warning" in line and fact in line for line in found)
 
 
 def test_finds_symbols_of_newer_compiler(tmp_path: Path) -> None:
@@ -40,7 +41,9 @@ def test_finds_symbols_of_newer_compiler(tmp_path: Path) -> None:
 
     (finding,) = (line for line in found if "GLIBCXX" in line)
     assert finding.startswith(f"error: {MEMBER}: platform tag: it needs GLIBCXX_3.4.")
-    assert "of libstdc++.so.6, which manylinux_2_17_x86_64 doesn't have; manylinux_2_" in finding
+    assert (
+        "of libstdc++.so.6, which manylinux_2_17_x86_64 doesn't guarantee; manylinux_2_" in finding
+    )
 
 
 def test_judges_symbols_by_oldest_of_tags(tmp_path: Path) -> None:
@@ -61,7 +64,7 @@ def test_finds_code_that_loader_writes(tmp_path: Path) -> None:
     flags = ("-fno-PIC", "-mcmodel=large", "-Wl,-z,notext")
     library = compile_library(tmp_path / "libmade.so", "gcc", source, *flags)
 
-    fact = "the loader has to write its code"
+    fact = "the loader has to modify its code"
     found = told(judged(tmp_path, {MEMBER: library}))
     assert f"error: {MEMBER}: text relocations: {fact}" in found
 
@@ -71,7 +74,7 @@ def test_finds_stack_that_runs_code(tmp_path: Path) -> None:
 
     found = told(judged(tmp_path, {MEMBER: library}))
 
-    assert found == [f"error: {MEMBER}: executable stack: it requires one"]
+    assert found == [f"error: {MEMBER}: executable stack: it requires an executable stack"]
 
 
 def test_finds_function_that_oldest_driver_lacks(tmp_path: Path) -> None:
@@ -81,8 +84,8 @@ def test_finds_function_that_oldest_driver_lacks(tmp_path: Path) -> None:
     (finding,) = told(judged(tmp_path, {MEMBER: library}, name="pkg_cu12"))
 
     expected = (
-        "it needs the driver of CUDA 12.8 (cuMemcpyBatchAsync), and says it runs with "
-        "CUDA 12's oldest, 525.60.13"
+        "it needs the driver of CUDA 12.8 (cuMemcpyBatchAsync), but it is for CUDA 12, whose "
+        "oldest driver is 525.60.13"
     )
     assert finding == f"warning: {MEMBER}: driver: {expected}"
 
@@ -123,7 +126,7 @@ def test_finds_library_for_newer_cpus(tmp_path: Path, level: str) -> None:
 
     found = told(judged(tmp_path, {MEMBER: library}))
 
-    fact = f"its notes say that it needs a CPU of x86-64-{level}, the tag says any"
+    fact = f"its ELF notes require an x86-64-{level} CPU, the tag includes every x86-64 CPU"
     assert found == [f"warning: {MEMBER}: platform tag: {fact}"]
 
 

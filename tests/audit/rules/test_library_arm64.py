@@ -33,7 +33,7 @@ def test_refuses_library_for_x86_64(tmp_path: Path, tag: str) -> None:
 
     found = told(judged(tmp_path, {MEMBER: library}, tag=tag))
 
-    fact = f"it is for EM_X86_64, the tag says {tag.rsplit('-', maxsplit=1)[-1]}"
+    fact = f"it is for EM_X86_64, the tag is {tag.rsplit('-', maxsplit=1)[-1]}"
     assert f"error: {MEMBER}: platform tag: {fact}" in found
 
 
@@ -42,7 +42,7 @@ def test_refuses_library_for_arm64_in_wheel_for_x86_64(tmp_path: Path) -> None:
 
     found = told(judged(tmp_path, {MEMBER: library}))
 
-    fact = "it is for EM_AARCH64, the tag says manylinux_2_39_x86_64"
+    fact = "it is for EM_AARCH64, the tag is manylinux_2_39_x86_64"
     assert f"error: {MEMBER}: platform tag: {fact}" in found
 
 
@@ -53,7 +53,7 @@ def test_finds_module_that_no_python_imports(tmp_path: Path) -> None:
 
     found = told(judged(tmp_path, {member: library}, tag="cp311-cp311-linux_aarch64"))
 
-    fact = "its name says x86_64-linux-gnu, it is for EM_AARCH64: no Python imports it"
+    fact = "its name says x86_64-linux-gnu, but it is for EM_AARCH64: no Python can import it"
     assert f"error: {member}: library: {fact}" in found
 
 
@@ -64,8 +64,8 @@ def test_finds_symbols_of_newer_systems(tmp_path: Path) -> None:
 
     found = told(judged(tmp_path, {MEMBER: library}, tag=TAG))
 
-    fact = "it needs GLIBC_2.34 of libc.so.6, which manylinux_2_28_aarch64 doesn't have"
-    assert f"error: {MEMBER}: platform tag: {fact}; manylinux_2_34_aarch64 has" in found
+    fact = "it needs GLIBC_2.34 of libc.so.6, which manylinux_2_28_aarch64 doesn't guarantee"
+    assert f"error: {MEMBER}: platform tag: {fact}; manylinux_2_34_aarch64 does" in found
 
 
 def test_finds_library_for_small_pages(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_finds_library_for_small_pages(tmp_path: Path) -> None:
 
     found = told(judged(tmp_path, {MEMBER: library}, tag=TAG))
 
-    fact = "its parts are aligned to 4.0 KiB: systems with pages of 64.0 KiB don't load it"
+    fact = "its segments are aligned to 4.0 KiB: systems with pages of 64.0 KiB don't load it"
     assert found == [f"warning: {MEMBER}: page size: {fact}"]
 
 
@@ -95,4 +95,4 @@ def test_finds_symbol_that_pytorch_lacks(tmp_path: Path) -> None:
 
     (line,) = (line for line in found if "framework ABI" in line)
     assert "at::Context::neverWas" in line
-    assert "which torch 2.11 doesn't have" in line
+    assert "which torch 2.11 lacks" in line

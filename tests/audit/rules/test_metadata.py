@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     ("kind", "text", "said"),
     [
         ("text/x-rst", ".. nope:: x\n", "is reStructuredText and can't be rendered: line "),
-        ("", "# Title\n\n```\ncode\n```\n\n`a <b`_\n", "is taken for reStructuredText"),
+        ("", "# Title\n\n```\ncode\n```\n\n`a <b`_\n", "is read as reStructuredText"),
         ("text/x-rst", "Title\n=====\n", ""),
         ("text/markdown", ".. nope:: x\n", ""),
         ("", "", ""),

@@ -20,7 +20,7 @@ def test_finds_framework_that_may_bring_other_cuda(tmp_path: Path) -> None:
     result = judged(tmp_path, {MEMBER: library}, requires=("torch>=2.10",))
 
     (finding,) = told(result)
-    assert finding.startswith(f"warning: {MEMBER}: mixed CUDA majors: it works with CUDA 12, ")
+    assert finding.startswith(f"warning: {MEMBER}: mixed CUDA majors: it is for CUDA 12, ")
 
 
 def test_finds_framework_that_brings_other_cuda_only(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_finds_framework_that_brings_other_cuda_only(tmp_path: Path) -> None:
 
     result = judged(tmp_path, {MEMBER: library}, requires=("torch==2.11.0",))
 
-    fact = "it works with CUDA 12, and the torch that the wheel requires brings CUDA 13"
+    fact = "it is for CUDA 12, but the torch that the wheel requires installs CUDA 13"
     assert f"error: {MEMBER}: mixed CUDA majors: {fact}" in told(result)
 
 
@@ -61,7 +61,7 @@ def test_finds_requirement_that_nothing_uses(tmp_path: Path) -> None:
 
     result = judged(tmp_path, {MEMBER: library}, requires=requires)
 
-    fact = "nvidia-curand is required, and no library of the wheel needs anything of it"
+    fact = "nvidia-curand is required, but no library of the wheel needs anything from it"
     assert told(result) == [f"note: METADATA: unused requirement: {fact}"]
 
 
@@ -84,7 +84,7 @@ def test_finds_other_cuda_than_name_says(tmp_path: Path) -> None:
     library = make_library(tmp_path / "made", "libcudart.so.13", flags=(CU13,))
     wheel = {"name": "pkg_cu12", "requires": ("nvidia-cuda-runtime",)}
 
-    fact = "it needs CUDA 13, and the wheel's name says CUDA 12"
+    fact = "it needs CUDA 13, but the wheel's name says CUDA 12"
     found = told(judged(tmp_path, {MEMBER: library}, **wheel))
     assert found == [f"error: {MEMBER}: mixed CUDA majors: {fact}"]
 
@@ -103,8 +103,8 @@ def test_finds_two_majors_behind_extension_and_its_helper(tmp_path: Path) -> Non
     result = judged(tmp_path, {MEMBER: extension, "pkg/libhelper.so": helper}, requires=requires)
 
     fact = (
-        "it and the libraries of the wheel that it needs work with CUDA 12 (libtiny.so) and CUDA "
-        "13 (libhelper.so)"
+        "it and the libraries of the wheel that it needs are for different CUDA releases: CUDA "
+        "12 (libtiny.so) and CUDA 13 (libhelper.so)"
     )
     assert told(result) == [f"error: {MEMBER}: mixed CUDA majors: {fact}"]
 
@@ -127,7 +127,7 @@ def test_finds_requirement_on_releases_with_other_sonames(
 
     found = told(judged(tmp_path, {MEMBER: library}, requires=(requirement,)))
 
-    fact = f"{soname} comes from {supplier}, and the wheel requires {requirement}"
+    fact = f"{soname} comes from {supplier}, but the wheel requires {requirement}"
     assert found == [f"error: {MEMBER}: needed library: {fact}"]
 
 
@@ -157,6 +157,6 @@ def test_finds_requirement_on_same_library_of_other_cuda(tmp_path: Path) -> None
 
     fact = (
         "libcublas.so.11 comes from nvidia-cublas-cu11, which isn't in Requires-Dist: "
-        "nvidia-cublas-cu12, which is, has that of another CUDA"
+        "nvidia-cublas-cu12, which is, has the library for another CUDA"
     )
     assert f"error: {MEMBER}: needed library: {fact}" in found

@@ -52,7 +52,7 @@ def test_finds_copy_that_misses_what_it_opens(
 
     found = told(judged(tmp_path, {nvrtc: copy, f"pkg.libs/{builtins}": copy}))
 
-    fact = "it opens libnvrtc-builtins.so.12.* by name, and no file of the wheel is called so"
+    fact = "it opens libnvrtc-builtins.so.12.* by name, but the wheel has no file of that name"
     assert (f"error: {nvrtc}: grafted library: {fact}" in found) is is_torn
 
 
@@ -72,7 +72,7 @@ def test_finds_module_for_another_python(tmp_path: Path, tag: str, severity: str
 
     found = told(judged(tmp_path, {name: library}, tag=f"{tag}-manylinux_2_39_x86_64"))
 
-    fact = "Python 3.10 alone can import it, and the tag is"
+    fact = "only Python 3.10 can import it, but the tag is"
     said = [line.partition(":")[0] for line in found if f": {name}: tag: {fact}" in line]
     assert said == [severity] * bool(severity)
 
@@ -80,9 +80,13 @@ def test_finds_module_for_another_python(tmp_path: Path, tag: str, severity: str
 @pytest.mark.parametrize(
     ("name", "module", "fact"),
     [
-        ("ext.cpython-312-x86_64-linux-gnu", "other", "calls PyInit_ext, and it has PyInit_other"),
-        ("ext.abi3", "ext2", "calls PyInit_ext, and it has PyInit_ext2"),
-        ("ext.cpython-312-aarch64-linux-gnu", "ext", "it is for EM_X86_64: no Python imports it"),
+        ("ext.cpython-312-x86_64-linux-gnu", "other", "calls PyInit_ext, but it has PyInit_other"),
+        ("ext.abi3", "ext2", "calls PyInit_ext, but it has PyInit_ext2"),
+        (
+            "ext.cpython-312-aarch64-linux-gnu",
+            "ext",
+            "but it is for EM_X86_64: no Python can import it",
+        ),
     ],
 )
 def test_finds_module_that_nothing_imports(
@@ -108,9 +112,9 @@ def test_lets_module_be_that_has_its_name(tmp_path: Path, name: str, code: str) 
 @pytest.mark.parametrize(
     ("content", "fact"),
     [
-        (b"", "it is called a library and is empty"),
-        (b"no library\n", "it is called a library and is no ELF file"),
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "it is a git-LFS pointer"),
+        (b"", "it has the name of a library, but is empty"),
+        (b"no library\n", "it has the name of a library, but is not an ELF file"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "it is a Git LFS pointer"),
     ],
 )
 def test_finds_what_is_only_called_a_library(tmp_path: Path, content: bytes, fact: str) -> None:
@@ -131,11 +135,11 @@ def test_lets_other_kinds_of_library_be(tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize(
     ("member", "old", "new", "finding"),
     [
-        ("WHEEL", f"Tag: {TAG}", "Tag: py3-none", "WHEEL: tag: WHEEL says the tag py3-none"),
-        ("WHEEL", f"Tag: {TAG}", "Tag:", "WHEEL: tag: WHEEL says the tag (nothing)"),
-        ("WHEEL", f"Tag: {TAG}", "Tag: py3--any", "WHEEL: tag: WHEEL says the tag py3--any"),
+        ("WHEEL", f"Tag: {TAG}", "Tag: py3-none", "WHEEL: tag: WHEEL has the tag py3-none"),
+        ("WHEEL", f"Tag: {TAG}", "Tag:", "WHEEL: tag: WHEEL has the tag (nothing)"),
+        ("WHEEL", f"Tag: {TAG}", "Tag: py3--any", "WHEEL: tag: WHEEL has the tag py3--any"),
         ("WHEEL", "Version: 1.0", "Version: 9.0", "WHEEL: archive: Wheel-Version is 9.0"),
-        ("WHEEL", "Wheel-Version: 1.0\n", "", "WHEEL: archive: Wheel-Version is not there"),
+        ("WHEEL", "Wheel-Version: 1.0\n", "", "WHEEL: archive: Wheel-Version is missing"),
     ],
 )
 def test_finds_what_installers_refuse(
@@ -182,7 +186,7 @@ def test_judges_no_library_of_other_systems(tmp_path: Path, platform: str) -> No
 
     [line] = told(result)
     assert line.startswith("note: pkg-1.2.3-cp312-cp312-")
-    assert f"the tag is for {platform}: its libraries weren't judged" in line
+    assert f"the tag is for {platform}: its libraries weren't checked" in line
     assert (result.majors, result.supplies, result.min_driver) == ((), (), ())
 
 
@@ -192,7 +196,7 @@ def test_finds_libraries_behind_tag_for_any_system(tmp_path: Path) -> None:
 
     (line,) = told(judged(tmp_path, {MEMBER: library}, tag="py3-none-any"))
 
-    fact = "the tag promises any system, and it holds libraries of Linux"
+    fact = "the tag includes every system, but the wheel has libraries for Linux"
     assert line == f"warning: pkg-1.2.3-py3-none-any.whl: platform tag: {fact}"
 
 
@@ -223,7 +227,7 @@ def test_finds_module_for_free_threaded_python(tmp_path: Path) -> None:
 
     found = told(judged(tmp_path, {name: library}, tag="cp313-cp313t-manylinux_2_39_x86_64"))
 
-    assert any("Python 3.14 alone can import it" in line for line in found)
+    assert any("only Python 3.14 can import it" in line for line in found)
 
 
 def test_lets_modules_for_several_pythons_pass(tmp_path: Path) -> None:
@@ -246,7 +250,7 @@ def test_tells_tags_that_differ(tmp_path: Path, written: str, severity: str) -> 
 
     (finding,) = told(audit_wheel(wheel))
 
-    assert finding == f"{severity}: WHEEL: tag: the file name says {TAG}, WHEEL says {written}"
+    assert finding == f"{severity}: WHEEL: tag: the file name has {TAG}, WHEEL has {written}"
 
 
 def test_notes_library_in_pure_wheel(tmp_path: Path) -> None:
@@ -273,7 +277,7 @@ def test_notes_path_of_build_machine(tmp_path: Path) -> None:
 
     found = told(judged(tmp_path, {MEMBER: library}))
 
-    assert found == [f"note: {MEMBER}: build path: it holds /home/someone/src/a.cu"]
+    assert found == [f"note: {MEMBER}: build path: it contains /home/someone/src/a.cu"]
 
 
 def test_finds_copy_of_nvidias_library(tmp_path: Path) -> None:

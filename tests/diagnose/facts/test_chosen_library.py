@@ -68,7 +68,7 @@ def test_takes_library_of_variable(tmp_path: Path) -> None:
     found = choose(_TAGGED, tmp_path, "libpkg_cuda128.so", "libpkg_cuda130.so", asked="128")
 
     assert (found.library, found.decided_by) == ("libpkg_cuda128.so", "PKG_CUDA")
-    assert found.hint == "unset PKG_CUDA: the library for torch's CUDA, 130, is there"
+    assert found.hint == "unset PKG_CUDA: the package has the library for torch's CUDA, 130"
 
 
 @pytest.mark.parametrize("cuda", ["", "13"])

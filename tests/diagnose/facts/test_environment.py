@@ -77,7 +77,7 @@ def test_says_that_a_program_is_no_python(name: str) -> None:
     path = shutil.which(name)
     assert path
 
-    with pytest.raises(InterpreterNotFoundError, match=f"{name} is no Python\\n") as caught:
+    with pytest.raises(InterpreterNotFoundError, match=f"{name} is not a Python\\n") as caught:
         environment.ask_environment(Path(path), os.environ)
 
     assert "environment.py" not in caught.value.why

@@ -86,10 +86,10 @@ def test_falls_back_to_program(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "why"),
     [
-        ("echo broken; exit 1", "status 1, it said: broken"),
-        ("echo a, b, c", "status 0, it said: a, b, c"),
+        ("echo broken; exit 1", "status 1, it printed: broken"),
+        ("echo a, b, c", "status 0, it printed: a, b, c"),
         (r"printf 'a\0b, \377\200c\n'", "status 0"),
-        ("true", "it said: nothing"),
+        ("true", "it printed: nothing"),
     ],
 )
 def test_says_why_program_is_no_help(tmp_path: Path, script: str, why: str) -> None:

@@ -52,9 +52,9 @@ def test_knows_what_it_is_imported_by(installed: Distribution) -> None:
 @pytest.mark.parametrize(
     ("size", "what", "is_damage"),
     [
-        (0, "has 0 bytes, of which its wheel brought", True),
-        (1000, "has 1000 bytes, of which its wheel brought", True),
-        (10**6, "has 1000000 bytes, of which its wheel brought", False),
+        (0, "has 0 bytes, in its wheel it has", True),
+        (1000, "has 1000 bytes, in its wheel it has", True),
+        (10**6, "has 1000000 bytes, in its wheel it has", False),
         (None, "isn't there", True),
     ],
 )
@@ -76,7 +76,7 @@ def test_names_library_of_other_size(
 def test_names_zeroed_library(installed: Distribution, library: bytes) -> None:
     installed.libraries[0].write_bytes(bytes(len(library)))
 
-    assert [one.what for one in find_damaged_libraries(installed)] == ["begins with zeros"]
+    assert [one.what for one in find_damaged_libraries(installed)] == ["starts with zero bytes"]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_verifies_hashes(
 
     [found] = verify_files(installed)
 
-    assert found.what == "holds other bytes than its wheel brought"
+    assert found.what == "differs from the file in its wheel"
     assert found.is_damage is is_damage
 
 

@@ -77,14 +77,14 @@ def test_says_which_names_there_are(tmp_path: Path) -> None:
 
     found = find_environment("min", {"CONDA_PREFIX": str(tmp_path / "conda")}, tmp_path)
 
-    assert "no conda environment (there is mine)" in found.fault
+    assert "a conda environment (found: mine)" in found.fault
 
 
 @pytest.mark.parametrize("name", ["VIRTUAL_ENV"])
 def test_names_environment_that_was_deleted(tmp_path: Path, name: str) -> None:
     found = find_environment(None, {name: str(tmp_path / "gone")}, tmp_path)
 
-    assert found.fault == f"the folder {tmp_path / 'gone'} is not there"
+    assert found.fault == f"the folder {tmp_path / 'gone'} does not exist"
 
 
 def test_names_environment_whose_python_was_deleted(tmp_path: Path) -> None:
@@ -94,4 +94,4 @@ def test_names_environment_whose_python_was_deleted(tmp_path: Path) -> None:
 
     found = find_environment("env", {}, tmp_path)
 
-    assert "no longer there" in found.fault
+    assert "no longer exists" in found.fault

@@ -13,7 +13,7 @@ def test_names_extension_for_other_torch(env: Env) -> None:
     found = verdict_on(look_into(env, "ext"), "torch-abi-mismatch")
 
     assert found.level == "broken"
-    assert "needs c10::gone, which torch 2.11.0+cu130 hasn't" in found.cause
+    assert "needs c10::gone, which torch 2.11.0+cu130 doesn't have" in found.cause
     assert "built for torch 2.4" in found.cause
 
 

@@ -103,14 +103,14 @@ def test_warns_of_library_that_is_not_the_frameworks(tmp_path: Path) -> None:
     found = judged(make_judge(tmp_path, "125", "130", asked="125", driver=Driver()))
 
     assert found.level == "warning"
-    assert found.cause == "BNB_CUDA_VERSION=125 says so, and torch is built with CUDA 13.0"
+    assert found.cause == "BNB_CUDA_VERSION=125 selects it, and torch is built with CUDA 13.0"
 
 
 def test_expects_success_and_library(tmp_path: Path) -> None:
     found = judged(make_judge(tmp_path, "130"), make_run("libbitsandbytes_cuda130.so"))
 
     assert found.level == "ok"
-    assert "says SUCCESS! with libbitsandbytes_cuda130.so" in found.what
+    assert "prints SUCCESS! with libbitsandbytes_cuda130.so" in found.what
 
 
 def test_warns_of_success_with_other_library(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_does_not_expect_success_without_gpu(tmp_path: Path) -> None:
     found = judged(make_judge(tmp_path, "130", driver=Driver()))
 
     assert found.level == "ok"
-    assert "would load libbitsandbytes_cuda130.so; it wasn't run: there is no GPU" in found.what
+    assert "would load libbitsandbytes_cuda130.so; not run here: there is no GPU" in found.what
 
 
 def test_says_that_nothing_checks_a_package_without_check(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_says_that_nothing_checks_a_package_without_check(tmp_path: Path) -> Non
     found = judged(dataclasses.replace(judge, declared=declared))
 
     assert found.level == "ok"
-    assert "it wasn't run: it has no check of its own" in found.what
+    assert "not run here: it has no self-check" in found.what
 
 
 @pytest.mark.parametrize(
@@ -162,9 +162,9 @@ def test_waits_for_torch_that_sees_no_gpu(tmp_path: Path) -> None:
     found = judged(make_judge(tmp_path, "130", torch=blind), make_run("x.so", ""))
 
     assert found.what == (
-        "bitsandbytes 0.49.1 takes libbitsandbytes_cpu.so, not libbitsandbytes_cuda130.so"
+        "bitsandbytes 0.49.1 uses libbitsandbytes_cpu.so, not libbitsandbytes_cuda130.so"
     )
-    assert (found.level, found.fix) == ("warning", "fix torch first, then ask again")
+    assert (found.level, found.fix) == ("warning", "fix torch first, then run this again")
 
 
 def test_leads_to_general_entry_where_none_is_declared(tmp_path: Path) -> None:

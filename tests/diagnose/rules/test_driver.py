@@ -26,9 +26,7 @@ def make_found(**changes: Any) -> Driver:
 
 
 def test_praises_sound_driver() -> None:
-    assert judge(make_found()).what == (
-        "driver 580.65.06, supports CUDA up to 13.0; 2 GPUs to be used"
-    )
+    assert judge(make_found()).what == ("driver 580.65.06, supports CUDA up to 13.0; 2 GPUs usable")
 
 
 _ABSENT: dict[str, Any] = {
@@ -73,7 +71,7 @@ def test_only_notes_that_build_machine_has_no_gpu() -> None:
         ("-1", "which means none"),
         ("7", "the GPUs here are 0 to 1"),
         ("all", '"all" is neither a number nor the name of a GPU'),
-        ("GPU-123", "the name of none that is here"),
+        ("GPU-123", "which names none of the GPUs here"),
     ],
 )
 def test_says_why_no_gpu_is_visible(value: str, why: str) -> None:

@@ -61,7 +61,7 @@ def test_names_driver_that_is_too_old(env: Env, driver: Path) -> None:
 
     found = verdict_on(report, "driver-too-old")
     assert found.what == "driver 535.104.05 is too old for torch 2.11.0+cu130"
-    assert "needs driver 580.65.06 at least" in found.cause
+    assert "needs driver 580.65.06 or newer" in found.cause
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_installs_again_what_an_interrupted_removal_took(env: Env) -> None:
     report = look_into(env)
 
     found = verdict_on(report, "diagnose-damaged-installation")
-    assert found.what.startswith("an interrupted pip has left 2 folders in ")
+    assert found.what.startswith("an interrupted pip left 2 folders in ")
     assert found.command.endswith(" torch==2.11.0")
     assert report.frameworks == ()
 
@@ -120,7 +120,7 @@ def test_installs_leftover_of_local_version_only_from_where_it_came(env: Env, or
 
     assert found.command.endswith(f" 'ext @ {origin}'" if origin else "")
     assert bool(found.command) == bool(origin)
-    assert found.fix.endswith("again" if origin else "again, from where it came")
+    assert found.fix.endswith("again" if origin else "again, from its original source")
 
 
 def test_says_which_of_three_with_the_same_files_goes(env: Env) -> None:
@@ -132,7 +132,7 @@ def test_says_which_of_three_with_the_same_files_goes(env: Env) -> None:
     found = verdict_on(look_into(env), "diagnose-shared-files")
 
     assert found.what == "first 1.2.3, second 1.2.3 and third 1.2.3 share files"
-    assert found.cause.endswith("; the one in place is none of theirs")
+    assert found.cause.endswith("; the installed file is none of theirs")
     assert found.fix.startswith("remove the others, ")
     assert " first third && " in found.command
 
@@ -145,4 +145,4 @@ def test_removes_none_of_three_where_two_are_required(env: Env) -> None:
     found = verdict_on(look_into(env), "diagnose-shared-files")
 
     assert found.command == ""
-    assert found.fix.startswith("torch requires first; torch requires second: give each ")
+    assert found.fix.startswith("torch requires first; torch requires second: use a separate ")

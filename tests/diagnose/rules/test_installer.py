@@ -95,5 +95,5 @@ def test_prints_no_command_for_the_python_of_the_system(env: Env) -> None:
     assert verdict_on(report, "diagnose-versions").fix == "install what it requires"
     found = verdict_on(report, "diagnose-no-installer")
     assert found.cause == f"{marker}: pip and uv refuse to install into it"
-    assert found.fix.startswith("make an environment ")
+    assert found.fix.startswith("create an environment ")
     assert "diagnose-no-installer" not in anchors(look_into(env))

@@ -17,7 +17,7 @@ def test_names_mixed_majors(env: Env) -> None:
 
     found = {one.level: one.what for one in report.verdicts if one.anchor == "diagnose-mixed-cuda"}
     assert found == {
-        "warning": "NVIDIA's wheels are of CUDA 12 and 13, torch's is 13.0",
+        "warning": "the NVIDIA wheels are for CUDA 12 and 13, torch's is 13.0",
         "broken": "ext 1.2.3 is for CUDA 12, torch for CUDA 13.0",
     }
 

@@ -31,8 +31,8 @@ def test_names_archs_that_gpu_lacks(env: Env, driver: Path, cuda_home: Path) -> 
     report = look_into(env, LD_LIBRARY_PATH=str(driver), STUB_CAPABILITY="80")
 
     found = verdict_on(report, "no-kernel-image")
-    assert found.what == "ext 1.2.3 holds no code for this GPU, sm_80"
-    assert found.cause == "it holds sm_90"
+    assert found.what == "ext 1.2.3 has no code for this GPU, sm_80"
+    assert found.cause == "it contains sm_90"
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_fits(tmp_path: Path) -> None:
         ({"driver": ""}, "there is no NVIDIA driver"),
         ({"driver": "535.104.05"}, "driver 535.104.05 is older than 580.65.06"),
         ({"driver": "580.9.1"}, "driver 580.9.1 is older than 580.65.06"),
-        ({"capability": "80"}, "its archs are sm_90, the GPU is sm_80"),
+        ({"capability": "80"}, "its archs are sm_90, but the GPU is sm_80"),
         ({"python": "3.9.1", "requires_python": ">=3.10"}, "it needs Python >=3.10"),
     ],
 )

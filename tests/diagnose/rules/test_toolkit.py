@@ -20,9 +20,9 @@ pytestmark = pytest.mark.usefixtures("bare_machine")
     ("value", "why", "fix"),
     [
         ("{}:/other", "it is a list", "export CUDA_HOME={}"),
-        ("{}/bin", "the folder above bin", "export CUDA_HOME={}"),
-        ("{}/bin/nvcc", "the folder above bin", "export CUDA_HOME={}"),
-        ('"{}"', "quotes or blanks", "export CUDA_HOME={}"),
+        ("{}/bin", "the folder that contains bin", "export CUDA_HOME={}"),
+        ("{}/bin/nvcc", "the folder that contains bin", "export CUDA_HOME={}"),
+        ('"{}"', "quotes or spaces", "export CUDA_HOME={}"),
         ("{}/gone", "there is no such folder", "unset CUDA_HOME"),
     ],
 )

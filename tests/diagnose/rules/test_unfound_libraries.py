@@ -70,7 +70,9 @@ def test_says_that_installed_wheel_is_not_led_to(env: Env) -> None:
 
     found = verdict_on(look_into(env), "libcudart-not-found")
 
-    assert found.fix.startswith("nvidia-cuda-runtime-cu12 1.2.3 is installed and nothing leads")
+    assert found.fix.startswith(
+        "nvidia-cuda-runtime-cu12 1.2.3 is installed, but no rpath entry points"
+    )
     assert found.command == ""
 
 

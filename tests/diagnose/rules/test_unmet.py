@@ -74,7 +74,7 @@ def test_prints_no_command_where_two_packages_exclude_each_other(env: Env) -> No
     found = verdict_on(look_into(env), "diagnose-versions")
 
     assert found.command == ""
-    assert found.fix.startswith("other requires triton==3.3.0: give each an environment of its own")
+    assert found.fix.startswith("other requires triton==3.3.0: use a separate environment for each")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_does_not_hold_a_package_against_itself(env: Env) -> None:
 
     found = verdict_on(look_into(env), "diagnose-versions")
 
-    assert "an environment of its own" not in found.fix
+    assert "a separate environment" not in found.fix
 
 
 @pytest.mark.parametrize(

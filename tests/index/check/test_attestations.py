@@ -36,12 +36,12 @@ def test_finds_nothing_in_those_of_the_file() -> None:
         (provenance(name="toy-2.0-py3-none-any.whl"), "about toy-2.0-py3-none-any.whl"),
         (provenance(name="toy-1.0.tar.gz"), "about toy-1.0.tar.gz"),
         (provenance(sha256="b" * 64), f"SHA-256 {'b' * 64}, the page says {SHA256}"),
-        (provenance(version=2), "of version 2"),
-        (provenance(attestation_bundles=[]), "holds no attestation"),
-        (provenance(attestation_bundles=[{"attestations": [{}]}]), "form of PEP 740"),
-        (b"[" * 100_000, "form of PEP 740"),
-        (b"\xff", "form of PEP 740"),
-        (b"[]", "form of PEP 740"),
+        (provenance(version=2), "has version 2"),
+        (provenance(attestation_bundles=[]), "contains no attestation"),
+        (provenance(attestation_bundles=[{"attestations": [{}]}]), "format of PEP 740"),
+        (b"[" * 100_000, "format of PEP 740"),
+        (b"\xff", "format of PEP 740"),
+        (b"[]", "format of PEP 740"),
     ],
 )
 def test_names_what_is_wrong(content: bytes, said: str) -> None:

@@ -39,9 +39,9 @@ def test_every_line_fits_80_columns() -> None:
 def test_says_what_why_and_what_to_do() -> None:
     text = " ".join(shown(broken("hash")).split())
 
-    assert "error hash: A file isn't the one whose hash its page gives." in text
+    assert "error hash: A file doesn't have the hash that its page gives." in text
     assert "because pip and uv refuse it." in text
-    assert "to fix Find out which of them is right" in text
+    assert "to fix First find out which of them is right" in text
     assert "and 10 more; --verbose names them" in text
     assert text.endswith("1 page, 30 files: 30 errors")
 

@@ -515,5 +515,5 @@ def test_page_without_projects_is_no_index() -> None:
     with serving(Site(files={"/": page})) as server, pytest.raises(DownloadError) as caught:
         check(server.url("/"))
 
-    assert "is no package index" in caught.value.what
-    assert "no link leads" in caught.value.why
+    assert "is not a package index" in caught.value.what
+    assert "none of the links" in caught.value.why

@@ -36,9 +36,9 @@ def test_says_what_was_measured_and_how_fast() -> None:
 
 def test_says_what_is_wrong_and_what_was_left_out() -> None:
     left = make_case("two", timing=None, skipped="it needs 2 GPUs", error=None)
-    text = printed(make_case(faults=("the result holds NaN",)), left)
+    text = printed(make_case(faults=("the result contains NaN",)), left)
 
-    assert "wrong: forward: the result holds NaN" in text
+    assert "wrong: forward: the result contains NaN" in text
     assert "left out" in text
     assert "it needs 2 GPUs" in text
 
@@ -75,5 +75,5 @@ def test_files_of_no_wheel_are_named_whole() -> None:
     libraries = [("libcublas.so.13", "/usr/local/cuda/lib64/libcublas.so.13", "")]
 
     assert list(show_suppliers(libraries)) == [
-        "from the machine, no wheel: /usr/local/cuda/lib64/libcublas.so.13"
+        "from the machine, not a wheel: /usr/local/cuda/lib64/libcublas.so.13"
     ]

@@ -72,7 +72,7 @@ def test_takes_document_of_a_later_minor_version() -> None:
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (["audit", "missing.whl", "--json"], "what was named is no wheel"),
+        (["audit", "missing.whl", "--json"], "a given path is neither a wheel"),
         (["audit", "--json", "--no-such-option", "x"], "--no-such-option"),
         (["build", "no-such-130", "--json"], "no-such"),
         (["explain", "missing.log", "--json"], "there is no log missing.log"),

@@ -58,7 +58,7 @@ def test_takes_no_code_that_was_cut_for_equal(tmp_path: Path) -> None:
 
     (difference,) = _compare(tmp_path, _fatbin(element(1000)), _fatbin(element(1003)))
 
-    assert difference.fact == "PTX compute_90 can't be unpacked: it ends in the middle"
+    assert difference.fact == "PTX compute_90 can't be unpacked: it is truncated"
     assert difference.causes == ()
 
 

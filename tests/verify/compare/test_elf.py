@@ -68,8 +68,8 @@ def test_tells_memory_from_content(tmp_path: Path) -> None:
     ]
 
     assert facts == [
-        "only in the first it merely reserves memory",
-        "only in the second it merely reserves memory",
+        "only in the first it has no content and only reserves memory",
+        "only in the second it has no content and only reserves memory",
     ]
 
 

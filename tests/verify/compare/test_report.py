@@ -67,7 +67,7 @@ def test_names_kernel_as_source_does_and_cause_with_remedy() -> None:
 def test_keeps_what_only_follows_apart() -> None:
     lines = _printed(_comparison(_PATH, _RECORD), width=200).splitlines()
 
-    start = lines.index("what only follows")
+    start = lines.index("consequences of other differences")
     assert lines[start + 1] == f"    {CAUSES['record'].text}: pkg.dist-info/RECORD"
     assert "pkg.dist-info/RECORD" not in "".join(lines[:start])
     assert lines[-1].endswith("none of unknown cause")

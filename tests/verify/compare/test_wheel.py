@@ -44,7 +44,7 @@ def test_tells_record_that_differs_by_itself(wheel: Path, tmp_path: Path) -> Non
 
     difference = only_difference(compare(wheel, tmp_path / wheel.name))
 
-    assert difference.fact == "another row of pkg/__init__.py, which doesn't differ"
+    assert difference.fact == "another row for pkg/__init__.py, which doesn't differ"
     assert difference.causes == ()
 
 

@@ -148,8 +148,8 @@ def test_tells_constant_from_instruction(nvcc: _Nvcc, tmp_path: Path) -> None:
 
     facts = {one.location.code: one.fact for one in constant}
     assert all(one.location.kernel == _SCALE for one in (*constant, *instruction))
-    assert "differ, only in a number that the instruction holds" in facts["SASS sm_80"]
-    assert "differ, only in a number that the instruction holds" in facts["SASS sm_90"]
+    assert "differ, only in an immediate value" in facts["SASS sm_80"]
+    assert "differ, only in an immediate value" in facts["SASS sm_90"]
     assert facts["PTX compute_90"].endswith("differ, only in constants")
     assert {one.fact.rpartition(" differ")[2] for one in instruction} == {""}
     assert _causes((*constant, *instruction)) == {"unknown"}
@@ -173,7 +173,7 @@ def test_tells_linked_kernels_apart_that_only_the_path_does(nvcc: _Nvcc, tmp_pat
     (difference,) = _compare(tmp_path, link("2"), link("3"), "pkg/k.cubin")
 
     assert difference.location.kernel.endswith("6hiddenEPf")
-    assert difference.fact.endswith("differ, only in a number that the instruction holds")
+    assert difference.fact.endswith("differ, only in an immediate value")
 
 
 def test_names_path_in_text_and_in_module_id(nvcc: _Nvcc, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_withdraws_what_is_only_published(tmp_path: Path) -> None:
 def test_refuses_to_withdraw_what_nobody_has(tmp_path: Path) -> None:
     add_wheel(tmp_path / "a", "1.0")
 
-    with pytest.raises(UsageError, match=r"holds no wheel toy==3\.0"):
+    with pytest.raises(UsageError, match=r"has no wheel toy==3\.0"):
         index(tmp_path, "a", "--yank", "toy==3.0", "--reason", "broken")
 
     assert not (tmp_path / "site").exists()

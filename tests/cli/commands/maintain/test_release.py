@@ -57,8 +57,8 @@ def test_requires_what_is_named(option: str, project: Project) -> None:
     [
         (("--require", "pref"), "perf"),
         (("--index", "https://host/simple/"), "--index is for --upload"),
-        (("--upload", "https://me:secret@host/"), "holds a user or a password"),
-        (("--tag", "v2026-01-01"), "holds no release"),
+        (("--upload", "https://me:secret@host/"), "contains a user or a password"),
+        (("--tag", "v2026-01-01"), "has no release"),
     ],
 )
 def test_refuses(words: tuple[str, ...], says: str, project: Project) -> None:

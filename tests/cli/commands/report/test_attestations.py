@@ -49,7 +49,7 @@ def test_says_who_has_rebuilt_it(
 ) -> None:
     attestations(wheels[0], policy=tmp_path / "rebuilders.txt")
 
-    assert "by 1 of the 1 that the policy asks for: alice" in capsys.readouterr().err
+    assert "by 1 of the 1 that the policy requires: alice" in capsys.readouterr().err
 
 
 def test_refuses_wheel_that_is_not_there(wheels: list[Path], tmp_path: Path) -> None:

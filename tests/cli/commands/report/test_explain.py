@@ -84,11 +84,11 @@ def test_command_gives_data(text: str, tmp_path: Path, command: Callable[..., st
     ("words", "given", "told"),
     [
         (["missing.log"], "", "there is no log missing.log"),
-        (["empty"], "", "empty holds no logs"),
-        (["program"], "", "program is no text"),
-        (["--jsonl", "-"], "{", "standard input:1 can't be answered"),
+        (["empty"], "", "empty contains no logs"),
+        (["program"], "", "program is not a text file"),
+        (["--jsonl", "-"], "{", "standard input:1 can't be read"),
         (["--jsonl", "-"], '{"id": 1}', "it has no 'log'"),
-        (["--jsonl", "-"], '{"id": 1, "log": 2}', "`log` is no text"),
+        (["--jsonl", "-"], '{"id": 1, "log": 2}', "`log` is not a string"),
         ([], "", "the following arguments are required"),
     ],
 )

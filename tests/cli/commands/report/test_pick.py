@@ -82,7 +82,7 @@ def test_names_recipe_where_none_fits(tmp_path: Path, capsys: pytest.CaptureFixt
 
     assert pick("flash-attn", *words) == 1
     said = capsys.readouterr().out
-    assert "flash_attn-2.8.3.tar.gz is there" in said
+    assert "flash_attn-2.8.3.tar.gz exists" in said
     assert "`nox -s build-flash-attn-130`" in said
 
 
@@ -117,10 +117,10 @@ def test_says_that_nobody_could_be_asked(
     monkeypatch.setattr("cuwheel.pick.choice.ask_indexes.__defaults__", (HASTY,))
     with (
         serving(Site(statuses=[status] * 99)) as site,
-        pytest.raises(DownloadError, match="no index could be asked for toy") as caught,
+        pytest.raises(DownloadError, match="no index could be queried for toy") as caught,
     ):
         pick("toy", "--index", site.url("/simple/"), "--for", PAPER)
-    with pytest.raises(DownloadError, match="no index that could be asked has toy"):
+    with pytest.raises(DownloadError, match="no index that could be queried has toy"):
         pick("toy", "--index", site.url("/simple/"), "--index", str(tmp_path), "--for", PAPER)
 
     assert f"answered {status}" in caught.value.why

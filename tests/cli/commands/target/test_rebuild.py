@@ -36,7 +36,7 @@ def test_looks_at_the_key_before_an_hours_build(tmp_path: Path) -> None:
     (tmp_path / "key.pem").write_text("no key")
     (tmp_path / "key.pem").chmod(0o600)
 
-    with pytest.raises(UsageError, match="no private key"):
+    with pytest.raises(UsageError, match="not a usable private key"):
         run_command("rebuild", ["x.whl", "--key", str(tmp_path / "key.pem")], Console())
 
 
@@ -114,7 +114,7 @@ def test_names_trust_config_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["gone.whl", "gone.whl.provenance.json"])
 def test_says_that_a_wheel_is_not_there(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=f"{name} is not there"):
+    with pytest.raises(UsageError, match=f"{name} does not exist"):
         run_command("rebuild", [str(tmp_path / name), "--work", str(tmp_path)], Console())
 
 
@@ -135,4 +135,4 @@ def test_refuses_other_inputs_before_it_builds(tmp_path: Path) -> None:
         run_command("rebuild", [str(wheel), "--work", str(tmp_path / "work")], Console())
 
     assert "recipes/causal_conv1d.py: " in caught.value.why
-    assert "no branch or tag of this clone has its commit" in caught.value.why
+    assert "no branch or tag of this clone contains its commit" in caught.value.why
