@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # What reads a file whole, and why that is bounded. All else goes through `system/whole_files`,
 # `system/regular_files`, or reads a number of bytes.
 READ_WHOLE = {
+    "build/launcher/canary": "the event log of its own compiles",
     "bootstrap": "the repository's own lock; it runs on nothing but the standard library",
     "build/progress": "an event log, which its reader limits",
     "cuda/torch_exports": "the engine's own table",
@@ -36,7 +37,7 @@ READ_WHOLE = {
     # These run in the sandbox of the package that has written what they read, or read the kernel's
     # files, or what the engine has written.
     "standalone/launcher/command_line": "option files of the package",
-    "standalone/launcher/direct_mode": "sources and headers of the package",
+    "standalone/launcher/kept_files": "sources and headers of the package, what compilers wrote",
     "standalone/memory_gate/child": "the kernel's",
     "standalone/memory_gate/free_memory": "the kernel's",
     "standalone/memory_gate/ledger": "the engine's",

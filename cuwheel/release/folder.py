@@ -70,7 +70,7 @@ def write_release(plan: Plan, asked: ReleaseRequest, last: Release | None) -> Pa
         _write(aside / NOTES, render_notes(plan.release, last))
         _write(aside / CHECKSUMS, _checksums(aside))
         # Else a power cut can leave the name with records and wheels that hold nothing.
-        sync_files(aside, [aside / name for name in list_tree(aside)])
+        sync_files(aside, [str(aside / name) for name in list_tree(aside)])
     return folder
 
 
