@@ -214,7 +214,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l time-limit -x -d 'time l
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l retries -x -d 'how often to restart a cell whose node was lost; default: 2'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l at-once -x -d 'jobs that wait or run at the same time; default: 100'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l arch -x -d 'compute capability without dot, repeatable; default: the recipe'"'"'s list'
-complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l platform -xka "linux_x86_64 linux_aarch64" -d 'the platform that the wheel is for; default: that of this machine'
+complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l platform -xka "linux_x86_64 linux_aarch64" -d 'the machines that wheels are for, repeatable; default: this one'"'"'s kind'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l target-root -xka "(__fish_complete_directories)" -d 'root folder of another platform, with its Python; default: CUWHEEL_TARGET_ROOT'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l link -xka "external bundled static" -d 'how CUDA'"'"'s libraries are provided: by NVIDIA'"'"'s wheels, copied into this wheel, or linked statically; default: the recipe'"'"'s'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l toolchain -xka "pypi conda system" -d 'source of nvcc; default: pypi from CUDA 13.0 on, conda for older ones'

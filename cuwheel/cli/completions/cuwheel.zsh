@@ -284,7 +284,7 @@ _shtab_cuwheel_matrix_options=(
   "--retries[how often to restart a cell whose node was lost\; default\: 2]:N:"
   "--at-once[jobs that wait or run at the same time\; default\: 100]:N:"
   "*--arch[compute capability without dot, repeatable\; default\: the recipe\'s list]:90:"
-  "--platform[the platform that the wheel is for\; default\: that of this machine]:platform:(linux_x86_64 linux_aarch64)"
+  "*--platform[the machines that wheels are for, repeatable\; default\: this one\'s kind]:platform:(linux_x86_64 linux_aarch64)"
   "--target-root[root folder of another platform, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
   "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
   "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
