@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from auditwheel.lddtree import parse_ld_so_conf
-
 if TYPE_CHECKING:
     from cuwheel.model.platform import Platform
     from cuwheel.workspace.job import TargetRoot
@@ -22,6 +20,9 @@ def library_folders(root: TargetRoot, platform: Platform) -> tuple[Path, ...]:
         platform: of the machine. What its compiler brings along on Debian (`libgomp.so.1`, which a
             small root needn't have) comes last.
     """
+    # Builds for this machine, and commands that only check a target, don't need it.
+    from auditwheel.lddtree import parse_ld_so_conf  # noqa: PLC0415
+
     folder = root.folder
     named = parse_ld_so_conf(f"{folder}/etc/ld.so.conf", root=f"{folder}/")
     found = [*map(Path, named), *(folder / name for name in _TRUSTED)]

@@ -59,7 +59,7 @@ def no_root(folder: Path | None, platform: Platform) -> TargetRootError:
     """The error of a build that no root folder is named for, or one that isn't there."""
     return TargetRootError(
         f"there is no root folder of a Linux for {platform.machine}",
-        why=f"{folder} is no folder"
+        why=f"{folder} is not a folder"
         if folder
         else f"neither --target-root nor {TARGET_ROOT} names one",
         fix="make one (docs/how-to/arm64.md says how), and name it",

@@ -72,14 +72,14 @@ def test_refuses_toolkit_of_machine_that_is_another_release(tmp_path: Path) -> N
         )
 
     assert caught.value.what.endswith("is not CUDA 12.2")
-    assert caught.value.why == "it holds nvcc 12.0.76, ptxas 12.0.76"
+    assert caught.value.why == "it has nvcc 12.0.76, ptxas 12.0.76"
 
 
 @pytest.mark.parametrize("name", ["CMAKE_CUDA_COMPILER", "CUDAToolkit_ROOT"])
 def test_refuses_recipe_that_names_nvcc(name: str) -> None:
     recipe = make_recipe(build=CMake(define={name: "/usr/local/cuda"}))
 
-    with pytest.raises(RecipeError, match="1 fault"):
+    with pytest.raises(RecipeError, match="1 error"):
         check_recipe(recipe)
 
 
@@ -141,7 +141,7 @@ def test_refuses_cuda_that_driver_does_not_run(
 
     assert caught.value.why == (
         "1. a wheel for CUDA 13.0 doesn't run on this machine: "
-        "its driver is 535.104.05, it needs 580.65.06 at least"
+        "its driver is 535.104.05, and the wheel needs 580.65.06 or newer"
     )
     assert "-- --any-driver" in caught.value.fix
 

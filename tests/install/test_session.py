@@ -200,7 +200,7 @@ def test_brings_requirements_and_keeps_what_is_there(installing: Installing) -> 
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(BROKEN, "undefined symbol: toy"), ("def add(a, b):\n    return 7\n", "gives 7, not 3")],
+    [(BROKEN, "undefined symbol: toy"), ("def add(a, b):\n    return 7\n", "returns 7, not 3")],
 )
 def test_brings_back_what_was_there_where_smoke_fails(
     content: str, words: str, installing: Installing

@@ -105,7 +105,7 @@ def test_says_who_holds_the_machine(engine: Engine, tmp_path: Path) -> None:
 
     assert done.status == GpuInUseError.exit_code
     assert "this machine is in use by another run" in done.output
-    assert "because  another's process 7 holds" in done.output
+    assert "because  another's process 7 has locked" in done.output
     assert not _latest(engine).exists()
 
 

@@ -128,7 +128,7 @@ def test_goes_on_behind_a_case_that_raises(tmp_path: Path) -> None:
     ("code", "fault"),
     [
         ("    return x[:5]\n", "its shape is (5,), and (1000,) was expected"),
-        ("    return x, x\n", "it gives 2 arrays, and 1 were expected"),
+        ("    return x, x\n", "it returns 2 arrays, and 1 were expected"),
     ],
 )
 def test_other_shape_is_wrong(tmp_path: Path, code: str, fault: str) -> None:

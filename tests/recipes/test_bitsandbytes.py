@@ -191,6 +191,6 @@ def test_says_what_to_fetch_where_its_source_can_not_be_reached(engine: Engine) 
     assert time.monotonic() - started < 30
     assert done.status == 30
     said = " ".join(done.output.split())
-    assert "archive/refs/tags/0.49.1.tar.gz can't be downloaded" in said
+    assert "archive/refs/tags/0.49.1.tar.gz could not be downloaded" in said
     assert "`-- --source FILE` (its SHA-256 is 522afad2d62234ae" in said
     assert str(engine.work.with_name("empty") / "downloads") in said

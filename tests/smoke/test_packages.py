@@ -65,7 +65,7 @@ def test_what_nobody_locked_is_told_though_it_was_prepared(
     with pytest.raises(InstallError) as caught:
         smoke(job)
 
-    assert "the recipe's lock doesn't contain it" in caught.value.fix
+    assert "the recipe's lock doesn't have it" in caught.value.fix
 
 
 def test_what_the_wheel_does_not_declare_is_taken_out(workspace: Workspace, target: Target) -> None:

@@ -31,7 +31,7 @@ def test_refuses_other_value_than_expected(workspace: Workspace, tmp_path: Path,
     with pytest.raises(SmokeError) as caught:
         smoke(make_job(target, workspace))
 
-    assert "tiny_cuda.add(1, 2) gives -1, not 3" in caught.value.why
+    assert "tiny_cuda.add(1, 2) returns -1, not 3" in caught.value.why
 
 
 def test_shows_the_end_of_the_traceback(workspace: Workspace, target: Target) -> None:

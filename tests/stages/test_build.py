@@ -81,7 +81,7 @@ def test_explains_with_what_the_log_does_not_tell(
     done = engine.build("tiny-capi", "--source", str(tree))
 
     assert gcc is not None
-    assert f"headers of GCC {gcc.major} use what" in " ".join(done.output.split())
+    assert f"headers of GCC {gcc.major} use features that" in " ".join(done.output.split())
     assert "CUDA 13.0 takes GCC 15 at most" in " ".join(done.output.split())
 
 

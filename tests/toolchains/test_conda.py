@@ -215,7 +215,7 @@ def test_verifying_notes_that_files_were_seen(
 
     after = read_conda_lock(job.lock)
     assert before.files == NOT_FETCHED
-    assert re.fullmatch(r"fetched \d{4}-\d\d-\d\d: every hash and size compared", after.files)
+    assert re.fullmatch(r"fetched \d{4}-\d\d-\d\d: every hash and size verified", after.files)
     assert after.packages == before.packages
     assert key_of_lock(job.lock) == key  # the same toolchain
     [told] = read_document(capsys.readouterr().out, "lock-verify")["locks"]

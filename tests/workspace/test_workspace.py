@@ -71,7 +71,7 @@ def test_refuses_stage_that_has_not_run(tmp_path: Path) -> None:
     with pytest.raises(StageOrderError) as caught:
         make_workspace(tmp_path).load("build", records.BuiltWheel)
 
-    assert "the stage build has left nothing" in caught.value.what
+    assert "has no output of the stage build" in caught.value.what
 
 
 def test_knows_which_stages_have_run(tmp_path: Path) -> None:

@@ -407,7 +407,7 @@ def test_gives_up_at_once_on_what_had_all_there_is(
     assert (status, too_large.event_of("a")["tries"]) == (137, 1)
     assert re.search(
         r"memory gate: ptxas was killed with 0\.2 GiB in use, compiling \S+/a\.ii for sm_90; "
-        r"its cgroup has 0\.3 GiB and nothing else ran beside it",
+        r"its cgroup has 0\.3 GiB and nothing else was running",
         capfd.readouterr().err,
     )
 
