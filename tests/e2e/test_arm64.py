@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.binaries.device_code import code_of_element, elements_of, find_fatbins
 from cuwheel.binaries.elf import read_elf
 from cuwheel.paths import ROOT
 from cuwheel.verify.published import read_published
@@ -64,10 +66,39 @@ def test_builds_wheel_and_imports_it(
     [wheel] = engine.wheels()
     assert wheel.name.endswith(f"-{tags}-manylinux_2_17_aarch64.whl")
     assert machines_in(wheel) == {"EM_AARCH64"}
-    assert "run by qemu-aarch64" in done.output
+    assert "run with qemu-aarch64" in done.output
     stated = read_published(wheel)
     assert stated.parameters["platform"] == "linux_aarch64"
     assert stated.hashes["root folder of the machine"] == root.fingerprint
+
+
+def test_takes_device_code_of_this_machines_build(
+    engine: Engine, root: TargetRoot, tmp_path: Path
+) -> None:
+    variables = {"CUWHEEL_COMPILE_CACHE": str(tmp_path / "compiles")}
+    here = engine.build("tiny-capi", "--python", RELEASE, **variables)
+
+    there = engine.build("tiny-capi", *words(root), **variables)
+
+    assert (here.status, there.status) == (0, 0), there.output
+    assert "of device code taken from a build for another platform" in there.output
+    wheels = engine.wheels()
+    assert len(wheels) == 2
+    first, second = (device_code_in(wheel) for wheel in wheels)
+    assert first
+    assert first == second
+
+
+def device_code_in(wheel: Path) -> list[bytes]:
+    """The device code of its libraries."""
+    found = []
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            if ".so" in name:
+                library = io.BytesIO(archive.read(name))
+                elements = elements_of(library, find_fatbins(library))
+                found += [code_of_element(library, element) for element in elements]
+    return sorted(found)
 
 
 def test_builds_the_same_bytes_however_it_is_built(engine: Engine, root: TargetRoot) -> None:

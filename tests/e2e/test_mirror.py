@@ -208,7 +208,7 @@ def test_builds_for_arm64_without_network(
     done = run_cut_off(site, script)
 
     assert done.returncode == 0, done.stdout
-    assert "run by qemu-aarch64" in done.stdout
+    assert "run with qemu-aarch64" in done.stdout
     [wheel] = (site.home / "cuwheel" / "dist").glob("tiny_capi-1.0.0*.whl")
     assert wheel.name.endswith("_aarch64.whl")
 
