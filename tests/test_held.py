@@ -102,6 +102,8 @@ HELD_BY = {
     "stages/toolchain": "test_pipeline",
     "standalone/event_log": "standalone/launcher/test_launch",
     "standalone/launcher/device_bitcode": "standalone/launcher/test_device_code",
+    "standalone/launcher/device_command": "standalone/launcher/test_device_code",
+    "standalone/launcher/device_store": "standalone/launcher/test_device_code",
     "standalone/launcher/kept_files": "standalone/launcher/test_direct_mode",
     "standalone/launcher/cache_server": "build/compile_cache/test_backends",
     "standalone/memory_gate/child": "standalone/memory_gate/test_gate",

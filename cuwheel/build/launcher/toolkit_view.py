@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _LAUNCHER = (
     "event_log.py",
     *(f"launcher/{name}.py" for name in ("command_line", "device_bitcode", "device_code")),
+    *(f"launcher/{name}.py" for name in ("device_command", "device_store")),
     *(f"launcher/{name}.py" for name in ("direct_mode", "kept_files", "launch", "rewrite")),
     *(f"memory_gate/{name}.py" for name in ("child", "free_memory", "gate", "ledger", "peaks")),
     *(f"memory_gate/{name}.py" for name in ("scheduler", "service_client")),

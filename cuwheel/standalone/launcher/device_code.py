@@ -31,21 +31,23 @@ import os
 if __package__:
     from cuwheel.standalone import event_log
     from cuwheel.standalone.launcher import device_bitcode, kept_files
+    from cuwheel.standalone.launcher.device_command import Words
+    from cuwheel.standalone.launcher.device_store import Result, Store
     from cuwheel.standalone.memory_gate import gate
 else:  # in a build these scripts lie side by side
     import device_bitcode  # type: ignore[import-not-found,no-redef]
     import event_log  # type: ignore[import-not-found,no-redef]
     import gate  # type: ignore[import-not-found,no-redef]
     import kept_files  # type: ignore[import-not-found,no-redef]
+    from device_command import Words  # type: ignore[import-not-found,no-redef]
+    from device_store import Result, Store  # type: ignore[import-not-found,no-redef]
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to import
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
     Start = Callable[[list[str]], int]  # runs a program under the memory gate; its exit status
 
-_FORMAT = "1"  # raise it when entries of an older cuwheel must not be used
-_LENGTH = 8  # bytes of a text's length
 # cicc takes options for single phases only with this in its environment.
 _PHASES = ("NVVMCCWIZ", "553282")
 # Ended by SIGHUP, SIGINT, SIGQUIT, SIGTERM, or by SIGKILL as often as the memory gate tries.
@@ -53,202 +55,18 @@ _STOPPED = frozenset(128 + number for number in (1, 2, 3, 9, 15))
 _BITCODE = ".lgenfe.bc"  # what `-keep` leaves of the front end's output
 _DEVICE_SOURCE = "device.cpp1.ii"
 
-# Files that cicc opens, by the option that names them: nvcc --dryrun of 13.0 to 13.5.
-_OPENED = frozenset(
-    (
-        *("-o", "--module_id_file_name", "--gen_c_file_name", "--stub_file_name"),
-        "--gen_device_file_name",
-    )
-)
-# Texts for the stub that the front end writes, anew for each platform.
-_NAMES = frozenset(("--orig_src_file_name", "--orig_src_path_name", "--include_file_name"))
-# What the front end is told of the host compiler and of the host: what follows of it for device
-# code is in the bitcode.
-_HOST = ("--gnu_version", "--unsigned_chars", "--unsigned_wchar_t", "--arm_cross_compiler")
-# What the front end doesn't know, and what it has its own name for.
-_BACK_END = (
-    *("-ftz=", "-prec_div=", "-prec_sqrt=", "-fmad=", "-fma=", "-fast-math", "-O", "-opt"),
-    *("-maxreg", "-lnk", "-llc", "-Ofast-compile", "--no-version-ident"),
-)
-# With these a program writes more than its output, or what it writes holds paths and times.
-_NOT_SHARED = (
-    *("-g", "--device-debug", "-lineinfo", "--generate-line-info", "-generate-line-info"),
-    *("-src-in-ptx", "--source-in-ptx", "-time", "--time", "-keep", "-dlto", "--emit", "-dump"),
-    *("--dump", "-dryrun", "@", "-optf", "--options-file", "-split-compile", "--split-compile"),
-    *("-enable-tile", "-nvvmir-library"),
-)
-
-
-class Words:
-    """The command line of cicc or ptxas, taken apart.
-
-    Attributes:
-        program: its path.
-        output: what it writes.
-        source: what it reads; empty where that isn't one file.
-        opened: the other files that it reads or writes, by option.
-        rest: its other words, in their order.
-    """
-
-    def __init__(self, program: str, arguments: list[str]) -> None:
-        self.program = program
-        self.output = self.source = ""
-        self.opened: list[tuple[str, str]] = []
-        self.rest: list[str] = []
-        sources = []
-        words = iter(arguments)
-        for word in words:
-            name, equals, value = word.partition("=")
-            if name in _OPENED | _NAMES:
-                value = value if equals else next(words, "")
-                self._take(name, value)
-            elif word.endswith((".ii", ".ptx")) and word[0] != "-":
-                sources.append(word)
-            else:
-                self.rest.append(word)
-        if len(sources) == 1:
-            self.source = sources[0]
-
-    def _take(self, name: str, value: str) -> None:
-        if name == "-o":
-            self.output = value
-        elif name in _OPENED:
-            self.opened.append((name, os.path.abspath(value)))  # noqa: PTH100
-        else:
-            self.rest += [name, value]
-
-    @property
-    def can_be_shared(self) -> bool:
-        """Whether its output is all that it makes, and follows from input and options."""
-        if not self.source or not self.output:
-            return False
-        return not any(word.startswith(_NOT_SHARED) for word in self.rest)
-
-    def key_words(self) -> list[str]:
-        """What a result depends on, besides its input: names and facts of the host left out."""
-        kept = []
-        words = iter(self.rest)
-        for word in words:
-            if word in _NAMES:
-                next(words, "")
-            elif not word.startswith(_HOST):
-                kept.append(word)
-        return kept
-
-
-class Store:
-    """The folder with the device code of one recipe.
-
-    Args:
-        folder: its path.
-        tools: stands for the programs.
-        platform: of this build.
-    """
-
-    def __init__(self, folder: str, tools: str, platform: str) -> None:
-        self._folder = folder
-        self._tools = tools
-        self._platform = platform
-
-    def folder_of(self, kind: str, parts: Iterable[str]) -> str:
-        """Where results of one command are kept, whatever it reads."""
-        text = "\0".join((_FORMAT, self._tools, kind, *parts))
-        key = kept_files.digest(text.encode("utf-8", "surrogateescape")).hex()
-        return f"{self._folder}/{key[:2]}/{key[2:]}"
-
-    def has_others(self, folder: str) -> bool:
-        """Whether there is a result of a build for another platform."""
-        try:
-            return any(not name.endswith(f".{self._platform}") for name in os.listdir(folder))  # noqa: PTH208
-        except OSError:
-            return False
-
-    def find(self, folder: str, content: bytes) -> Result | None:
-        """What a command made of an input; None where that isn't kept."""
-        start = kept_files.digest(content).hex()
-        return next(self._read(folder, lambda name: name.startswith(f"{start}.")), None)
-
-    def others(self, folder: str) -> Iterator[Result]:
-        """What builds for other platforms made with a command."""
-        return self._read(folder, lambda name: not name.endswith(f".{self._platform}"))
-
-    def _read(self, folder: str, is_wanted: Callable[[str], bool]) -> Iterator[Result]:
-        try:
-            names = os.listdir(folder)  # noqa: PTH208
-        except OSError:
-            return
-        for name in filter(is_wanted, names):
-            path = f"{folder}/{name}"
-            try:
-                yield Result.read(kept_files.unpack(kept_files.read_kept(path)), path)
-            except (OSError, ValueError):
-                continue
-
-    def keep(self, folder: str, content: bytes, result: Result) -> None:
-        """Keep what a command has made of an input."""
-        start = kept_files.digest(content).hex()
-        kept_files.keep(f"{folder}/{start}.{self._platform}", kept_files.pack(result.packed()))
-
-
-class Result:
-    """What cicc or ptxas has made.
-
-    Args:
-        said: what it wrote to its standard output and standard error.
-        output: the content of its output file.
-        bitcode: what cicc's front end handed on.
-        path: the file in which it is kept; empty where it isn't.
-    """
-
-    def __init__(self, said: bytes, output: bytes, bitcode: bytes = b"", path: str = "") -> None:
-        self.said = said
-        self.output = output
-        self.bitcode = bitcode
-        self._path = path
-
-    @classmethod
-    def read(cls, content: bytes, path: str) -> Result:
-        """One that `packed` has written down.
-
-        Raises:
-            ValueError: it wasn't.
-        """
-        parts = []
-        while content:
-            end = _LENGTH + int.from_bytes(content[:_LENGTH], "big")
-            parts.append(content[_LENGTH:end])
-            content = content[end:]
-        said, output, bitcode = parts
-        return cls(said, output, bitcode, path)
-
-    def packed(self) -> bytes:
-        """All of it in one text, each part behind its length."""
-        parts = (self.said, self.output, self.bitcode)
-        return b"".join(len(part).to_bytes(_LENGTH, "big") + part for part in parts)
-
-    def restore(self, words: Words) -> bool:
-        """Put it in its place and say what was said; whether that went well."""
-        try:
-            kept_files.replace(words.output, self.output)
-            _write_all(2, self.said)
-            os.utime(self._path)  # the engine removes what wasn't used for longest
-        except OSError:
-            return False
-        _note(words)
-        return True
-
 
 def run_ptxas(words: Words, store: Store, start: Start, aside: str) -> int:
     """Make a cubin, or take it; the exit status."""
     try:
         ptx = kept_files.read(words.source)
     except OSError:
-        return start(_as_called(words))
+        return start(words.as_called())
     folder = store.folder_of("ptxas", words.key_words())
     found = store.find(folder, ptx)
-    if found and found.restore(words):
+    if found and _restore(found, words):
         return 0
-    status, result = _run(_as_called(words), words, start, aside)
+    status, result = _run(words.as_called(), words, start, aside)
     if result:
         store.keep(folder, ptx, result)
     return status
@@ -265,13 +83,13 @@ def run_cicc(words: Words, store: Store, start: Start, aside: str) -> int:
         os.chdir("/")
     except OSError:
         words.source = source
-        return start(_as_called(words))
+        return start(words.as_called())
     folder = store.folder_of("cicc", [os.environ.get("CUWHEEL_FILE", ""), *words.key_words()])
     if store.has_others(folder):
         taken = _take_ptx(words, store, start, folder, aside)
         if taken is not None:
             return taken
-    status, result = _run([words.program, "-keep", *_as_called(words)[1:]], words, start, aside)
+    status, result = _run([words.program, "-keep", *words.as_called()[1:]], words, start, aside)
     bitcode = _kept_bitcode(aside)
     if result and bitcode:
         result.bitcode = bitcode
@@ -289,7 +107,7 @@ def _take_ptx(words: Words, store: Store, start: Start, folder: str, aside: str)
     """
     bitcode, held = f"{aside}/front-end.bc", f"{aside}/said"
     with _OutputHeld(held):
-        status = start(_front_end(words, bitcode))
+        status = start(words.front_end(bitcode))
     try:
         if status in _STOPPED:
             _write_all(2, kept_files.read(held))
@@ -297,7 +115,7 @@ def _take_ptx(words: Words, store: Store, start: Start, folder: str, aside: str)
         found = None if status else _find_ptx(store, folder, kept_files.read(bitcode), aside)
     except OSError:
         return None
-    return 0 if found and found.restore(words) else None
+    return 0 if found and _restore(found, words) else None
 
 
 def _find_ptx(store: Store, folder: str, bitcode: bytes, aside: str) -> Result | None:
@@ -350,30 +168,6 @@ class _OutputHeld:
             os.close(real)
 
 
-def _front_end(words: Words, bitcode: str) -> list[str]:
-    """The command that runs cicc's front end alone and writes what it hands on."""
-    kept = []
-    arch = ""
-    rest = iter(words.rest)
-    for word in rest:
-        if word == "-arch":
-            arch = next(rest, "")
-        elif word.startswith("-arch="):
-            arch = word.partition("=")[2]
-        elif word != "-m64" and not word.startswith(_BACK_END):
-            kept.append(word)
-    files = [one for pair in words.opened for one in pair]
-    return [
-        *(words.program, "-lgenfe", "--nv_arch", arch, "--m64", *kept, *files),
-        *("--emit-llvm-bc", words.source, "-o", bitcode),
-    ]
-
-
-def _as_called(words: Words) -> list[str]:
-    files = [one for pair in words.opened for one in pair]
-    return [words.program, *words.rest, *files, words.source, "-o", words.output]
-
-
 def _kept_bitcode(folder: str) -> bytes:
     """What the front end handed on, as `-keep` has left it; empty where it left nothing."""
     try:
@@ -383,6 +177,18 @@ def _kept_bitcode(folder: str) -> bytes:
     except OSError:
         pass
     return b""
+
+
+def _restore(result: Result, words: Words) -> bool:
+    """Put a result in its place and say what was said; whether that went well."""
+    try:
+        kept_files.replace(words.output, result.output)
+        _write_all(2, result.said)
+        os.utime(result.path)  # the engine removes what wasn't used for longest
+    except OSError:
+        return False
+    _note(words)
+    return True
 
 
 def _note(words: Words) -> None:
