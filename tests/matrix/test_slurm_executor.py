@@ -360,7 +360,7 @@ def test_takes_up_jobs_of_a_killed_caller(
     cells = [f"{name}={value}" for name, value in seconds.items()]
     killed = start_caller(*cells)
     for _ in cells:
-        read_until(killed, "is submitted")
+        read_until(killed, " submitted")
     wait_for(lambda: counts(tmp_path, "begin").keys() == run.keys())
     killed.kill()
     end_tasks(tmp_path, "short")
