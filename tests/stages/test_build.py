@@ -82,7 +82,7 @@ def test_explains_with_what_the_log_does_not_tell(
 
     assert gcc is not None
     assert f"headers of GCC {gcc.major} use features that" in " ".join(done.output.split())
-    assert "CUDA 13.0 takes GCC 15 at most" in " ".join(done.output.split())
+    assert "CUDA 13.0 supports GCC up to 15" in " ".join(done.output.split())
 
 
 def test_warns_once_of_a_compile_cache_that_goes_bad(
