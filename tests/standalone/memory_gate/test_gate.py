@@ -369,7 +369,8 @@ def test_ends_a_program_with_all_that_it_started(tmp_path: Path) -> None:
 
 def test_remembers_what_a_killed_program_had_reached(gated: Gated) -> None:
     hog = gated.start_hog("a", 100, hold=60_000)
-    gated.wait_for_entries(1)
+    # It is in the ledger a moment before its program is started.
+    wait_for(lambda: psutil.Process(hog.pid).children())
     (program,) = psutil.Process(hog.pid).children()
     wait_for(lambda: program.memory_info().rss > 100 * MIB)
 
