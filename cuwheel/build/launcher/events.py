@@ -253,7 +253,8 @@ def _event(line: bytes) -> Compile | ProgramRun | str | None:
         return _compile(content)
     if content["kind"] == "tool":
         return _tool(content)
-    return SHARED if content["kind"] == SHARED else None
+    is_shared = content["kind"] == SHARED and content["made_for"] != content["taken_for"]
+    return SHARED if is_shared else None
 
 
 def _compile(content: dict[str, Any]) -> Compile:

@@ -187,17 +187,19 @@ def _restore(result: Result, words: Words) -> bool:
         os.utime(result.path)  # the engine removes what wasn't used for longest
     except OSError:
         return False
-    _note(words)
+    _note(words, result.path.rpartition(".")[2])
     return True
 
 
-def _note(words: Words) -> None:
-    """A line in the event log, by which the build counts what it took."""
+def _note(words: Words, platform: str) -> None:
+    """A line in the event log, by which the build counts what it took of another platform's."""
     fields: dict[str, object] = {
         "kind": "shared",
         "compile": os.environ.get("CUWHEEL_COMPILE", ""),
         "name": os.path.basename(words.program),  # noqa: PTH119
         "file": os.environ.get("CUWHEEL_FILE", ""),
+        "made_for": platform,
+        "taken_for": os.environ.get("CUWHEEL_PLATFORM", ""),
     }
     event_log.append(os.environ.get("CUWHEEL_EVENTS", ""), fields)
 

@@ -161,3 +161,14 @@ def test_counts_hits_by_language(tmp_path: Path) -> None:
         HitCount(language="CUDA", compiles=3, asked=2, hits=1),
         HitCount(language="C++", compiles=1, asked=1, hits=1),
     )
+
+
+@pytest.mark.parametrize(("made_for", "counted"), [("linux_x86_64", 1), ("linux_aarch64", 0)])
+def test_counts_device_code_of_other_platforms_alone(
+    tmp_path: Path, made_for: str, counted: int
+) -> None:
+    log = tmp_path / "events.jsonl"
+    event = {"kind": "shared", "made_for": made_for, "taken_for": "linux_aarch64"}
+    log.write_text(json.dumps(event) + "\n")
+
+    assert read_events(log).shared == counted
