@@ -26,6 +26,7 @@ _WORKER = "perf/worker.py"
 _TAIL = 6  # lines of a traceback that an error shows
 _START = 300.0  # seconds for an import of a framework on a slow disk
 _LONGEST = 600.0  # seconds of one answer
+_GONE = 20.0  # seconds that the driver gets to free the GPU memory of processes that have ended
 # Of variables: the package's code runs here, and what it prints is in the report's folder.
 _SECRET = re.compile(
     r"TOKEN|SECRET|PASSW|CREDENTIAL|_KEY|^AWS_|^SSH_|^GPG_|^UV_|^PIP_", re.IGNORECASE
@@ -87,11 +88,15 @@ class Worker:
     @property
     def pids(self) -> frozenset[int]:
         """Its process and all below: in a sandbox the probe is a child of what makes that."""
+        return frozenset({self._pid, *(one.pid for one in self.family())})
+
+    def family(self) -> list[psutil.Process]:
+        """Its process and all below, those of other GPUs among them; empty: it has ended."""
         try:
             first = psutil.Process(self._pid)
-            return frozenset({self._pid, *(one.pid for one in first.children(recursive=True))})
+            return [first, *first.children(recursive=True)]
         except psutil.NoSuchProcess:
-            return frozenset({self._pid})
+            return []
 
     def ask(self, action: str, *, timeout: float = _LONGEST, **question: object) -> Any:
         """Have something done; what it answers.
@@ -161,7 +166,7 @@ class Worker:
 
 @contextlib.contextmanager
 def start_worker(place: Place, probe: Path, log: Path) -> Iterator[Worker]:
-    """Start a probe; its process ends with the block.
+    """Start a probe; its process ends with the block, and those that it has started.
 
     Args:
         place: where.
@@ -180,7 +185,13 @@ def start_worker(place: Place, probe: Path, log: Path) -> Iterator[Worker]:
     try:
         # The user's own environment: a conda one may need its variables.
         with open_conversation(command, env=_environment(place), log=log) as conversation:
-            yield Worker(conversation, place, log)
+            worker = Worker(conversation, place, log)
+            try:
+                yield worker
+            finally:
+                family = worker.family()
+        # Until then NVML counts their memory, as that of strangers.
+        psutil.wait_procs(family, timeout=_GONE)
     except OSError as problem:
         if problem.filename is None:
             raise

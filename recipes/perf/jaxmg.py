@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,8 @@ jax.config.update("jax_enable_x64", True)
 SMALL = ((1024, 128), (1000, 96))
 TILE = 512 if HAS_PROCESS_PER_GPU else 1024
 ONE_GPU, TWO_GPUS, LARGE = 8192, 16384, 24576
+# A matrix of 34 GB: with its factor, 69 GB, more than JAX takes of a GPU of 80 GB (three quarters).
+BEYOND = 65536
 SIDES = 8  # right-hand sides
 # Sums of some thousand terms, with a matrix whose condition is below ten.
 LIMITS = {"float32": 1e-4, "float64": 1e-12}
@@ -96,6 +99,32 @@ def inputs(rows: int, kind: str, seed: int) -> Arrays:
     """Matrix, its rows spread over the GPUs, and right-hand sides; both again on one GPU."""
     matrix, sides = maker(rows, kind)(seed)
     return matrix, sides, on_one(matrix), on_one(sides)
+
+
+@cache
+def powers(rows: int) -> Callable[[jax.Array], Arrays]:
+    """Makes the matrix of 2**-abs(i - j), and right-hand sides from a seed.
+
+    Its eigenvalues are between 1/3 and 3, and its inverse is known: Kac, Murdock, Szegö, On the
+    eigenvalues of certain Hermitian forms, 1953.
+    """
+
+    def make(seed: jax.Array) -> Arrays:
+        row, column = (jax.lax.broadcasted_iota("int32", (rows, rows), axis) for axis in (0, 1))
+        matrix = jnp.exp2(-jnp.abs(row - column).astype("float64"))
+        return matrix, jax.random.normal(jax.random.key(seed), (rows, SIDES), "float64")
+
+    shardings = (NamedSharding(mesh(), BY_ROWS), NamedSharding(mesh(), EVERYWHERE))
+    return jax.jit(make, out_shardings=shardings)
+
+
+def by_inverse(_: object, sides: jax.Array) -> jax.Array:
+    """The solution for `powers`: the inverse has three diagonals."""
+    found = sides.addressable_data(0)
+    edge = jnp.zeros((1, SIDES))
+    beside = jnp.concatenate([edge, found[:-1]]) + jnp.concatenate([found[1:], edge])
+    diagonal = jnp.full((len(found), 1), 5 / 4).at[jnp.array([0, -1])].set(1)
+    return (diagonal * found - beside / 2) * 4 / 3
 
 
 def solver(name: str, tile: int) -> Callable[..., jax.Array]:
@@ -191,6 +220,17 @@ def solve_case(rows: int, tile: int, kind: str, **more: Any) -> Case:
     )
 
 
+def beyond_case(rows: int, tile: int) -> Case:
+    """A solution that one GPU has no memory for."""
+    shard = 8 * rows**2 // jax.device_count()
+    return replace(
+        solve_case(rows, tile, "float64", gpus=2, is_quick=False),
+        inputs=powers(rows),
+        expected=by_inverse,
+        memory=3 * shard,  # of two seeds, and what the solver works in
+    )
+
+
 def small_cases(rows: int, tile: int, kind: str) -> list[Case]:
     """All solvers, to check."""
     is_quick = not HAS_PROCESS_PER_GPU or (rows, kind) in {(1024, "float64"), (1000, "float32")}
@@ -236,4 +276,5 @@ def cases() -> list[Case]:
         *(solve_case(ONE_GPU, TILE, kind, **rival) for kind in LIMITS),
         solve_case(TWO_GPUS, TILE, "float64", gpus=2, is_quick=False, **rival),
         solve_case(LARGE, TILE, "float64", gpus=2, **rival),
+        beyond_case(BEYOND, TILE),
     ]

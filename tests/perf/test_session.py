@@ -54,6 +54,17 @@ def gpu(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
 
 
+def sandbox_of(folder: Path, driver: Path) -> Confinement:
+    return Confinement(
+        sandbox=choose_sandbox(),
+        environment=Path(sys.prefix).resolve(),
+        base=Path(sys.executable).resolve(),
+        folder=folder / "own",
+        read=(folder / "new", driver),
+        has_gpu=True,
+    )
+
+
 def test_measures_what_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEASURED_LIKE", "this")
     run = measure(request_for(tmp_path), Console())
@@ -319,15 +330,7 @@ def test_runs_in_a_sandbox_where_its_place_has_one(tmp_path: Path, driver: Path)
     (tmp_path / "secret").touch()
     looks = f"\nimport os\nassert not os.path.exists({str(tmp_path / 'secret')!r})\n"
     asked = request_for(tmp_path, f"{RIGHT}{looks}")
-    confinement = Confinement(
-        sandbox=choose_sandbox(),
-        environment=Path(sys.prefix).resolve(),
-        base=Path(sys.executable).resolve(),
-        folder=tmp_path / "own",
-        read=(tmp_path / "new", driver),
-        has_gpu=True,
-    )
-    place = dataclasses.replace(asked.new, confinement=confinement)
+    place = dataclasses.replace(asked.new, confinement=sandbox_of(tmp_path, driver))
 
     run = measure(dataclasses.replace(asked, new=place), Console())
 
@@ -335,6 +338,18 @@ def test_runs_in_a_sandbox_where_its_place_has_one(tmp_path: Path, driver: Path)
     with start_worker(place, asked.probe, asked.log) as worker:
         worker.start()
         assert len(worker.pids) > 1
+
+
+def test_ends_when_the_processes_that_a_probe_has_started_are_gone(tmp_path: Path) -> None:
+    lingers = "import subprocess, sys\nsubprocess.Popen(['setsid', 'sleep', '1.5'])\n"
+    asked = request_for(tmp_path, probe=f"{lingers}{PROBE}")
+
+    with start_worker(asked.new, asked.probe, asked.log) as worker:
+        worker.start()
+        family = worker.family()
+
+    assert len(family) == 2
+    assert not any(one.is_running() for one in family)
 
 
 def test_rival_that_fails_costs_only_itself(tmp_path: Path) -> None:
@@ -442,6 +457,41 @@ def test_one_process_with_all_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     assert len(run.gpus) == 2
     assert run.cases[0].timing
+
+
+MEETS = """\
+def join(*given):
+    seat.extend(given)
+    host, port = given[2].split(":")
+    if given[0] == 0:
+        with socket.create_server((host, int(port))) as server:
+            server.settimeout(20)
+            server.accept()[0].close()
+        return
+    for _ in range(200):
+        try:
+            socket.create_connection((host, int(port))).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise TimeoutError(given[2])
+"""
+
+
+def test_processes_in_a_sandbox_reach_each_other(
+    tmp_path: Path, driver: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require("sandbox", "that processes of several GPUs meet without a network")
+    monkeypatch.setenv("TEST_DRIVER_GPUS", "2")
+    joins = "def join(*given):\n    seat.extend(given)\n"
+    assert joins in ON_TWO
+    asked = request_for(tmp_path, probe=f"import socket, time\n{ON_TWO}".replace(joins, MEETS))
+    place = dataclasses.replace(asked.new, confinement=sandbox_of(tmp_path, driver))
+
+    run = measure(dataclasses.replace(asked, new=place), Console())
+
+    assert (run.faults, run.failures) == ((), ())
+    assert len(run.gpus) == 2
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])
