@@ -29,6 +29,7 @@ KINDS = ("bubblewrap", "unshare", "none")
 
 _ENTER = script("namespaces/enter.py")
 _FILTER = script("namespaces/system_calls.bpf")  # made by `system_calls.make_filter`
+_HOSTS = script("namespaces/hosts")
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 # What programs of the system need; people's files and other disks are none of it. Folders named
@@ -142,7 +143,17 @@ def _system_mounts() -> list[Mount]:
             found.append(Mount(source=path.readlink(), target=path, kind="link"))
         elif path.is_dir():
             found.append(Mount(source=path, target=path))
-    return [*found, *_roots_secrets()] if os.geteuid() == 0 else found
+    return [*found, *_own_hosts(), *(_roots_secrets() if os.geteuid() == 0 else ())]
+
+
+def _own_hosts() -> Iterator[Mount]:
+    """Names that there are without a network: the sandbox's own, as programs look it up to listen.
+
+    JAX with several processes does (Gloo, gloo/transport/tcp/device.cc).
+    """
+    path = Path("/etc/hosts")
+    if path.is_file() and not path.is_symlink():  # a link's target may not be there to mount on
+        yield Mount(source=_HOSTS, target=path)
 
 
 def _roots_secrets() -> Iterator[Mount]:

@@ -11,6 +11,7 @@ import os
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import jax
 from jax import numpy as jnp
@@ -102,20 +103,36 @@ def inputs(rows: int, kind: str, seed: int) -> Arrays:
 
 
 @cache
-def powers(rows: int) -> Callable[[jax.Array], Arrays]:
-    """Makes the matrix of 2**-abs(i - j), and right-hand sides from a seed.
+def makers_of_powers(rows: int) -> tuple[Callable[[], jax.Array], Callable[[int], jax.Array]]:
+    """One makes the matrix of 2**-abs(i - j), the other right-hand sides from a seed."""
+
+    def matrix() -> jax.Array:
+        row, column = (jax.lax.broadcasted_iota("int32", (rows, rows), axis) for axis in (0, 1))
+        return jnp.exp2(-jnp.abs(row - column).astype("float64"))
+
+    def sides(seed: jax.Array) -> jax.Array:
+        return jax.random.normal(jax.random.key(seed), (rows, SIDES), "float64")
+
+    return (
+        jax.jit(matrix, out_shardings=NamedSharding(mesh(), BY_ROWS)),
+        jax.jit(sides, out_shardings=NamedSharding(mesh(), EVERYWHERE)),
+    )
+
+
+IN_USE: WeakValueDictionary[int, jax.Array] = WeakValueDictionary()
+
+
+def powers(rows: int, seed: int) -> Arrays:
+    """The matrix of 2**-abs(i - j), one for all seeds as memory is short, and right-hand sides.
 
     Its eigenvalues are between 1/3 and 3, and its inverse is known: Kac, Murdock, Szegö, On the
     eigenvalues of certain Hermitian forms, 1953.
     """
-
-    def make(seed: jax.Array) -> Arrays:
-        row, column = (jax.lax.broadcasted_iota("int32", (rows, rows), axis) for axis in (0, 1))
-        matrix = jnp.exp2(-jnp.abs(row - column).astype("float64"))
-        return matrix, jax.random.normal(jax.random.key(seed), (rows, SIDES), "float64")
-
-    shardings = (NamedSharding(mesh(), BY_ROWS), NamedSharding(mesh(), EVERYWHERE))
-    return jax.jit(make, out_shardings=shardings)
+    make_matrix, make_sides = makers_of_powers(rows)
+    matrix = IN_USE.get(rows)
+    if matrix is None:
+        matrix = IN_USE[rows] = make_matrix()
+    return matrix, make_sides(seed)
 
 
 def by_inverse(_: object, sides: jax.Array) -> jax.Array:
@@ -225,9 +242,9 @@ def beyond_case(rows: int, tile: int) -> Case:
     shard = 8 * rows**2 // jax.device_count()
     return replace(
         solve_case(rows, tile, "float64", gpus=2, is_quick=False),
-        inputs=powers(rows),
+        inputs=partial(powers, rows),
         expected=by_inverse,
-        memory=3 * shard,  # of two seeds, and what the solver works in
+        memory=3 * shard,  # the matrix, the solver's copy, and what it may need besides
     )
 
 

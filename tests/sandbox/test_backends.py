@@ -253,6 +253,13 @@ def test_has_one_name_for_every_machine(kind: str) -> None:
     assert shell(kind, "uname -n") == "cuwheel\n"
 
 
+def test_finds_its_own_name_without_a_network(kind: str) -> None:
+    looks_up = "import socket; print(socket.gethostbyname(socket.gethostname()))"
+
+    assert inside(kind, _python(), "-c", looks_up).output == "127.0.0.1\n"
+    assert shell(kind, "cat /etc/hosts").splitlines()[0] == "127.0.0.1 localhost cuwheel"
+
+
 @pytest.mark.parametrize(("script", "status"), [("exit 7", 7), ("kill -9 $$", 137)])
 def test_keeps_user_and_status(kind: str, script: str, status: int) -> None:
     done = inside(kind, "sh", "-c", f"id -u; {script}")
