@@ -64,11 +64,9 @@ def main(arguments: list[str]) -> int:
         if compiles := os.environ.get("CUWHEEL_COMPILE_CACHE"):
             check_cache(given_path(compiles), "CUWHEEL_COMPILE_CACHE")
         root = engine_root(default_cache() / "engine")
-        python = _environment(name, root, offline="--offline" in command) / "bin" / "python"
-        # UTF-8 mode: paths and files mean the same under every locale.
-        own = {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUTF8": "1"}
-        environment = {**os.environ, **own}
-        os.execve(python, [str(python), *command], environment)  # noqa: S606 - that's the point
+        folder = _environment(name, root, offline="--offline" in command)
+        words = [str(folder / "bin" / "python"), *command]
+        os.execve(words[0], words, _variables(root, folder))  # noqa: S606 - that's the point
     except CuwheelError as error:
         return _report(error)
     except OSError as error:
@@ -76,6 +74,20 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         _say("interrupted; the next run makes the environment again")
         return _INTERRUPTED
+
+
+def _variables(root: Path, folder: Path) -> dict[str, str]:
+    """What a Python of an environment sees besides the caller's variables.
+
+    A checkout's modules are compiled once, and nothing of it lies in the checkout: beside the
+    environment it is in use, and goes away, as that does. UTF-8 mode: paths and files mean the same
+    under every locale.
+    """
+    found = {**os.environ, "PYTHONPATH": str(root), "PYTHONUTF8": "1"}
+    if not root.is_relative_to(folder.parent):  # a copy of an installed cuwheel has them
+        found.pop("PYTHONDONTWRITEBYTECODE", None)
+        found["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
+    return found
 
 
 def _environment(name: str, root: Path, *, offline: bool) -> Path:

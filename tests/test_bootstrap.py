@@ -127,6 +127,21 @@ def test_makes_environment_once(made: Checkout) -> None:
     assert output == ""
 
 
+def test_compiles_modules_once_and_outside_the_checkout(fresh: Checkout) -> None:
+    asks = "import cuwheel.explain.catalogue as module; print(module.__cached__)"
+
+    status, output = fresh.run("-c", asks, PYTHONDONTWRITEBYTECODE="1")
+
+    compiled = Path(output.splitlines()[-1])
+    assert status == 0
+    assert compiled.is_relative_to(fresh.environments[0] / "bytecode")
+    made = compiled.stat().st_mtime_ns
+    assert fresh.run("-c", asks) == (0, f"{compiled}\n")
+    assert compiled.stat().st_mtime_ns == made
+    # The bootstrap itself runs in the Python that started it, as that writes or doesn't.
+    assert not [*(fresh.folder / "cuwheel" / "explain").rglob("*.pyc")]
+
+
 def test_refuses_cache_that_can_not_be_locked(fresh: Checkout, tmp_path: Path) -> None:
     status, output = fresh.run("-c", "pass", **foreign_flock(tmp_path, errno.ENOLCK))
 

@@ -92,7 +92,10 @@ def callers_environment(environ: Mapping[str, str]) -> dict[str, str]:
     own = {name: value for name, value in environ.items() if not name.startswith(_OWN_VARIABLES)}
     path = environ.get(_CALLERS_PATH, own.get("PYTHONPATH", ""))
     entries = [entry for entry in path.split(os.pathsep) if entry and entry != str(ROOT)]
-    own.pop("PYTHONPATH", None)
+    for name in ("PYTHONPATH", "PYTHONPYCACHEPREFIX"):
+        own.pop(name, None)
+    # To look at an environment changes nothing in it.
+    own["PYTHONDONTWRITEBYTECODE"] = "1"
     return {**own, "PYTHONPATH": os.pathsep.join(entries)} if entries else own
 
 

@@ -158,11 +158,11 @@ def test_own_anchors_lead_to_entries() -> None:
         ({"PYTHONPATH": str(ROOT)}, {}),
         ({"PYTHONPATH": str(ROOT), "CUWHEEL_CALLERS_PYTHONPATH": "/x"}, {"PYTHONPATH": "/x"}),
         ({"PYTHONPATH": f"{ROOT}:/x"}, {"PYTHONPATH": "/x"}),
-        ({"CUWHEEL_CACHE": "/c", "A": "b"}, {"A": "b"}),
+        ({"CUWHEEL_CACHE": "/c", "PYTHONPYCACHEPREFIX": "/c/engine/x", "A": "b"}, {"A": "b"}),
     ],
 )
 def test_gives_callers_own_environment(given: dict[str, str], seen: dict[str, str]) -> None:
-    assert callers_environment(given) == seen
+    assert callers_environment(given) == {**seen, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def test_goes_on_past_python_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
