@@ -80,14 +80,14 @@ def _variables(root: Path, folder: Path) -> dict[str, str]:
     """What a Python of an environment sees besides the caller's variables.
 
     A checkout's modules are compiled once, and nothing of it lies in the checkout: beside the
-    environment it is in use, and goes away, as that does. UTF-8 mode: paths and files mean the same
-    under every locale.
+    environment it is in use, and goes away, as that does. A copy of an installed cuwheel has its
+    compiled modules. UTF-8 mode: paths and files mean the same under every locale.
     """
     found = {**os.environ, "PYTHONPATH": str(root), "PYTHONUTF8": "1"}
-    if not root.is_relative_to(folder.parent):  # a copy of an installed cuwheel has them
-        found.pop("PYTHONDONTWRITEBYTECODE", None)
-        found["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
-    return found
+    if root.is_relative_to(folder.parent):
+        return {**found, "PYTHONDONTWRITEBYTECODE": "1"}
+    found.pop("PYTHONDONTWRITEBYTECODE", None)
+    return {**found, "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
 
 
 def _environment(name: str, root: Path, *, offline: bool) -> Path:

@@ -68,7 +68,7 @@ def _render(lock: CondaLock, python: Path, source: Path | None) -> Rendered:
         request.write_text(json.dumps(asdict(rendering)))
         # A home of its own: the user's conda has settings that change what a channel's name means.
         env = {"PATH": os.defpath, "HOME": folder, "TMPDIR": folder, "PYTHONPATH": str(ROOT)}
-        done = run([python, "-s", "-W", "ignore", "-m", _PROGRAM, request], env=env, check=False)
+        done = run([python, "-sB", "-W", "ignore", "-m", _PROGRAM, request], env=env, check=False)
         if answer.is_file() and not done.status:
             return Rendered(**json.loads(read_text(answer)))
     said = done.output.strip().splitlines() or [f"it exited with status {done.status}"]

@@ -152,7 +152,7 @@ def upload(
     asked.log.parent.mkdir(parents=True, exist_ok=True)
     asked.log.unlink(missing_ok=True)
     python = None if asked.twine else tool_python("twine", bare_workspace(console))
-    twine = (str(python), "-m", "twine") if python else asked.twine
+    twine = (str(python), "-B", "-m", "twine") if python else asked.twine
     with console.stage("upload"):
         for name in missing:
             console.note(name)

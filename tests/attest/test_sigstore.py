@@ -17,9 +17,11 @@ from cuwheel.attest.sigstore import VERIFIER, Identity, Sigstore
 from cuwheel.attest.verification import Verification, statement_of
 from cuwheel.cli.dispatch import run_command
 from cuwheel.errors import SigstoreError
+from cuwheel.locks.tool_environment import tool_python
 from cuwheel.paths import ROOT
 from cuwheel.system.console import Console
 from cuwheel.system.files import sha256_of_file
+from cuwheel.workspace.workspace import bare_workspace
 from tests.support.attested import TODAY, WHEN, make_keys, say, signed
 from tests.support.local_sigstore import SIGNED, LocalSigstore
 from tests.support.sigstore_server import sigstore_serving
@@ -406,6 +408,15 @@ def test_says_that_the_public_service_cannot_be_reached(monkeypatch: pytest.Monk
         Sigstore(trust_config=None, console=Console()).check()
 
     assert "TUFError: Failed to refresh TUF metadata, from " in caught.value.why
+
+
+def test_writes_nothing_into_the_environment(signer: Sigstore) -> None:
+    """Another cuwheel that looks at it meanwhile would find it changed, and make it again."""
+    environment = tool_python("sigstore", bare_workspace(Console())).parent.parent
+
+    signer.check()
+
+    assert [*environment.rglob("*.pyc")] == []
 
 
 def test_says_how_its_program_broke_down(signer: Sigstore, monkeypatch: pytest.MonkeyPatch) -> None:

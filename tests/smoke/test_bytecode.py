@@ -16,8 +16,9 @@ from cuwheel.system.process import run
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Path:
-    """Site-packages with a library, and the wheel that is tried."""
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Site-packages with a library, and the wheel that is tried; compiled beside the sources."""
+    monkeypatch.setattr(sys, "pycache_prefix", None)
     site = tmp_path / "site-packages"
     for name in ("library", "own"):
         module = site / name / "__init__.py"
