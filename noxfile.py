@@ -26,9 +26,9 @@ nox.needs_version = ">=2024.4.15"
 nox.options.sessions = ("tests", "lint")
 
 BENCHMARKS = ("audit", "builds", "determinism", "elf", "explain", "first-minute", "index", "memory")
-FAST = ("-n", "3")  # on 2 cores, as tests wait for two fifths of their time
-# A file's tests share what they build; the first files take longest.
-LONG = (*FAST, "--dist", "loadfile", "--no-loadscope-reorder")
+FAST = ("-n", "4")  # on 2 cores, as tests wait for two fifths of their time
+# Builds have jobs of their own. A file's tests share what they build; the first files take longest.
+LONG = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 # Starts a program of the environment, which finds others there first: actionlint shellcheck.
 _PROGRAM = """import os, sys, sysconfig
 folder = sysconfig.get_path("scripts")
@@ -48,7 +48,7 @@ def tests(session: nox.Session) -> None:
 @nox.session(name="tests-e2e", tags=["test"])
 def tests_e2e(session: nox.Session) -> None:
     """Run the long tests: whole builds, kills, machines without a network."""
-    run(session, "dev", "-m", "pytest", *LONG, "-m", "e2e", *session.posargs)
+    run(session, "dev", "-m", "pytest", *LONG, "-m", "e2e and not nightly", *session.posargs)
 
 
 @nox.session(name="tests-nightly", tags=["test"])

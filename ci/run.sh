@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What CI runs, from a clean clone on a bare Debian: lint, the README's `nox -s tests`, the same on
-# the oldest Python where this machine has it, the long tests. A step that fails doesn't keep the
-# next from running, and shows in the exit status; the last lines are pytest's own counts.
-# CUWHEEL_CACHE may name a cache that is kept between runs; CUWHEEL_MORE_PYTHONS="3.10 3.13" has the
-# fast tests run on these; CUWHEEL_SKIP_E2E=1 leaves the long tests out; CUWHEEL_REQUIRE names what
-# the machine must have.
+# What CI runs, from a clean clone on a bare Debian: lint, the README's `nox -s tests` on the oldest
+# Python where this machine has it, the long tests on the first that is found. A step that fails
+# doesn't keep the next from running, and shows in the exit status; the last lines are pytest's own
+# counts. CUWHEEL_CACHE may name a cache that is kept between runs; CUWHEEL_TEST_PYTHONS="3.10 3.13"
+# has the fast tests run on each of these; CUWHEEL_SKIP_E2E=1 leaves the long tests out;
+# CUWHEEL_REQUIRE names what the machine must have.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,8 +13,8 @@ export CUWHEEL_REQUIRE=${CUWHEEL_REQUIRE-sandbox,bwrap,namespaces,seccomp,cgroup
 
 room=30 # GiB that the steps may need: toolkits, packages, what the long tests build
 
-# Releases of Python that the fast tests run on besides the first that is found.
-read -ra more_pythons <<<"${CUWHEEL_MORE_PYTHONS-3.10}"
+# Releases of Python that the fast tests run on; without any of them, the first that is found.
+read -ra test_pythons <<<"${CUWHEEL_TEST_PYTHONS-3.10}"
 
 find_python() {
     local name
@@ -94,7 +94,7 @@ step() {
 # The last line that pytest wrote about a step: how many passed, failed, were skipped.
 count_of() {
     echo "ci: nox -s $1:"
-    grep -E '^=+ .* in [0-9.]+s( \(.*\))? =+$' "$folder/$1.log" | tail -n 1 ||
+    grep -sE '^=+ .* in [0-9.]+s( \(.*\))? =+$' "$folder/$1.log" | tail -n 1 ||
         echo "ci: pytest printed no summary"
 }
 
@@ -107,19 +107,24 @@ make_nox "$(find_python)" "$folder/venv"
 export TMPDIR="$folder/tmp"
 
 step lint
-step tests
-counted=(tests)
-for release in "${more_pythons[@]}"; do
+counted=()
+for release in "${test_pythons[@]}"; do
     python=$(find_release "$release")
     if [ -z "$python" ]; then
         echo "ci: this machine has no Python $release: tests on it are skipped"
-    elif make_nox "$python" "$folder/venv$release"; then
+        continue
+    fi
+    counted=("tests, Python $release" "${counted[@]}")
+    if make_nox "$python" "$folder/venv$release"; then
         step tests "$release"
-        counted=("tests, Python $release" "${counted[@]}")
     else
         failed+=("tests, Python $release")
     fi
 done
+if [ ${#counted[@]} -eq 0 ]; then
+    step tests
+    counted=(tests)
+fi
 if [ "${CUWHEEL_SKIP_E2E:-}" != 1 ]; then
     step tests-e2e
     counted=(tests-e2e "${counted[@]}")

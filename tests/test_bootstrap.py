@@ -161,6 +161,7 @@ def test_holds_locked_packages_only(made: Checkout) -> None:
     assert names - {"pip", "setuptools", "wheel"} == {"tiny_cuda"}
 
 
+@pytest.mark.e2e
 def test_makes_another_for_changed_lock(fresh: Checkout) -> None:
     fresh.run("-c", "pass")
     fresh.write_lock((fresh.folder / "envs" / "tiny.lock").read_text() + "# changed\n")
@@ -210,6 +211,7 @@ def test_refuses_lock(fresh: Checkout, lock: str, word: str) -> None:
     assert not (fresh.environments[0] / "complete").exists()
 
 
+@pytest.mark.e2e
 def test_python_without_nox_makes_it_with_venv(fresh: Checkout) -> None:
     bare = dataclasses.replace(fresh, options=("-S",))  # as if nothing were installed
 

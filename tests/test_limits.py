@@ -96,6 +96,7 @@ def test_index_of_wheel_larger_inside_than_any_costs_no_memory(tmp_path: Path) -
     assert memory < IMPORTS
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("name", "line", "size", "fault"),
     [

@@ -58,6 +58,7 @@ def cuwheel(site: Path, folder: Path, *words: str) -> subprocess.CompletedProces
     )
 
 
+@pytest.mark.e2e
 def test_wheel_is_the_same_from_checkout_and_sdist(
     wheel: Path, sdist: Path, tmp_path: Path
 ) -> None:

@@ -178,6 +178,7 @@ def test_wheel_of_stages_with_other_settings_is_made_again(engine: Engine) -> No
     assert records == {"wheels.json"}  # what the index read, and of no target
 
 
+@pytest.mark.e2e
 def test_changed_smoke_test_repeats_no_earlier_stage(engine: Engine, tmp_path: Path) -> None:
     """Behind a run that it stopped, behind one that was finished, and behind itself."""
     project = shutil.copytree(engine.project, tmp_path / "project")
@@ -214,6 +215,7 @@ def test_stage_without_its_input_says_what_to_run(engine: Engine) -> None:
     assert "--keep-work" in done.output
 
 
+@pytest.mark.e2e
 def test_single_stage_of_other_source_is_not_taken_up(engine: Engine, tmp_path: Path) -> None:
     """An interrupted run of one source, then a stage by hand on another, then the first again."""
     other = tmp_path / "tiny_capi"

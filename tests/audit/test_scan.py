@@ -33,6 +33,7 @@ def test_tells_damaged_library(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.e2e
 def test_takes_bounded_memory(tmp_path: Path) -> None:
     large = library_with(tmp_path, "") + bytes(256 * MIB)
     wheel = _deflated(tmp_path, {"pkg/large.so": large})

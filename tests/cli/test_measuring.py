@@ -88,6 +88,7 @@ def test_wheel_on_top_of_an_environment(project: Path) -> None:
     assert "left out" in found.output
 
 
+@pytest.mark.e2e
 def test_model_is_a_folder_where_nox_was_started(project: Path) -> None:
     (project / "elsewhere" / "weights").mkdir(parents=True)
     words = ("--wheel", write_package(project), "--python", sys.executable, "--quick", "--sweep")
@@ -161,6 +162,7 @@ def lock(project: Path) -> Path:
     return project / "locks" / name
 
 
+@pytest.mark.e2e
 def test_waits_while_another_run_has_the_gpu(project: Path, lock: Path) -> None:
     words = ("--wheel", write_package(project), "--python", sys.executable, "--quick")
     command, env = command_line(project, *words)
@@ -177,6 +179,7 @@ def test_waits_while_another_run_has_the_gpu(project: Path, lock: Path) -> None:
     assert allowed.status == 0, allowed.output
 
 
+@pytest.mark.e2e
 def test_shares_the_gpu_where_it_is_told_to(project: Path, lock: Path) -> None:
     words = ("--wheel", write_package(project), "--python", sys.executable, "--quick")
 

@@ -366,6 +366,7 @@ def child(*arguments: object) -> tuple[object, ...]:
     return (sys.executable, "-W", "ignore", "-c", _CHILD, *arguments)
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     "spot", ["conda/.*/many/9", "store/.prefix.*/many/9"], ids=["unpacking", "linking"]
 )
@@ -391,6 +392,7 @@ def test_runs_clean_after_being_killed(
     wait_for(lambda: not any(helper.is_running() for helper in helpers))
 
 
+@pytest.mark.e2e
 def test_two_at_once_share_one_cache(workspace: Workspace, channel: Path, tmp_path: Path) -> None:
     names = ("first", "second")
     children = [

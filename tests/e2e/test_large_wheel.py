@@ -18,7 +18,7 @@ from tests.support.factories import compile_cuda, write_wheel
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.nightly
 
 _COPIES = 130
 _HUGE = (4 << 30) + 5

@@ -99,6 +99,7 @@ def test_names_a_time_stamp_in_a_kernel(verifier: Verifier) -> None:
     assert "build-time" in read_document(kept.read_text(), "comparison")["causes"]
 
 
+@pytest.mark.nightly
 def test_names_other_level_of_optimisation_for_one_arch(verifier: Verifier) -> None:
     done = verifier.run("verify", "--arch", "80", "--arch", "90")
     assert done.status == 0, done.output

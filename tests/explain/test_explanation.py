@@ -138,6 +138,7 @@ def test_gives_data(explainer: Explainer) -> None:
     assert cause["anchor"] == "TROUBLESHOOTING.md#host-compiler-too-new"
 
 
+@pytest.mark.e2e
 def test_reads_large_log_in_bounded_memory(tmp_path: Path) -> None:
     log = tmp_path / "large.log"
     with log.open("w") as stream:

@@ -79,6 +79,7 @@ def run_installer(
     )
 
 
+@pytest.mark.e2e
 def test_pip_installs_from_served_folder(tmp_path: Path, pip: Path) -> None:
     add_wheel(tmp_path / "dist")
     write_index(tmp_path / "dist")

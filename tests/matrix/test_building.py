@@ -34,6 +34,7 @@ def states_of(output: str) -> dict[str, str]:
     return dict(found)
 
 
+@pytest.mark.e2e
 def test_one_failure_keeps_no_other_from_being_built(engine: Engine) -> None:
     kernel = kernel_of(engine)
     sound = kernel.read_text()

@@ -63,6 +63,7 @@ def _steps(engine: Engine) -> dict[str, str]:
     return {f"{step['name']} {step['about']}".strip(): step["state"] for step in steps}
 
 
+@pytest.mark.e2e
 def test_cycle_goes_on_behind_a_failure_and_tells_of_it(engine: Engine) -> None:
     cell = f"tiny-capi-130-cp{OWN_PYTHON.replace('.', '')}"
     mail = engine.dist.parent / "mail"

@@ -156,6 +156,7 @@ def test_variable_of_the_package_picks_the_library(built: Engine, tmp_path: Path
     assert "libbitsandbytes_cuda122.so isn't there; available: 130" in said.output
 
 
+@pytest.mark.e2e
 def test_refuses_compiler_of_another_release(engine: Engine, tmp_path: Path) -> None:
     project = tmp_path / "project"
     (project / "recipes").mkdir(parents=True)
@@ -174,6 +175,7 @@ def test_refuses_compiler_of_another_release(engine: Engine, tmp_path: Path) -> 
     assert "CUDA version 122 was asked for, the compiler is of 130." in log.read_text()
 
 
+@pytest.mark.e2e
 def test_says_what_to_fetch_where_its_source_can_not_be_reached(engine: Engine) -> None:
     started = time.monotonic()
     words = ["-m", "cuwheel", "build", "bitsandbytes-122", "--stage", "source"]

@@ -102,6 +102,7 @@ def test_warns_once_of_a_compile_cache_that_goes_bad(
     assert " ".join(done.output.split()).count("warning the compile cache failed") == 1
 
 
+@pytest.mark.e2e
 def test_a_package_reaches_no_compile_of_another(engine: Engine, tmp_path: Path) -> None:
     """One that writes over all objects that it sees: those that others would take are none."""
     own = {"CUWHEEL_COMPILE_CACHE": str(tmp_path / "compiles")}
@@ -129,6 +130,7 @@ def test_a_package_reaches_no_compile_of_another(engine: Engine, tmp_path: Path)
     assert sha256_of_file(wheel) == first
 
 
+@pytest.mark.e2e
 def test_takes_all_from_direct_mode_the_second_time(engine: Engine, tmp_path: Path) -> None:
     own = {"CUWHEEL_COMPILE_CACHE": str(tmp_path / "compiles")}
     assert engine.build("tiny-capi", **own).status == 0
@@ -181,6 +183,7 @@ def test_every_compile_passes_the_launcher(name: str, built: Callable[[str], Eng
     assert tools - {"gcc", "g++"} <= {"cicc", "cudafe++", "ptxas"}
 
 
+@pytest.mark.e2e
 def test_wheel_is_the_same_without_a_sandbox(
     engine: Engine, built: Callable[[str], Engine]
 ) -> None:

@@ -88,6 +88,7 @@ def _edit(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
+@pytest.mark.e2e
 def test_package_that_links_the_driver_needs_one_word(engine: Engine, tmp_path: Path) -> None:
     """From CMake's own target to a wheel that was loaded, on a machine without driver."""
     tree = shutil.copytree(PACKAGES / "tiny_skbuild", tmp_path / "tiny_skbuild")

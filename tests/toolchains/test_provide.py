@@ -98,6 +98,7 @@ def test_makes_damaged_one_again(pypi_workspace: Workspace) -> None:
     assert repaired == whole
 
 
+@pytest.mark.e2e
 @pytest.mark.usefixtures("small_lock")
 def test_mends_damage_of_the_installers_cache(private_space: Workspace) -> None:
     whole = provide_toolchain(TOOLKIT, "pypi", private_space)
@@ -165,6 +166,7 @@ def conda_workspace(
     return make_workspace(tmp_path, cache=module_caches["conda"])
 
 
+@pytest.mark.e2e
 def test_conda_home_compiles_and_links(conda_workspace: Workspace, tmp_path: Path) -> None:
     made = provide_toolchain(TOOLKIT, "conda", conda_workspace)
 
@@ -189,6 +191,7 @@ def test_conda_toolchain_names_addresses_of_the_channel(conda_toolchain: Toolcha
     assert [address for address in addresses if not address.startswith(own)] == []
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     "damage",
     [

@@ -87,6 +87,7 @@ def test_takes_what_another_platform_made(
     assert names(bench, "tool") == ["cicc"]  # its front end
 
 
+@pytest.mark.e2e
 def test_repeats_what_the_programs_said(bench: Bench, compile_for: Callable[..., Finished]) -> None:
     bench.write("a.cu", KERNEL)
     first = compile_for("linux_x86_64")
@@ -98,6 +99,7 @@ def test_repeats_what_the_programs_said(bench: Bench, compile_for: Callable[...,
     assert sorted(second.output.splitlines()) == sorted(first.output.splitlines())
 
 
+@pytest.mark.e2e
 def test_leaves_no_temporary_file(bench: Bench, compile_for: Callable[..., Finished]) -> None:
     bench.write("a.cu", KERNEL)
     before = set(bench.folder.iterdir())
@@ -108,6 +110,7 @@ def test_leaves_no_temporary_file(bench: Bench, compile_for: Callable[..., Finis
     assert set(bench.folder.iterdir()) - before == {bench.folder / "device", bench.log}
 
 
+@pytest.mark.e2e
 def test_takes_code_into_which_a_bool_was_inlined(
     bench: Bench, compile_for: Callable[..., Finished]
 ) -> None:
@@ -123,6 +126,7 @@ def test_takes_code_into_which_a_bool_was_inlined(
     assert taken == machine_code(bench.source / "b.o")
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("source", [PLAIN_CHAR, CALLED], ids=["plain char", "call of a function"])
 def test_compiles_where_char_may_make_a_difference(
     bench: Bench, compile_for: Callable[..., Finished], source: str
@@ -147,6 +151,7 @@ def machine_code(path: Path) -> bytes:
     return content[start : start + 16 + size]
 
 
+@pytest.mark.e2e
 def test_one_platform_runs_no_front_end_for_itself(
     bench: Bench, compile_for: Callable[..., Finished]
 ) -> None:
@@ -171,6 +176,7 @@ def test_changed_kernel_is_compiled(bench: Bench, compile_for: Callable[..., Fin
     assert made(bench) != before
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("option", ["-use_fast_math", "-maxrregcount=32"])
 def test_other_options_give_other_code(
     bench: Bench, compile_for: Callable[..., Finished], option: str
@@ -183,6 +189,7 @@ def test_other_options_give_other_code(
     assert "ptxas" not in names(bench, "shared")
 
 
+@pytest.mark.e2e
 def test_damaged_file_is_compiled_anew(bench: Bench, compile_for: Callable[..., Finished]) -> None:
     bench.write("a.cu", KERNEL)
     compile_for("linux_x86_64")

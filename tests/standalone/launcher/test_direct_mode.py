@@ -243,6 +243,7 @@ def test_option_for_the_host_compiler_is_no_folder(make: Callable[..., Bench]) -
     assert [event["cached"] for event in bench.events()] == [MISS, HIT]
 
 
+@pytest.mark.e2e
 def test_folder_among_options_for_the_host_compiler_counts(
     make: Callable[..., Bench], tmp_path: Path
 ) -> None:
@@ -287,6 +288,7 @@ def test_leaves_other_ways_to_include_to_the_cache(option: str, bench: Bench) ->
     assert [compile_cpp(bench, words) for _ in range(2)] == [MISS, MISS]
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("value", ["-fPIC -I{scratch}", '"-I{scratch}"'])
 def test_leaves_folders_within_options_for_the_host_compiler_to_the_cache(
     value: str, make: Callable[..., Bench]

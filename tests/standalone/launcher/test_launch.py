@@ -68,6 +68,7 @@ def test_compiles_where_every_name_is_odd(bench: Bench) -> None:
     assert event["start"] < event["end"] <= time.time()
 
 
+@pytest.mark.e2e
 def test_number_of_jobs_changes_no_byte(bench: Bench) -> None:
     bench.write("a.cu", KERNEL)
     archs = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in ("80", "90", "100")]
@@ -85,6 +86,7 @@ def test_number_of_jobs_changes_no_byte(bench: Bench) -> None:
     assert max(second["asked"], third["asked"]) < first["end"]
 
 
+@pytest.mark.e2e
 def test_objects_of_one_source_and_of_one_name_link(bench: Bench) -> None:
     """Seeds and paths that are equal by mistake collide: in nvlink, or in the host's linker."""
     for place in ("one/k.cu", "two/k.cu"):
@@ -104,6 +106,7 @@ def test_objects_of_one_source_and_of_one_name_link(bench: Bench) -> None:
         assert done.status == 0, done.output
 
 
+@pytest.mark.e2e
 def test_hands_through_all_that_is_no_compile(bench: Bench) -> None:
     """Among it what a makefile without objects does, at one go."""
     bench.write("a.cu", "__device__ int a() { return 1; }\n")

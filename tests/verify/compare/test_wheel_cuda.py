@@ -155,6 +155,7 @@ def test_tells_constant_from_instruction(nvcc: _Nvcc, tmp_path: Path) -> None:
     assert _causes((*constant, *instruction)) == {"unknown"}
 
 
+@pytest.mark.e2e
 def test_tells_linked_kernels_apart_that_only_the_path_does(nvcc: _Nvcc, tmp_path: Path) -> None:
     def link(changed: str) -> Path:
         folder = tmp_path / changed
