@@ -27,8 +27,8 @@ nox.options.sessions = ("tests", "lint")
 
 BENCHMARKS = ("audit", "builds", "determinism", "elf", "explain", "first-minute", "index", "memory")
 FAST = ("-n", "4")  # on 2 cores, as tests wait for two fifths of their time
-# Builds have jobs of their own. A file's tests share what they build; the first files take longest.
-LONG = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
+# A file's tests share what they build; the first files take longest.
+LONG = (*FAST, "--dist", "loadfile", "--no-loadscope-reorder")
 # Starts a program of the environment, which finds others there first: actionlint shellcheck.
 _PROGRAM = """import os, sys, sysconfig
 folder = sysconfig.get_path("scripts")
