@@ -79,9 +79,9 @@ def main(arguments: list[str]) -> int:
 def _variables(root: Path, folder: Path) -> dict[str, str]:
     """What a Python of an environment sees besides the caller's variables.
 
-    A checkout's modules are compiled once, and nothing of it lies in the checkout: beside the
-    environment it is in use, and goes away, as that does. A copy of an installed cuwheel has its
-    compiled modules. UTF-8 mode: paths and files mean the same under every locale.
+    A checkout's compiled modules are kept in the environment's folder: the checkout stays clean,
+    and they are removed with the environment. The copy of an installed cuwheel has its own. UTF-8
+    mode: paths and files mean the same under every locale.
     """
     found = {**os.environ, "PYTHONPATH": str(root), "PYTHONUTF8": "1"}
     if root.is_relative_to(folder.parent):

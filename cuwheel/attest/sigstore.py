@@ -198,7 +198,6 @@ def _ask(verb: str, question: Mapping[str, Any], console: Console) -> dict[str, 
         # The roots that the library brings or fetches now: none that an earlier run has left.
         own = {"XDG_DATA_HOME": folder, "XDG_CACHE_HOME": folder}
         done = run(
-            # Without `-B` it would write into the environment while another cuwheel looks at that.
             [python, "-IB", script("signing/bundles.py"), verb, asked, answer],
             env={**os.environ, **own},
             check=False,

@@ -88,13 +88,15 @@ def diagnose_session(
 
 
 def callers_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What the person's own programs see: without what nox and cuwheel have added."""
+    """What the person's own programs see: without what nox and cuwheel have added.
+
+    They write no compiled modules, as an environment that is looked at has to stay as it is.
+    """
     own = {name: value for name, value in environ.items() if not name.startswith(_OWN_VARIABLES)}
     path = environ.get(_CALLERS_PATH, own.get("PYTHONPATH", ""))
     entries = [entry for entry in path.split(os.pathsep) if entry and entry != str(ROOT)]
     for name in ("PYTHONPATH", "PYTHONPYCACHEPREFIX"):
         own.pop(name, None)
-    # To look at an environment changes nothing in it.
     own["PYTHONDONTWRITEBYTECODE"] = "1"
     return {**own, "PYTHONPATH": os.pathsep.join(entries)} if entries else own
 

@@ -35,6 +35,10 @@ def tool_python(tool: Tool, workspace: Workspace, *, offline: bool = False) -> P
         workspace: its cache holds the environment.
         offline: take everything from the cache.
 
+    Returns:
+        To be started with `-B`: what it wrote into the environment, another cuwheel that looks at
+        it meanwhile could take for damage.
+
     Raises:
         LockError: its lock is missing.
         InstallError: its packages can't be fetched.

@@ -204,7 +204,7 @@ def start_worker(place: Place, probe: Path, log: Path) -> Iterator[Worker]:
 
 def _environment(place: Place) -> dict[str, str]:
     """The caller's, without what the engine's bootstrap has set and without what looks secret."""
-    own = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONUTF8")
+    own = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8")
     found = {
         name: value
         for name, value in os.environ.items()

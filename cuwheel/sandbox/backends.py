@@ -147,9 +147,9 @@ def _system_mounts() -> list[Mount]:
 
 
 def _own_hosts() -> Iterator[Mount]:
-    """Names that there are without a network: the sandbox's own, as programs look it up to listen.
+    """An `/etc/hosts` that has the sandbox's host name: there is no network that could resolve it.
 
-    JAX with several processes does (Gloo, gloo/transport/tcp/device.cc).
+    JAX with several processes looks it up (Gloo, gloo/transport/tcp/device.cc).
     """
     path = Path("/etc/hosts")
     if path.is_file() and not path.is_symlink():  # a link's target may not be there to mount on

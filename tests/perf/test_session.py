@@ -325,6 +325,19 @@ def test_package_sees_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert run.faults == ()
 
 
+def test_package_sees_nothing_of_how_cuwheel_compiles_its_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE")
+    for name in names:
+        monkeypatch.setenv(name, "1")
+    code = f"import os\nassert not set({names}) & set(os.environ)\n"
+
+    run = measure(request_for(tmp_path, f"{code}{RIGHT}"), Console())
+
+    assert run.faults == ()
+
+
 def test_runs_in_a_sandbox_where_its_place_has_one(tmp_path: Path, driver: Path) -> None:
     require("sandbox", "that a package that is measured sees its environment and the GPU alone")
     (tmp_path / "secret").touch()
