@@ -11,17 +11,17 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class PrepareCatalogue(BuildHookInterface[Any]):
-    """Adds `cuwheel/explain/failures.json`, from `failures/*.yaml` beside it."""
+    """Adds `cuwheel/check/explain/failures.json`, from `failures/*.yaml` beside it."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
         """Called before the wheel's files are gathered."""
         sys.path.insert(0, self.root)
-        from cuwheel.explain.catalogue import prepared  # noqa: PLC0415 - of this very source
+        from cuwheel.check.explain.catalogue import prepared  # noqa: PLC0415 - of this very source
 
         self._folder = tempfile.TemporaryDirectory()
         made = Path(self._folder.name, "failures.json")
         made.write_text(prepared(), encoding="utf-8")
-        build_data["force_include"][str(made)] = "cuwheel/explain/failures.json"
+        build_data["force_include"][str(made)] = "cuwheel/check/explain/failures.json"
 
     def finalize(self, *_: object) -> None:
         """Called when the wheel is there."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import shutil
 import sys
 import tempfile
 
@@ -20,7 +19,13 @@ import nox
 ROOT = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs start-up
 sys.path.insert(0, ROOT)  # nox doesn't
 
-from cuwheel.under_nox import add_sessions, run, run_command, tell_unknown  # noqa: E402
+from cuwheel.under_nox import (  # noqa: E402
+    add_sessions,
+    run,
+    run_command,
+    shows_help,
+    tell_unknown,
+)
 
 nox.needs_version = ">=2024.4.15"
 nox.options.sessions = ("tests", "lint")
@@ -36,7 +41,7 @@ os.environ["PATH"] = folder + os.pathsep + os.environ["PATH"]
 os.execv(os.path.join(folder, sys.argv[1]), sys.argv[1:])
 """
 
-add_sessions()
+add_sessions("site")
 
 
 @nox.session(tags=["test"])
@@ -67,44 +72,24 @@ def fuzz(session: nox.Session) -> None:
 
 
 @nox.session(tags=["maintain"])
-def completions(session: nox.Session) -> None:
-    """Write the bash, zsh and fish completions of `cuwheel` from the commands' options."""
-    run(session, "dev", "-m", "cuwheel.cli.reference.completions")
-
-
-@nox.session(tags=["maintain"])
 def site(session: nox.Session) -> None:
-    """Write docs/ as a site and check its links: [-- DIR], public/docs otherwise."""
-    chosen = session.posargs[0] if session.posargs else f"{ROOT}/public/docs"
-    target = os.path.join(session.invoked_from, chosen)  # noqa: PTH118 - as ROOT
-    if os.path.isfile(f"{target}/.buildinfo"):  # noqa: PTH113 - what Sphinx made goes, pages too
-        shutil.rmtree(target)
-    with tempfile.TemporaryDirectory() as source:
-        made, seen = f"{source}/site", f"{source}/seen"
-        run(session, "engine", "-m", "cuwheel.cli.reference.site_source", made)
+    """Write docs/ as a site, check its links: [-- DIR], public/docs."""
+    with tempfile.TemporaryDirectory() as scratch:
+        source, built, seen = (f"{scratch}/{name}" for name in ("source", "built", "seen"))
+        run_command(session, "site", "--source", source)
+        if not os.path.exists(source):  # noqa: PTH110 - as ROOT; the options were asked for
+            return
         strict = ("--fail-on-warning", "--keep-going", "--quiet", "--doctree-dir", seen)
-        run(session, "site", "-m", "sphinx", *strict, made, target)
-
-
-@nox.session(tags=["maintain"])
-def package(session: nox.Session) -> None:
-    """Build cuwheel's own sdist and wheel, and check both: [-- DIR], public/package otherwise."""
-    chosen = session.posargs[0] if session.posargs else f"{ROOT}/public/package"
-    target = os.path.join(session.invoked_from, chosen)  # noqa: PTH118 - as ROOT
-    if os.path.exists(target):  # noqa: PTH110 - as ROOT
-        session.error(f"{target} exists: remove it, or give another folder after --")
-    run(session, "dev", "-m", "build", "--no-isolation", "--outdir", target, ROOT)
-    made = sorted(glob.glob(f"{target}/*"))  # noqa: PTH207 - as ROOT
-    run(session, "dev", "-m", "twine", "check", "--strict", *made)
-    rules = ("--config", f"{ROOT}/pyproject.toml")
-    wheels = [one for one in made if one.endswith(".whl")]
-    run(session, "dev", "-m", "check_wheel_contents", *rules, *wheels)
+        run(session, "site", "-m", "sphinx", *strict, source, built)
+        run_command(session, "site", "--built", built)
 
 
 @nox.session(tags=["maintain"])
 def bench(session: nox.Session) -> None:
     """Measure, side by side in one run: -- builds, memory, audit, elf, determinism."""
     kind, *rest = session.posargs or ("",)
+    if shows_help(session, "|".join(BENCHMARKS)):
+        return
     if kind not in BENCHMARKS:
         session.error(f"choose what to measure: nox -s bench -- {'|'.join(BENCHMARKS)}")
     run(session, "dev", "-m", f"bench.{kind.replace('-', '_')}", *rest)
@@ -113,9 +98,13 @@ def bench(session: nox.Session) -> None:
 @nox.session(tags=["test"])
 def lint(session: nox.Session) -> None:
     """Check style, types, layers, workflows and locks."""
+    if shows_help(session, "[options of lock-check]"):
+        return
     run(session, "dev", "-m", "ruff", "check")
     run(session, "dev", "-m", "ruff", "format", "--check")
     run(session, "dev", "-m", "mypy")
+    run(session, "dev", "-m", "tests.support.lint.file_readers")
+    run(session, "dev", "-m", "tests.support.lint.plain_words")
     run(session, "dev", "-c", "from importlinter import cli; cli.lint_imports_command()")
     workflows = sorted(glob.glob(f"{ROOT}/.github/workflows/*.yml"))  # noqa: PTH207 - as ROOT
     starters = sorted(glob.glob(f"{ROOT}/cuwheel/cli/starter/github/*/*.yml"))  # noqa: PTH207

@@ -12,17 +12,14 @@ import os
 import resource
 import sys
 import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-from cuwheel.system import process
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from cuwheel.base.system import process
 
 # What has to be done at least: unpack everything, hash it as RECORD asks, hash the wheel.
 _PLAIN = """
@@ -40,7 +37,7 @@ with zipfile.ZipFile(sys.argv[1]) as wheel, open(sys.argv[1], "rb") as whole:
 _CUWHEEL = """
 import sys
 from pathlib import Path
-from cuwheel.audit.scan import scan_wheel
+from cuwheel.check.audit.scan import scan_wheel
 scan_wheel(Path(sys.argv[1]), private_paths=("/private/work", "/private/cache"))
 """
 _PREFIX = "peak memory of this process, KiB:"

@@ -9,10 +9,11 @@ import argparse
 import os
 import shutil
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bench.contenders import (
     FROMAGER_LOCK,
@@ -23,19 +24,19 @@ from bench.contenders import (
 )
 from bench.records import Row, Turn, build_rows, read_record, today, watched, write_record
 from bench.report import BUILD_WAYS, builds_section, write_section
-from cuwheel.build.compile_cache.backends import choose_cache
-from cuwheel.build.compile_cache.choice import DIRECT_VARIABLE, FOLDER_VARIABLE
-from cuwheel.build.summary import summary_in
-from cuwheel.errors import CuwheelError, UsageError
-from cuwheel.paths import ROOT
-from cuwheel.pypi.lock_file import pinned_version
-from cuwheel.system.console import Console
-from cuwheel.system.files import remove_tree, sha256_of_file
-from cuwheel.system.machine import usable_cores
-from cuwheel.verify.rebuilds import Variation, rebuild
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from cuwheel.base.errors import CuwheelError, UsageError
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.files import remove_tree, sha256_of_file
+from cuwheel.base.system.machine import usable_cores
+from cuwheel.build.compile.cache.compile_cache import (
+    DIRECT_VARIABLE,
+    FOLDER_VARIABLE,
+    choose_program,
+)
+from cuwheel.build.environments.lock_file import pinned_version
+from cuwheel.build.pipeline.summary import summary_in
+from cuwheel.publish.rebuild.builds import Variation, rebuild
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 RESULTS = ROOT / "bench" / "results"
@@ -202,7 +203,7 @@ class Builds:
         folder = self._folder(name)
         return Variation(
             name=name,
-            says=name,
+            description=name,
             work=folder / "work",
             dist=folder / "dist",
             variables={FOLDER_VARIABLE: str(compiles)},
@@ -250,7 +251,7 @@ def _has_turns(rows: Mapping[str, Row], way: str) -> bool:
 
 def settings_of(plan: Plan, builds: Builds) -> dict[str, Any]:
     """What a record says of how it was made."""
-    cache = choose_cache(os.environ)
+    cache = choose_program(os.environ)
     return {
         "package": plan.package,
         "version": builds.prepared.target.recipe.version,

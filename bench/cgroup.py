@@ -7,14 +7,11 @@ import os
 import re
 import shlex
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from cuwheel.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from cuwheel.base.errors import UsageError
 
 _CGROUPS = Path("/sys/fs/cgroup")
 # Where its folder may be made, and the file that holds its limit: the kernel's documents

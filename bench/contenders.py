@@ -9,36 +9,30 @@ from __future__ import annotations
 import os
 import shutil
 import tarfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bench.records import Turn, watched
-from cuwheel.build.environment import BuildInputs, variables
-from cuwheel.build.launcher.canary import run_canary
-from cuwheel.build.launcher.toolkit_view import ViewPaths, fingerprint_of
-from cuwheel.build.paths import prefix_of
+from cuwheel.base.errors import UsageError
+from cuwheel.base.fetch.indexes.indexes import configured_indexes
+from cuwheel.base.system.compilers import SYSTEM_PATH
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.files import remove_tree
+from cuwheel.base.system.process import Finished, run
+from cuwheel.build.compile.build_mounts import prefix_of
+from cuwheel.build.compile.canary import run_canary
+from cuwheel.build.compile.environment import BuildInputs, variables
+from cuwheel.build.compile.toolkit_view import ViewPaths, fingerprint_of
+from cuwheel.build.environments.uv import install, make_environment
+from cuwheel.build.pipeline.pipeline import make_stage
+from cuwheel.build.recipe.recipe import CMake
+from cuwheel.build.recipe.target import Target
+from cuwheel.build.toolchains.system_programs import obtain_toolbox
+from cuwheel.build.workspace.records import Environment, Preflight, SourceTree, Toolchain
+from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.cli.dispatch import parser_of
-from cuwheel.cli.target_choice import named_targets
-from cuwheel.cli.target_jobs import requested_jobs
-from cuwheel.errors import StageOrderError, UsageError
-from cuwheel.model.recipe import CMake
-from cuwheel.pipeline import make_stage
-from cuwheel.pypi.indexes import configured_indexes
-from cuwheel.pypi.uv import install, make_environment
-from cuwheel.system.compilers import SYSTEM_PATH
-from cuwheel.system.files import remove_tree
-from cuwheel.system.process import run
-from cuwheel.toolchains.system_programs import obtain_toolbox
-from cuwheel.workspace.records import Environment, Preflight, SourceTree, Toolchain
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cuwheel.model.target import Target
-    from cuwheel.system.console import Console
-    from cuwheel.system.process import Finished
-    from cuwheel.workspace.workspace import Workspace
+from cuwheel.cli.target_choice import named_targets, request_of, requested_jobs
 
 FROMAGER_LOCK = Path(__file__).parent / "fromager.lock"
 
@@ -73,11 +67,11 @@ class Prepared:
         """The host's C and C++ compiler.
 
         Raises:
-            StageOrderError: preflight has found none.
+            UsageError: preflight has found none.
         """
         cc, cxx = self.machine.c_compiler, self.machine.host_compiler
         if cc is None or cxx is None:
-            raise StageOrderError("there is no host compiler", why="preflight found none")
+            raise UsageError("there is no host compiler", why="preflight found none")
         return cc, cxx
 
     def places(self, folder: Path) -> ViewPaths:
@@ -115,7 +109,7 @@ def prepare(command: Sequence[str], folder: Path, jobs: int, console: Console) -
     options = ("--jobs", str(jobs), "--work", str(work), "--dist", str(work / "dist"))
     given = parser_of("build").parse([*command, *options])
     [(entry, tag)] = named_targets("bench", given.targets)
-    [job] = requested_jobs(entry, tag, given, console)
+    [job] = requested_jobs(entry, tag, request_of(given), console)
     target, workspace = job.target, job.workspace
     for stage in _BEFORE_BUILD:
         make_stage(stage, job)
@@ -195,14 +189,8 @@ def install_fromager(prepared: Prepared) -> Path:
         remove_tree(folder)
         log = workspace.log("fromager")
         make_environment(folder, prepared.python.base_python, cache=workspace.cache, log=log)
-        install(
-            folder / "bin" / "python",
-            FROMAGER_LOCK,
-            cache=workspace.cache,
-            offline=False,
-            log=log,
-            console=workspace.console,
-        )
+        python = folder / "bin" / "python"
+        install(python, FROMAGER_LOCK, workspace, offline=False, log=log)
         shutil.copyfile(FROMAGER_LOCK, mark)
     return folder / "bin" / "fromager"
 

@@ -17,25 +17,23 @@ import shlex
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bench.records import today
 from bench.report import write_section
-from cuwheel.binaries.device_code import code_of_element, elements_of, find_fatbins
-from cuwheel.errors import UsageError
-from cuwheel.paths import ROOT
-from cuwheel.system.console import Console
-from cuwheel.system.files import remove_tree, sha256_of_file, write_atomically
-from cuwheel.system.process import run
-from cuwheel.verify.compare.differences import CAUSES
-from cuwheel.verify.compare.wheel import compare
-from cuwheel.wheel.archive import pack
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from cuwheel.base.errors import UsageError
+from cuwheel.base.formats.binaries.device_code import code_of_element, elements_of, find_fatbins
+from cuwheel.base.formats.wheel.archive import pack
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.files import remove_tree, sha256_of_file, write_atomically
+from cuwheel.base.system.process import run
+from cuwheel.publish.rebuild.compare.differences import CAUSES
+from cuwheel.publish.rebuild.compare.wheel import compare
 
 PAGE = ROOT / "docs" / "reproducibility.md"
 RESULTS = ROOT / "bench" / "results"

@@ -9,19 +9,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from bench.audit import Turn, take_turn
 from bench.elf_readers import with_cuwheel, with_pyelftools
-from cuwheel.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from cuwheel.base.errors import UsageError
 
 _IDLE = "Python's start"
 _SCRIPT = "import pathlib, sys; from bench.elf_readers import {0}; {0}(pathlib.Path(sys.argv[1]))"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 
 class Facts(NamedTuple):
-    """What an audit asks a library for; the fields of `cuwheel.binaries.elf.Elf` of these names."""
+    """What an audit asks a library for; fields of `cuwheel.base.formats.binaries.elf.Elf`."""
 
     soname: str
     needed: tuple[str, ...]
@@ -23,7 +21,7 @@ class Facts(NamedTuple):
 
 def with_cuwheel(path: Path) -> Facts:
     """Look for the names that matter in the table of names, then compare places."""
-    from cuwheel.binaries.elf import read_elf  # noqa: PLC0415 - timed with the rest
+    from cuwheel.base.formats.binaries.elf import read_elf  # noqa: PLC0415 - timed with the rest
 
     with path.open("rb") as stream:
         elf = read_elf(stream)

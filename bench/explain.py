@@ -13,21 +13,16 @@ import json
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-from bench.audit import take_turn
-from cuwheel.explain.catalogue import causes, groups
-from cuwheel.explain.explanation import Explainer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from bench.audit import Turn
+from bench.audit import Turn, take_turn
+from cuwheel.check.explain.catalogue import causes, groups
+from cuwheel.check.explain.explanation import Explainer
 
 _MB = 1_000_000  # bytes
 _HALF = 0.5  # points for a cause that is akin to the right one
@@ -42,7 +37,7 @@ with open(sys.argv[1], "rb") as log:
 # The catalogue's texts as fixed strings: what it costs a program that does nothing else.
 _GREP = """
 import os, subprocess, sys, tempfile
-from cuwheel.explain.catalogue import causes
+from cuwheel.check.explain.catalogue import causes
 texts = {text for cause in causes().values() for one in cause.patterns for text in one.texts}
 with tempfile.NamedTemporaryFile("w") as list_of_texts:
     list_of_texts.write("\\n".join(sorted(texts)))
@@ -52,7 +47,7 @@ with tempfile.NamedTemporaryFile("w") as list_of_texts:
 """
 _CUWHEEL = """
 import sys
-from cuwheel.explain.explanation import Explainer
+from cuwheel.check.explain.explanation import Explainer
 with open(sys.argv[1], "rb") as log:
     Explainer().explain(log)
 """
@@ -113,7 +108,7 @@ def answer(files: Iterable[Path]) -> Iterable[Answer]:
         for line in path.read_text().splitlines():
             case = json.loads(line)
             found = explainer.explain(io.BytesIO(case["log"].encode("utf-8", "replace")))
-            said = tuple(one.cause.slug for one in found.causes)
+            said = tuple(cause.slug for cause in found.causes)
             yield Answer(case=case["id"], cause=case["cause"], said=said)
 
 

@@ -14,16 +14,13 @@ import shlex
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bench.terminal import Shown, median_seconds, picture, show
-from cuwheel.paths import ROOT
-from cuwheel.system import process
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system import process
 
 SAMPLE = "cutensornet-sample-130"
 LOG = "build.log"  # what it is called here

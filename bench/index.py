@@ -14,17 +14,14 @@ import sys
 import tarfile
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-from cuwheel.system import process
-from cuwheel.system.quantities import show_size
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from cuwheel.base.system import process
+from cuwheel.base.system.quantities import show_size
 
 Figures = tuple[float, float, float, int]  # seconds, of CPU, in the kernel; peak in bytes
 
@@ -37,7 +34,7 @@ with open("/proc/self/status") as status:
 _SITE = f"""
 import sys
 from pathlib import Path
-from cuwheel.index.site import SiteRequest, write_site
+from cuwheel.publish.index.site import SiteRequest, write_site
 top, dist = Path(sys.argv[1]), sys.argv[2]
 write_site(SiteRequest(folders=(top / dist,), site=top / f"{{dist}}-site", base_url="", address="",
     cache=top / "cache"))
@@ -45,7 +42,7 @@ write_site(SiteRequest(folders=(top / dist,), site=top / f"{{dist}}-site", base_
 _FOLDER = f"""
 import sys
 from pathlib import Path
-from cuwheel.index.folder_index import write_index
+from cuwheel.build.wheelhouse.folder_index import write_index
 write_index(Path(sys.argv[1]) / "dist")
 {_PEAK}"""
 # What a second run has to do at least: look at every file.
@@ -59,7 +56,7 @@ for path in (Path(sys.argv[1]) / "dist").iterdir():
 _WRITE = f"""
 import sys
 from pathlib import Path
-from cuwheel.wheel.staged_files import staged_files
+from cuwheel.base.formats.wheel.staged_files import staged_files
 wheels = [*(Path(sys.argv[1]) / "dist").glob("*.whl")]
 least = Path(sys.argv[1]) / "least"
 least.mkdir()

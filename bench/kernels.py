@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from bench.contenders import prepare
-from cuwheel.errors import UsageError
-from cuwheel.model.source import Sdist
-from cuwheel.sources.archives import unpack_archive
-from cuwheel.sources.pinned import fetch_pinned
-from cuwheel.system.compilers import SYSTEM_PATH
-from cuwheel.system.machine import usable_cores
-from cuwheel.system.process import run, which
-from cuwheel.workspace.workspace import bare_workspace
-
-if TYPE_CHECKING:
-    import argparse
-    from pathlib import Path
-
-    from bench.contenders import Prepared
-    from cuwheel.system.console import Console
+from bench.contenders import Prepared, prepare
+from cuwheel.base.errors import UsageError
+from cuwheel.base.system.compilers import SYSTEM_PATH
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.machine import usable_cores
+from cuwheel.base.system.process import run, which
+from cuwheel.build.inputs.archives import unpack_archive
+from cuwheel.build.inputs.pinned import fetch_pinned
+from cuwheel.build.recipe.source import Sdist
+from cuwheel.build.workspace.workspace import bare_workspace
 
 FLASH_ATTN = Sdist(
     project="flash-attn",

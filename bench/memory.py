@@ -9,28 +9,23 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bench.cgroup import limited
+from bench.cgroup import Cgroup, limited
 from bench.kernels import FILES, Plan, default_jobs, plan_of
 from bench.records import Watch, read_record, today, write_record
 from bench.report import memory_section, write_section
-from cuwheel.build.launcher.events import read_events
-from cuwheel.build.launcher.toolkit_view import launcher_settings, make_launcher, make_view
-from cuwheel.errors import CuwheelError, UsageError
-from cuwheel.paths import ROOT
-from cuwheel.system.compilers import SYSTEM_PATH
-from cuwheel.system.console import Console
-from cuwheel.system.files import remove_tree, write_atomically
-from cuwheel.system.process import run
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from bench.cgroup import Cgroup
-    from cuwheel.build.launcher.events import ProgramRun
+from cuwheel.base.errors import CuwheelError, UsageError
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.compilers import SYSTEM_PATH
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.files import remove_tree, write_atomically
+from cuwheel.base.system.process import run
+from cuwheel.build.compile.events import ProgramRun, read_events
+from cuwheel.build.compile.toolkit_view import ToolkitView
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 RESULTS = ROOT / "bench" / "results"
@@ -55,6 +50,19 @@ class Way:
     keeps: bool = False
 
 
+# A command with the engine's memory service, both in one cgroup as in a build.
+_SERVED = """
+import subprocess, sys
+from pathlib import Path
+from cuwheel.build.compile.memory.service import serve_memory
+socket, memory, per_job, *command = sys.argv[1:]
+with serve_memory(
+    Path(socket), Path(memory), "flash-attn", jobs=0, per_job=int(per_job), warn=print
+):
+    status = subprocess.call(command)
+sys.exit(status)
+"""
+_UNSTATED = 2 << 30  # a recipe's default
 _STATED = 4 << 30  # what a recipe of flash-attn would say
 WAYS: Mapping[str, Way] = {
     "raw": Way(says="ninja as it is"),
@@ -120,8 +128,8 @@ def compile_all(name: str, plan: Plan) -> Outcome:
     with limited(plan.limit) as cgroup:
         watch = Watch()
         done = run(
-            cgroup.within([plan.ninja, *jobs]),
-            env=_environment(folder, memory, way),
+            cgroup.within([*_serving(folder, memory, way), plan.ninja, *jobs]),
+            env=_environment(folder, way),
             cwd=folder,
             log=folder / "ninja.log",
             check=False,
@@ -168,12 +176,10 @@ def _furnish_gate(plan: Plan, folder: Path) -> Path:
     inside = prepared.places(folder)
     for made in (inside.view, inside.launcher):
         made.mkdir()
-    make_view(inside.view, inside.toolkit, inside, prepared.fingerprint)
-    settings = {
-        **launcher_settings(inside, inside, maps=(), flags=()),
-        "events": str(folder / "events.jsonl"),
-    }
-    make_launcher(inside.launcher, inside, settings, inside.python, prepared.fingerprint)
+    view = ToolkitView(real=inside, inside=inside, fingerprint=prepared.fingerprint)
+    view.make()
+    events = str(folder / "events.jsonl")
+    view.make_launcher({**view.settings(maps=(), flags=()), "events": events})
     return inside.view / "bin" / "nvcc"
 
 
@@ -185,14 +191,20 @@ def _write_ninja_file(folder: Path, plan: Plan, nvcc: Path) -> None:
     write_atomically(folder / "build.ninja", "\n".join([*lines, ""]))
 
 
-def _environment(folder: Path, memory: Path, way: Way) -> dict[str, str]:
+def _serving(folder: Path, memory: Path, way: Way) -> list[str]:
+    """The start of a command that is served."""
+    if not way.is_gated:
+        return []
+    per_job = str(way.per_job or _UNSTATED)
+    return [sys.executable, "-c", _SERVED, str(folder / "memory.sock"), str(memory), per_job]
+
+
+def _environment(folder: Path, way: Way) -> dict[str, str]:
     stated = {"PATH": SYSTEM_PATH, "TMPDIR": str(folder / "tmp"), "LC_ALL": "C.UTF-8"}
     if way.is_gated:
-        stated["CUWHEEL_MEMORY"] = str(memory)
-        stated["CUWHEEL_TARGET"] = "flash-attn"
+        stated["PYTHONPATH"] = str(ROOT)
+        stated["CUWHEEL_MEMORY"] = str(folder / "memory.sock")
         stated["CUWHEEL_EVENTS"] = str(folder / "events.jsonl")
-    if way.per_job:
-        stated["CUWHEEL_MEMORY_PER_JOB"] = str(way.per_job)
     return stated
 
 

@@ -12,18 +12,16 @@ import platform
 import resource
 import statistics
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 
-from cuwheel.system.files import write_atomically
-from cuwheel.system.machine import usable_cores
-from cuwheel.workspace.serialization import from_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from cuwheel.base.system.files import write_atomically
+from cuwheel.base.system.machine import usable_cores
+from cuwheel.build.workspace.serialization import from_json
 
 _STAT = Path("/proc/stat")
 _IDLE = (3, 4)  # columns idle and iowait of its first line: proc_stat(5)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from bench.records import Goal, build_rows
-from cuwheel.errors import UsageError
-from cuwheel.system.files import write_atomically
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from bench.records import Machine, Row
+from bench.records import Goal, Machine, Row, build_rows
+from cuwheel.base.errors import UsageError
+from cuwheel.base.system.files import write_atomically
 
 # What each way is, in the order of the table; what the goals of docs/adr/0016 ask of it.
 BUILD_WAYS: Mapping[str, str] = {

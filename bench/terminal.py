@@ -15,7 +15,9 @@ import struct
 import subprocess
 import termios
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyte
@@ -24,9 +26,6 @@ from rich.style import Style
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from pyte.screens import Char
 
 COLUMNS, LINES = 80, 24

@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # What a Debian container has for root: tests/support/requirements.py.
-export CUWHEEL_REQUIRE=${CUWHEEL_REQUIRE-sandbox,bwrap,namespaces,seccomp,cgroup,redis,slurm,cmake,gold,openssl,podman,systemd,nginx,chromium,cross-gcc,qemu,arm64-root,llvm-dis}
+export CUWHEEL_REQUIRE=${CUWHEEL_REQUIRE-sandbox,bwrap,namespaces,seccomp,cgroup,redis,slurm,cmake,gold,openssl,podman,systemd,nginx,chromium,cross-gcc,qemu,arm64-root}
 
 room=30 # GiB that the steps may need: toolkits, packages, what the long tests build
 
@@ -52,7 +52,7 @@ install_what_is_missing() {
         fish:fish zsh:zsh redis-server:redis-server bwrap:bubblewrap munged:munge slurmctld:slurmctld slurmd:slurmd \
         sbatch:slurm-client bindfs:bindfs podman:podman runc:runc debootstrap:debootstrap \
         systemd-analyze:systemd nginx:nginx-light chromium:chromium \
-        aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static llvm-dis-14:llvm-14; do
+        aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static; do
         command -v "${program%%:*}" >/dev/null || missing+=("${program#*:}")
     done
     [ ${#missing[@]} -gt 0 ] || return 0

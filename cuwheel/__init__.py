@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from cuwheel.model.link import Bundled, External, Link, Static
-    from cuwheel.model.recipe import (
+    from cuwheel.base.system.quantities import GIB, MIB
+    from cuwheel.build.recipe.link import Bundled, External, Link, Static
+    from cuwheel.build.recipe.recipe import (
         CMake,
         Framework,
-        LibraryPerCuda,
         Recipe,
         Setuptools,
         Smoke,
         TorchExtension,
     )
-    from cuwheel.model.source import Archive, Folder, GitCommit, Patch, Resource, Sdist
-    from cuwheel.system.quantities import GIB, MIB
+    from cuwheel.build.recipe.source import Archive, Folder, GitCommit, Patch, Resource, Sdist
+    from cuwheel.check.cuda.library_choice import LibraryPerCuda
 
 __all__ = [
     "GIB",
@@ -47,45 +47,19 @@ __all__ = [
     "__version__",
 ]
 
-# Imported when a recipe asks for them: most commands read no recipe, and start sooner without.
-_HOMES = {
-    "cuwheel.model.link": (
-        "Bundled",
-        "External",
-        "Link",
-        "Static",
-    ),
-    "cuwheel.model.recipe": (
-        "CMake",
-        "Framework",
-        "LibraryPerCuda",
-        "Recipe",
-        "Setuptools",
-        "Smoke",
-        "TorchExtension",
-    ),
-    "cuwheel.model.source": (
-        "Archive",
-        "Folder",
-        "GitCommit",
-        "Patch",
-        "Resource",
-        "Sdist",
-    ),
-    "cuwheel.system.quantities": (
-        "GIB",
-        "MIB",
-    ),
+# Imported on first use: most commands read no recipe, and start sooner without.
+_MODULES = {
+    "cuwheel.build.recipe.link": "Bundled External Link Static",
+    "cuwheel.build.recipe.recipe": "CMake Framework Recipe Setuptools Smoke TorchExtension",
+    "cuwheel.build.recipe.source": "Archive Folder GitCommit Patch Resource Sdist",
+    "cuwheel.check.cuda.library_choice": "LibraryPerCuda",
+    "cuwheel.base.system.quantities": "GIB MIB",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """A declaration, from the module that it is in.
-
-    Raises:
-        AttributeError: there is none of this name.
-    """
-    home = next((module for module, names in _HOMES.items() if name in names), None)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-    return getattr(import_module(home), name)
+    """Import a declaration from its module."""
+    for module, names in _MODULES.items():
+        if name in names.split():
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -1,4 +1,4 @@
-"""Start of every command, and the one place that prints an error."""
+"""Entry point of every command, and the one place that prints an error."""
 
 from __future__ import annotations
 
@@ -6,41 +6,42 @@ import contextlib
 import ctypes
 import errno
 import os
+import shutil
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
-from cuwheel.cli.dispatch import run_command
-from cuwheel.errors import (
+from cuwheel.base.last_resort import report_limits
+
+report_limits()  # before what follows needs memory
+
+from cuwheel.base.errors import (
     CommandFailedError,
     CuwheelError,
     InstallError,
     UsageError,
     of_system_error,
 )
-from cuwheel.paths import default_cache, project_roots
-from cuwheel.system.console import Console, print_error
-from cuwheel.system.files import disk_full
-from cuwheel.system.output.documents import ErrorDocument
-from cuwheel.system.output.terminal import use_locale
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+from cuwheel.base.paths import default_cache, project_roots
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.files import disk_full, fullest_disk
+from cuwheel.base.system.output.documents import ErrorDocument
+from cuwheel.base.system.output.terminal import use_locale
+from cuwheel.build.workspace.printed_error import print_error
+from cuwheel.cli.dispatch import run_command
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _INTERRUPTED = 130  # what shells use for a program ended by Ctrl-C
 _TERMINATED = 143
-_BROKEN_PIPE = 141  # what shells use for a program that writes where nobody reads
+_OF_WRITES = (errno.EFBIG, errno.EIO)  # a failed write names no file
+_OF_COPIES = (shutil.Error, shutil.SpecialFileError)
+_BROKEN_PIPE = 141  # what shells use for a program ended by SIGPIPE
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command.
-
-    Returns:
-        What the command gives back, else 0; or the exit code of the error that was printed.
-    """
+    """Run a command; return its exit code, or that of the error that was printed."""
     signal.signal(signal.SIGTERM, _end)
     signal.signal(signal.SIGHUP, _end)
     _end_with_nox()
@@ -52,13 +53,13 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         console.warn("interrupted; no partial files are left, and the next run continues from here")
         return _INTERRUPTED
-    except BrokenPipeError:  # who read the report has enough: `… | head`
+    except BrokenPipeError:  # the reader ended: `… | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
 
 
 def _run(command: str, arguments: Sequence[str], console: Console) -> int:
-    """Run it, and say why it failed if it does: to a person, and with `--json` to a program."""
+    """Run the command, and print its error: for people, and with `--json` as a document."""
     try:
         _check_projects()
         return run_command(command, arguments, console)
@@ -73,8 +74,10 @@ def _run(command: str, arguments: Sequence[str], console: Console) -> int:
         raise
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            problem = disk_full(Path(error.filename or default_cache()))
-        elif error.filename:
+            problem = disk_full(
+                Path(error.filename) if error.filename else fullest_disk(default_cache())
+            )
+        elif error.filename or error.errno in _OF_WRITES or isinstance(error, _OF_COPIES):
             problem = of_system_error(error)
         else:  # no file's fault, so a fault of cuwheel
             raise
@@ -85,9 +88,8 @@ def _run(command: str, arguments: Sequence[str], console: Console) -> int:
 
 
 def _missing_package(package: str, command: str) -> InstallError:
-    """A command was started in an environment that isn't for it, or in a damaged one."""
     fix = f"start it as `nox -s {command}`, which makes and takes the environment of its lock"
-    if Path(sys.prefix).parent == default_cache() / "engine":  # never advise that of another one
+    if Path(sys.prefix).parent == default_cache() / "engine":  # only its own is removed
         fix += f"; where it was started so, remove {sys.prefix}: the next run makes it again"
     return InstallError(
         f"{command} can't run here", why=f"{sys.prefix} has no package {package}", fix=fix
@@ -95,11 +97,10 @@ def _missing_package(package: str, command: str) -> InstallError:
 
 
 def _explained(error: CuwheelError, console: Console) -> str:
-    """What the log of a failed program says."""
     if isinstance(error, CommandFailedError) and error.log:
-        from cuwheel.explain.session import explained  # noqa: PLC0415 - only where it failed
+        from cuwheel.check.explain.explain import explained  # noqa: PLC0415 - only after a failure
 
-        with contextlib.suppress(OSError):  # the log went with the disk: the error says enough
+        with contextlib.suppress(OSError):  # the disk of the log is full, or gone
             return explained(error.log, error.known, console)
     return ""
 
@@ -107,24 +108,24 @@ def _explained(error: CuwheelError, console: Console) -> str:
 def _check_projects() -> None:
     if not os.environ.get("CUWHEEL_PROJECT"):
         return
-    from cuwheel.model.catalogue import missing_roots  # noqa: PLC0415 - most commands read none
+    from cuwheel.build.recipe.catalogue import missing_roots  # noqa: PLC0415 - most commands read none
 
-    if lost := missing_roots(project_roots()):
+    if missing := missing_roots(project_roots()):
         raise UsageError(
             "CUWHEEL_PROJECT is invalid",
-            why="\n".join(lost),
+            why="\n".join(missing),
             fix="correct it, or unset it: cuwheel's own recipes don't need it",
         )
 
 
 def _end(number: int, _: object) -> NoReturn:
-    """Leave through the `finally` blocks: they end processes and remove what is half made."""
+    """Exit through the `finally` blocks: they end processes and remove incomplete files."""
     signal.signal(number, signal.SIG_IGN)
     sys.exit(_TERMINATED)
 
 
 def _end_with_nox() -> None:
-    """Ask the kernel for SIGTERM when nox dies, so that killing nox ends the build too."""
+    """Request SIGTERM from the kernel for nox's end, so that killing nox ends the build too."""
     parent = os.environ.pop("CUWHEEL_PARENT", None)  # for this process, not for its children
     if parent is None:
         return

@@ -1,25 +1,28 @@
 """The console script `cuwheel`: the commands of the nox sessions, without nox.
 
-What only reads and reports runs in the environment that cuwheel is installed in; all else in the
-engine's, which bootstrap makes from the lock that travels in the wheel: docs/adr/0036.
+Commands that only read and report run in the environment that cuwheel is installed in; all others
+in the engine's, which bootstrap makes from the lock in the wheel: docs/adr/0036.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
+import shlex
 import sys
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
 
-from cuwheel.errors import CuwheelError, ProjectError
-from cuwheel.paths import find_project, is_checkout, project_roots
-from cuwheel.spelling import ENTRY_VARIABLE
+from cuwheel.base.errors import CuwheelError, UsageError
+from cuwheel.base.last_resort import check_folder, check_open_files, report_limits
+from cuwheel.base.paths import find_project, is_checkout, project_roots
+from cuwheel.base.project_trust import TRUSTED_VARIABLE, change_trust, is_public, is_trusted
+from cuwheel.base.spelling import AS_MODULE, ENTRY_VARIABLE
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-# Commands that read and report, and the packages, as they are imported, that each needs beside
-# those that cuwheel is always installed with. The extras of pyproject.toml bring them.
+# Commands that read and report, and the packages, as they are imported, that each needs in addition
+# to cuwheel's own requirements. The extras of pyproject.toml bring them.
 PACKAGES = {
     "audit": ("abi3info", "auditwheel", "lz4", "readme_renderer", "zlib_ng", "zstandard"),
     "completion": (),
@@ -27,30 +30,21 @@ PACKAGES = {
     "explain": (),
     "help": (),
     "init": (),
+    "trust": (),
     "pick": (
         *("filelock", "google.protobuf", "in_toto_attestation", "pypi_simple", "requests"),
         *("truststore", "zlib_ng", "zstandard"),
     ),
 }
-# Those that need no project.
+# Commands that need no project.
 _ANYWHERE = frozenset({*PACKAGES, "attestations", "cache", "index", "rebuild", "toolchain"})
 
-# Runs the package that PYTHONPATH names, whatever lies in the working directory.
-_UNSAFE_PATH = (  # -P is as old as Python 3.11
-    "import sys; del sys.path[0]; import runpy; "
-    "runpy.run_module('cuwheel', run_name='__main__', alter_sys=True)"
-)
-_AS_MODULE = ("-P", "-m", "cuwheel") if sys.version_info >= (3, 11) else ("-c", _UNSAFE_PATH)
-
-Environment = Literal["", "report", "engine", "perf"]
+Environment = Literal["", "dev", "engine", "perf", "report"]
 
 
 def main() -> int:
-    """Run the command that stands on the command line.
-
-    Returns:
-        Its exit code; where another environment takes over, it doesn't return.
-    """
+    """Run the command of the command line; return its exit code, if no environment takes over."""
+    report_limits()
     arguments = sys.argv[1:]
     if arguments[:1] in (["--version"], ["-V"]):
         from cuwheel.version import __version__  # noqa: PLC0415
@@ -61,11 +55,13 @@ def main() -> int:
     os.environ["PATH"] = path_of_caller(os.environ)
     command = command_of(arguments)
     try:
+        check_open_files()
+        check_folder()
         check_place(command, arguments)
     except CuwheelError as error:
-        print(error, file=sys.stderr)  # noqa: T201 - nothing has started that prints better
+        _print(error)
         if "--json" in arguments:
-            from cuwheel.system.output.documents import (  # noqa: PLC0415 - seldom needed
+            from cuwheel.base.system.output.documents import (  # noqa: PLC0415 - seldom needed
                 ErrorDocument,
                 as_line,
             )
@@ -80,71 +76,108 @@ def main() -> int:
     from cuwheel import bootstrap  # noqa: PLC0415 - likewise
 
     os.environ.setdefault("CUWHEEL_CALLERS_PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-    return bootstrap.main([environment, *_AS_MODULE, *arguments])
+    return bootstrap.main([environment, *AS_MODULE, *arguments])
 
 
 def path_of_caller(environ: Mapping[str, str]) -> str:
-    """`PATH` without what `uvx` puts in front of it: its environment for cuwheel.
+    """Return `PATH` without the environment for cuwheel that `uvx` puts in front of it.
 
-    The `python3` there isn't the one that `diagnose` and `pick` are asked about.
+    The `python3` there isn't the one that `diagnose` and `pick` are to examine.
     """
     path = environ.get("PATH", os.defpath)
-    own = os.path.join(sys.prefix, "bin")  # noqa: PTH118 - as PATH has it
+    tool_folder = os.path.join(sys.prefix, "bin")  # noqa: PTH118 - as PATH has it
     first, _, rest = path.partition(os.pathsep)
     is_tool = "UV" in environ and environ.get("VIRTUAL_ENV") != sys.prefix
-    return rest if is_tool and first == own and rest else path
+    return rest if is_tool and first == tool_folder and rest else path
 
 
 def command_of(arguments: Sequence[str]) -> str:
-    """The command that a command line names; `help` where it names none."""
-    is_help = not arguments or arguments[0] in {"--help", "-h"}
-    return "help" if is_help else arguments[0]
+    """Return the command of a command line; `help` where there is none."""
+    return "help" if not arguments or arguments[0] in {"--help", "-h"} else arguments[0]
 
 
 def environment_of(command: str, arguments: Sequence[str]) -> Environment:
-    """The environment that a command runs in; empty for the one that this process has."""
+    """Return the environment that a command runs in; empty for the one of this process."""
     packages = PACKAGES.get(command)
-    if packages is None:  # one that there isn't is refused at once
-        from cuwheel.model.nox_sessions import VERBS  # noqa: PLC0415 - readers start without
+    if packages is None:  # an unknown command is refused at once
+        from cuwheel.build.recipe.nox_sessions import VERBS  # noqa: PLC0415 - readers start without
 
-        return next((one.environment for one in VERBS if one.name == command), "")
-    if command == "diagnose" and "--targets" in arguments:  # what a build needs, of all recipes
+        return next((verb.environment for verb in VERBS if verb.name == command), "")
+    if command == "diagnose" and "--targets" in arguments:  # reads recipes
         return "engine"
     return "" if all(map(_is_installed, packages)) else "report"
 
 
 def check_place(command: str, arguments: Sequence[str]) -> None:
-    """See that a command is started where it can work, before anything is installed for it.
-
-    Raises:
-        ProjectError: it needs a project, or cuwheel's own repository.
-    """
+    """Raise UsageError where a command can't work here, before anything is installed for it."""
     if command in PACKAGES:
         return
-    from cuwheel.model.nox_sessions import OF_CHECKOUT, VERBS  # noqa: PLC0415 - as above
+    from cuwheel.build.recipe.nox_sessions import OF_CHECKOUT, VERBS  # noqa: PLC0415 - as above
 
     if command in OF_CHECKOUT and not is_checkout():
-        raise ProjectError(
+        raise UsageError(
             f"cuwheel {command} only works in cuwheel's own repository",
             why="it reads or writes files that an installed cuwheel doesn't have",
             fix="clone the repository, and run the nox session of this name there",
         )
-    is_asked_for_help = not {"--help", "-h"}.isdisjoint(arguments)
-    if command in _ANYWHERE or is_asked_for_help or command not in {v.name for v in VERBS}:
+    is_help = not {"--help", "-h"}.isdisjoint(arguments)
+    if is_help or command not in {verb.name for verb in VERBS}:
         return
-    if find_project() is None and len(project_roots()) == 1:
-        raise ProjectError(
+    if command not in _ANYWHERE and find_project() is None and len(project_roots()) == 1:
+        raise UsageError(
             f"cuwheel {command} needs a project, and there is none here",
             why=f"neither {os.getcwd()} nor a folder above it has recipes/",  # noqa: PTH109
             fix="change to a project's folder, or make one here: `cuwheel init`; audit, diagnose, "
             "explain and pick work without a project",
         )
+    check_trust(command)
+
+
+def check_trust(command: str) -> None:
+    """Raise UsageError where the project's recipes may not run; at a terminal, prompt once.
+
+    Commands that need no project run without it.
+    """
+    project = find_project()
+    if project is None or is_checkout():
+        return
+    if not is_trusted(project) and command in _ANYWHERE:
+        _print(f"cuwheel: {project} isn't trusted, so its recipes and locks are not used")
+        return
+    if not is_trusted(project) and not _is_allowed(project):
+        raise UsageError(
+            f"{project} isn't trusted, so its recipes don't run",
+            why="recipes are Python, and cuwheel has never run those of this folder for this user; "
+            "or the folder was replaced, or everybody can write into it",
+            fix=f"read them, then run `cuwheel trust {shlex.quote(str(project))}`; for one "
+            f"command, as in CI, set CUWHEEL_PROJECT={shlex.quote(str(project))}",
+        )
+    os.environ[TRUSTED_VARIABLE] = os.path.realpath(project)
+
+
+def _is_allowed(project: Path) -> bool:
+    """Prompt for permission to run the recipes, and record it; False without a terminal."""
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty()):
+        return False
+    if is_public(project):
+        return False
+    _print(f"cuwheel: the recipes in {project} are Python, and have never been run for you.")
+    print("Trust this folder and run them? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 - as _print
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        return False
+    with contextlib.suppress(OSError):  # no home: it is valid for this run
+        change_trust(project, trusts=True)
+    return True
+
+
+def _print(text: object) -> None:
+    print(text, file=sys.stderr)  # noqa: T201 - there is no console yet
 
 
 def _is_installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:  # of what a dotted name begins with
+    except ModuleNotFoundError:  # the parent of a dotted name
         return False
 
 

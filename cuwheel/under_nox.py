@@ -1,8 +1,7 @@
-"""What a noxfile takes of cuwheel: a session for each build, and for each other command.
+"""Sessions of a noxfile: one for each build, and one for each other command.
 
 Called by the repository's `noxfile.py` and by those of the projects that `cuwheel init` makes, in
-the Python that runs nox. Face: `add_sessions`, `tell_unknown`,
-`run`, `run_command`.
+the Python that runs nox.
 """
 
 from __future__ import annotations
@@ -15,41 +14,49 @@ import sys
 import nox
 import nox.registry
 
-from cuwheel.model.catalogue import CatalogueEntry, load_catalogue, missing_roots
-from cuwheel.model.nox_sessions import (
+from cuwheel.base.paths import ROOT, is_checkout, project_roots
+from cuwheel.build.recipe.catalogue import CatalogueEntry, load_catalogue, missing_roots
+from cuwheel.build.recipe.nox_sessions import (
     OF_CHECKOUT,
     Session,
     requested_sessions,
     sessions_of,
     suggest_sessions,
 )
-from cuwheel.paths import ROOT, is_checkout, project_roots
 
-_GRACE = 20.0  # seconds to end a build's processes and remove what is half made
+_GRACE = 20.0  # seconds to end a build's processes and remove incomplete files
 
 
-def add_sessions() -> None:
-    """Make the sessions of the project's recipes, and of all other commands."""
+def add_sessions(*excluded: str) -> None:
+    """Add the sessions of the project's recipes and of all other commands."""
     # nox looks for uv in every session; these make no environment, and uv comes with the engine.
     logging.getLogger("nox").addFilter(lambda record: record.msg != "uv binary not found.")
     nox.options.default_venv_backend = "none"  # cuwheel.bootstrap makes hash-locked environments
-    for one in sessions_of(_entries()):
-        if is_checkout() or one.name not in OF_CHECKOUT:
-            _add_session(one)
+    for session in sessions_of(_entries()):
+        if session.name not in excluded and (is_checkout() or session.name not in OF_CHECKOUT):
+            _add_session(session)
 
 
 def tell_unknown() -> None:
-    """Say what is near to the sessions that are asked for and aren't there; call it last."""
-    asked = requested_sessions(sys.argv[1:])
+    """Print suggestions for unknown sessions on the command line; to be called last."""
+    names = requested_sessions(sys.argv[1:])
     for line in (
         *missing_roots(project_roots()),
-        *suggest_sessions(asked, nox.registry.get(), _entries()),
+        *suggest_sessions(names, nox.registry.get(), _entries()),
     ):
-        print(f"cuwheel: {line}", file=sys.stderr)  # noqa: T201 - nox itself only says "not found"
+        print(f"cuwheel: {line}", file=sys.stderr)  # noqa: T201 - nox itself only reports "not found"
+
+
+def shows_help(session: nox.Session, usage: str) -> bool:
+    """Print a session's usage and return True, if `--help` is its first argument."""
+    is_help = not {"-h", "--help"}.isdisjoint(session.posargs[:1])
+    if is_help:
+        print(f"usage: nox -s {session.name} -- {usage}")  # noqa: T201 - as argparse does
+    return is_help
 
 
 def run(session: nox.Session, environment: str, *command: str, **variables: str) -> None:
-    """Run Python in one of the hash-locked environments, with variables of its own."""
+    """Run Python in one of the hash-locked environments, with additional variables."""
     session.run(
         *(sys.executable, "-P" if sys.version_info >= (3, 11) else "-s"),
         *("-m", "cuwheel.bootstrap", environment, *command),
@@ -63,7 +70,7 @@ def run(session: nox.Session, environment: str, *command: str, **variables: str)
 
 
 def run_command(session: nox.Session, *command: str, environment: str = "engine") -> None:
-    """Run one of the engine's commands with what stands behind `--`."""
+    """Run one of the engine's commands with the arguments behind `--`."""
     run(
         session,
         *(environment, "-m", "cuwheel", *command, *session.posargs),
@@ -78,9 +85,9 @@ def _entries() -> tuple[CatalogueEntry, ...]:
     return load_catalogue(project_roots())
 
 
-def _add_session(made: Session) -> None:
+def _add_session(declaration: Session) -> None:
     def body(session: nox.Session) -> None:
-        run_command(session, *made.command, environment=made.environment)
+        run_command(session, *declaration.command, environment=declaration.environment)
 
-    body.__doc__ = made.summary
-    nox.session(name=made.name, tags=[made.tag])(body)
+    body.__doc__ = declaration.summary
+    nox.session(name=declaration.name, tags=[declaration.tag])(body)

@@ -6,31 +6,28 @@ import dataclasses
 import os
 import shutil
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 
 import pytest
 
-from cuwheel.conda.mirrors import MIRRORS_VARIABLE, Mirrors
-from cuwheel.cuda.toolkits import toolkit_by_release
-from cuwheel.locks.tool_environment import tool_python
-from cuwheel.paths import default_cache
-from cuwheel.system.files import file_lock, remove_tree
-from cuwheel.system.output.github import GITHUB_VARIABLE, SUMMARY_VARIABLE
-from cuwheel.toolchains.provide import provide_toolchain
-from tests.support.channel import write_solved_lock, write_source
+from cuwheel.base.paths import default_cache
+from cuwheel.base.system.files import file_lock, remove_tree
+from cuwheel.base.system.output.github import GITHUB_VARIABLE, SUMMARY_VARIABLE
+from cuwheel.build.locks.tool_environment import tool_python
+from cuwheel.build.toolchains.conda.mirrors import MIRRORS_VARIABLE, Mirrors
+from cuwheel.build.toolchains.provide import provide_toolchain
+from cuwheel.build.workspace.records import Toolchain
+from cuwheel.build.workspace.workspace import Workspace
+from cuwheel.check.cuda.toolkits import toolkit_by_release
 from tests.support.engine import Engine, make_engine
 from tests.support.factories import make_workspace
-from tests.support.leftovers import end_all_of, end_families, own_children
-from tests.support.requirements import required
-from tests.support.small_toolchain import copy_project
-from tests.support.toolchain_channel import make_channel, toolchain_specs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
-    from pathlib import Path
-
-    from cuwheel.workspace.records import Toolchain
-    from cuwheel.workspace.workspace import Workspace
+from tests.support.golden import Golden
+from tests.support.machines.leftovers import end_all_of, end_families, own_children
+from tests.support.requirements import required, summarize_skips
+from tests.support.toolchains.channel import write_solved_lock, write_source
+from tests.support.toolchains.small_toolchain import copy_project
+from tests.support.toolchains.toolchain_channel import make_channel, toolchain_specs
 
 _LONG = 1800  # seconds for a test with one of these marks; for others: pyproject.toml
 _MARKS_OF_LONG = ("e2e", "nightly")
@@ -39,7 +36,8 @@ _LEFT = pytest.StashKey[list[str]]()  # what had to be ended behind the tests
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """What `nox -s fuzz` takes."""
+    """Take what `nox -s fuzz` needs, and `--update-golden`."""
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden/ again")
     group = parser.getgroup("fuzz")
     group.addoption("--fuzz-minutes", type=float, default=5.0, help="for all readers together")
     group.addoption("--fuzz-seed", type=int, default=1, help="of the changes; another finds more")
@@ -58,6 +56,14 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Give all processes a list of trusted projects that isn't the user's."""
+    if not hasattr(session.config, "workerinput"):
+        folder = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+        os.environ["XDG_STATE_HOME"] = str(folder / "state")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -101,6 +107,16 @@ def pytest_terminal_summary(
 ) -> None:
     for command in config.stash[_LEFT]:
         terminalreporter.write_line(f"ended what a test left: {command}")
+    # `longrepr` of a skipped test: path, line, reason.
+    skipped = [report.longrepr for report in terminalreporter.getreports("skipped")]
+    if line := summarize_skips(where[2] for where in skipped if isinstance(where, tuple)):
+        terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def golden(pytestconfig: pytest.Config) -> Golden:
+    """Compare what a command prints with a file."""
+    return Golden(updates=pytestconfig.getoption("--update-golden"))
 
 
 @pytest.fixture(scope="session")

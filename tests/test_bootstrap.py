@@ -1,4 +1,4 @@
-"""The engine's own environment, made from locks of one package that lies in a folder."""
+"""The engine's own environment, made from locks of one package in a folder."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.errors import FileAccessError, InstallError, LockError, UsageError
-from cuwheel.paths import ROOT
-from cuwheel.system.files import sha256_of_file
+from cuwheel.base.errors import FileAccessError, InstallError, LockError, UsageError
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.files import sha256_of_file
 from tests.support.factories import write_wheel
-from tests.support.foreign_locks import foreign_flock
-from tests.support.mirrored import mirror_wheels
 from tests.support.secrets import arguments_with
-from tests.support.server import Site, serving, slow_server
+from tests.support.servers.http import Site, serving, slow_server
+from tests.support.servers.mirrors import mirror_wheels
+from tests.support.toolchains.foreign_locks import foreign_flock
 
 _MAKING = "making cuwheel's own environment from envs/tiny.lock (once)"
 _WHERE = "import tiny_cuda; print(tiny_cuda.__file__)"
@@ -32,7 +32,7 @@ _WHERE = "import tiny_cuda; print(tiny_cuda.__file__)"
 
 @dataclass(frozen=True, kw_only=True)
 class Checkout:
-    """A copy of the package with a lock of its own, and a folder that stands for the index.
+    """Copy of the package with a lock of its own, and a folder in the place of the index.
 
     `options` are those of the Python that nox runs in.
     """
@@ -73,19 +73,19 @@ class Checkout:
         )
 
     def start_installing(self) -> subprocess.Popen[str]:
-        """Started, and so far that the first step has begun to write the environment."""
-        started = self.start("-c", "pass")
-        latest = time.monotonic() + 20
+        """Start, and wait until the first step has begun to write the environment."""
+        process = self.start("-c", "pass")
+        deadline = time.monotonic() + 20
         while not list(self.cache.glob("engine/*/bin")):
-            assert time.monotonic() < latest
+            assert time.monotonic() < deadline
             time.sleep(0.005)
-        return started
+        return process
 
     def run(self, *command: str, **variables: str) -> tuple[int, str]:
-        """Status and output."""
-        with self.start(*command, **variables) as started:
-            output, _ = started.communicate()
-        return started.returncode, output
+        """Return status and output."""
+        with self.start(*command, **variables) as process:
+            output, _ = process.communicate()
+        return process.returncode, output
 
 
 def make_checkout(folder: Path) -> Checkout:
@@ -93,15 +93,15 @@ def make_checkout(folder: Path) -> Checkout:
         ROOT / "cuwheel", folder / "cuwheel", ignore=shutil.ignore_patterns("__pycache__")
     )
     (folder / "envs").mkdir()
-    made = Checkout(folder=folder)
+    checkout = Checkout(folder=folder)
     wheel = write_wheel(folder / "wheels", {"tiny_cuda/__init__.py": b""}, tag="py3-none-any")
-    made.write_lock(f"tiny-cuda==1.2.3 --hash=sha256:{sha256_of_file(wheel)}\n")
-    return made
+    checkout.write_lock(f"tiny-cuda==1.2.3 --hash=sha256:{sha256_of_file(wheel)}\n")
+    return checkout
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """A checkout whose environment has been made once."""
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A checkout with an environment."""
     checkout = make_checkout(tmp_path_factory.mktemp("made"))
     status, output = checkout.run("-c", "pass")
     assert (status, _MAKING in output) == (0, True)
@@ -110,36 +110,51 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 
 @pytest.fixture
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """A checkout that nothing was run in."""
+    """A checkout without an environment."""
     return make_checkout(tmp_path_factory.mktemp("fresh"))
 
 
-def test_runs_in_environment_of_the_lock(made: Checkout) -> None:
-    status, output = made.run("-c", _WHERE)
+def test_runs_in_environment_of_the_lock(ready: Checkout) -> None:
+    status, output = ready.run("-c", _WHERE)
 
     assert status == 0
-    assert Path(output.strip()).is_relative_to(made.environments[0])
+    assert Path(output.strip()).is_relative_to(ready.environments[0])
 
 
-def test_makes_environment_once(made: Checkout) -> None:
-    _, output = made.run("-c", "pass")
+@pytest.mark.e2e
+def test_installs_as_locked_under_any_settings_of_pip(fresh: Checkout, tmp_path: Path) -> None:
+    elsewhere = str(tmp_path / "elsewhere")
+    config = tmp_path / "pip.conf"
+    config.write_text(f"[install]\ntarget = {elsewhere}\n")
+    places = dict.fromkeys(("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_CONSTRAINT"), elsewhere)
+    switches = dict.fromkeys(("PIP_DRY_RUN", "PIP_USER", "VIRTUALENV_NO_PIP"), "1")
+
+    status, output = fresh.run("-c", _WHERE, PIP_CONFIG_FILE=str(config), **places, **switches)
+
+    assert status == 0, output
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_makes_environment_once(ready: Checkout) -> None:
+    _, output = ready.run("-c", "pass")
 
     assert output == ""
 
 
+@pytest.mark.e2e
 def test_compiles_modules_once_and_outside_the_checkout(fresh: Checkout) -> None:
-    asks = "import cuwheel.explain.catalogue as module; print(module.__cached__)"
+    script = "import cuwheel.check.explain.catalogue as module; print(module.__cached__)"
 
-    status, output = fresh.run("-c", asks, PYTHONDONTWRITEBYTECODE="1")
+    status, output = fresh.run("-c", script, PYTHONDONTWRITEBYTECODE="1")
 
     compiled = Path(output.splitlines()[-1])
     assert status == 0
     assert compiled.is_relative_to(fresh.environments[0] / "bytecode")
-    made = compiled.stat().st_mtime_ns
-    assert fresh.run("-c", asks) == (0, f"{compiled}\n")
-    assert compiled.stat().st_mtime_ns == made
-    # The bootstrap itself runs in the Python that started it, as that writes or doesn't.
-    assert not [*(fresh.folder / "cuwheel" / "explain").rglob("*.pyc")]
+    time_ = compiled.stat().st_mtime_ns
+    assert fresh.run("-c", script) == (0, f"{compiled}\n")
+    assert compiled.stat().st_mtime_ns == time_
+    # The bootstrap itself runs in the Python that started it, with that one's settings.
+    assert not [*(fresh.folder / "cuwheel" / "check").rglob("*.pyc")]
 
 
 def test_refuses_cache_that_can_not_be_locked(fresh: Checkout, tmp_path: Path) -> None:
@@ -149,12 +164,8 @@ def test_refuses_cache_that_can_not_be_locked(fresh: Checkout, tmp_path: Path) -
     assert ".lock can't be locked\n  because  system error: No locks available" in output
 
 
-def test_gives_status_of_command(made: Checkout) -> None:
-    assert made.run("-c", "raise SystemExit(7)") == (7, "")
-
-
-def test_holds_locked_packages_only(made: Checkout) -> None:
-    [site_packages] = made.environments[0].glob("lib/python*/site-packages")
+def test_holds_locked_packages_only(ready: Checkout) -> None:
+    [site_packages] = ready.environments[0].glob("lib/python*/site-packages")
 
     names = {path.name.split("-")[0] for path in site_packages.glob("*.dist-info")}
 
@@ -162,17 +173,7 @@ def test_holds_locked_packages_only(made: Checkout) -> None:
 
 
 @pytest.mark.e2e
-def test_makes_another_for_changed_lock(fresh: Checkout) -> None:
-    fresh.run("-c", "pass")
-    fresh.write_lock((fresh.folder / "envs" / "tiny.lock").read_text() + "# changed\n")
-
-    _, output = fresh.run("-c", "pass")
-
-    assert _MAKING in output
-    assert len(fresh.environments) == 2
-
-
-def test_makes_half_made_environment_again(fresh: Checkout) -> None:
+def test_makes_incomplete_environment_again(fresh: Checkout) -> None:
     fresh.run("-c", "pass")
     [folder] = fresh.environments
     (folder / "complete").unlink()
@@ -183,6 +184,7 @@ def test_makes_half_made_environment_again(fresh: Checkout) -> None:
     assert status == 0
 
 
+@pytest.mark.e2e
 def test_two_at_once_make_one(fresh: Checkout) -> None:
     with fresh.start("-c", _WHERE) as first, fresh.start("-c", _WHERE) as second:
         outputs = [first.communicate()[0], second.communicate()[0]]
@@ -220,13 +222,14 @@ def test_python_without_nox_makes_it_with_venv(fresh: Checkout) -> None:
     assert (status, output) == (0, f"cuwheel: {_MAKING}\n")
 
 
+@pytest.mark.e2e
 def test_runs_no_module_of_the_working_directory(fresh: Checkout, tmp_path: Path) -> None:
-    """`python -m venv` takes those first; what is read may lie among a stranger's files."""
+    """`python -m venv` takes those first; a log may lie among another user's files."""
     for name in ("argparse", "logging", "virtualenv"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('a stranger runs')")
     start = "import sys; del sys.path[0]; from cuwheel import bootstrap as b; b.main(sys.argv[1:])"
 
-    done = subprocess.run(
+    finished = subprocess.run(
         [sys.executable, "-c", start, "tiny", "-c", "pass"],
         cwd=tmp_path,
         env={**fresh.variables, "PYTHONPATH": str(fresh.folder)},
@@ -235,12 +238,12 @@ def test_runs_no_module_of_the_working_directory(fresh: Checkout, tmp_path: Path
         check=False,
     )
 
-    assert (done.returncode, done.stderr) == (0, f"cuwheel: {_MAKING}\n")
+    assert (finished.returncode, finished.stderr) == (0, f"cuwheel: {_MAKING}\n")
 
 
 @pytest.mark.parametrize(
     ("variables", "advice"),
-    [({}, "through nox"), ({"CUWHEEL_ENTRY": "cuwheel"}, "`uvx --with virtualenv cuwheel")],
+    [({}, "through nox"), ({"CUWHEEL_ENTRY": "cuwheel"}, "`--with virtualenv`")],
     ids=["nox", "console script"],
 )
 def test_names_python_that_can_make_none(
@@ -271,8 +274,8 @@ def test_names_missing_lock(fresh: Checkout) -> None:
     assert output.startswith("error: envs/tiny.lock is missing")
 
 
-def test_says_that_cache_can_not_be_written(fresh: Checkout) -> None:
-    fresh.cache.write_text("a file stands in its place")
+def test_reports_cache_that_can_not_be_written(fresh: Checkout) -> None:
+    fresh.cache.write_text("a file in its place")
 
     status, output = fresh.run("-c", "pass")
 
@@ -292,7 +295,7 @@ def test_names_index_that_is_out_of_reach(fresh: Checkout) -> None:
     assert "because  pip's last attempt: 'NewConnectionError(" in output
 
 
-def test_offline_asks_no_index(fresh: Checkout) -> None:
+def test_offline_uses_no_index(fresh: Checkout) -> None:
     (fresh.folder / "wheels").rename(fresh.folder / "gone")
 
     status, output = fresh.run("-c", "pass", "--offline", PIP_NO_INDEX="0")
@@ -303,23 +306,10 @@ def test_offline_asks_no_index(fresh: Checkout) -> None:
 
 
 def as_mirror(checkout: Checkout) -> Path:
-    """A mirror with the wheel of the lock, which lies nowhere else."""
+    """Return a mirror with the wheel of the lock, which lies nowhere else."""
     folder = checkout.folder.parent / f"{checkout.folder.name}-mirror"
     mirror_wheels(checkout.folder / "wheels", folder)
     return folder
-
-
-def test_takes_wheels_from_mirror_offline(fresh: Checkout) -> None:
-    folder = as_mirror(fresh)
-
-    status, output = fresh.run(
-        *("-c", _WHERE, "--offline"),
-        PIP_NO_INDEX="0",
-        PIP_INDEX_URL="http://127.0.0.1:9/simple",
-        CUWHEEL_MIRROR=folder.as_uri(),
-    )
-
-    assert status == 0, output
 
 
 def test_takes_wheels_from_served_mirror(fresh: Checkout) -> None:
@@ -329,7 +319,7 @@ def test_takes_wheels_from_served_mirror(fresh: Checkout) -> None:
 
     site.password = "Basic " + base64.b64encode(b"me:geheim").decode()
 
-    with serving(site), arguments_with("geheim") as seen:
+    with serving(site), arguments_with("geheim") as leaks:
         status, output = fresh.run(
             *("-c", _WHERE),
             PIP_NO_INDEX="0",
@@ -340,9 +330,10 @@ def test_takes_wheels_from_served_mirror(fresh: Checkout) -> None:
     assert status == 0, output
     assert "/m/wheels.html" in [path for path, _ in site.asked]
     assert "geheim" not in output
-    assert seen == set()
+    assert leaks == set()
 
 
+@pytest.mark.e2e
 def test_gives_password_of_mirror_to_no_other_host(fresh: Checkout) -> None:
     """Where the mirror's server redirects to another one."""
     folder = as_mirror(fresh)
@@ -366,6 +357,7 @@ def test_gives_password_of_mirror_to_no_other_host(fresh: Checkout) -> None:
     assert other.logins == [""]
 
 
+@pytest.mark.e2e
 def test_ends_pip_where_the_mirror_sends_a_byte_now_and_then(fresh: Checkout) -> None:
     with slow_server(0.05) as address:
         status, output = fresh.run(
@@ -381,34 +373,61 @@ def test_ends_pip_where_the_mirror_sends_a_byte_now_and_then(fresh: Checkout) ->
     assert "CUWHEEL_SLOW_NETWORK=4" in output
 
 
-def test_says_what_is_wrong_with_mirror(fresh: Checkout) -> None:
+def test_reports_invalid_mirror(fresh: Checkout) -> None:
     status, output = fresh.run("-c", "pass", CUWHEEL_MIRROR="/srv/mirror")
 
     assert status == UsageError.exit_code
     assert "write file:///srv/mirror" in output
 
 
+@pytest.mark.e2e
 def test_interrupt_leaves_no_traceback(fresh: Checkout) -> None:
-    with fresh.start_installing() as started:
-        os.killpg(started.pid, signal.SIGINT)
-        output, _ = started.communicate()
+    with fresh.start_installing() as process:
+        os.killpg(process.pid, signal.SIGINT)
+        output, _ = process.communicate()
 
-    assert (started.returncode, "Traceback" in output) == (130, False)
+    assert (process.returncode, "Traceback" in output) == (130, False)
     assert fresh.run("-c", _WHERE)[0] == 0
 
 
 def test_lock_outlives_killed_run_until_its_steps_end(fresh: Checkout) -> None:
-    with fresh.start_installing() as started:
-        started.kill()
-        started.wait()
+    with fresh.start_installing() as process:
+        process.kill()
+        process.wait()
         [path] = fresh.cache.glob("engine/*.lock")
 
         with path.open("w") as guard, pytest.raises(BlockingIOError):
             fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.killpg(started.pid, signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_reads_utf8_under_every_locale(made: Checkout) -> None:
+@pytest.mark.e2e
+def test_reads_utf8_under_every_locale(ready: Checkout) -> None:
     plain = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
-    assert made.run("-c", "import sys; print(sys.flags.utf8_mode)", **plain) == (0, "1\n")
+    assert ready.run("-c", "import sys; print(sys.flags.utf8_mode)", **plain) == (0, "1\n")
+
+
+@pytest.mark.e2e
+def test_makes_another_for_changed_lock(fresh: Checkout) -> None:
+    fresh.run("-c", "pass")
+    fresh.write_lock((fresh.folder / "envs" / "tiny.lock").read_text() + "# changed\n")
+
+    _, output = fresh.run("-c", "pass")
+
+    assert _MAKING in output
+    assert len(fresh.environments) == 2
+
+
+@pytest.mark.e2e
+def test_takes_wheels_from_mirror_offline(fresh: Checkout) -> None:
+    folder = as_mirror(fresh)
+
+    status, output = fresh.run(
+        *("-c", _WHERE, "--offline"),
+        PIP_NO_INDEX="0",
+        PIP_INDEX_URL="http://127.0.0.1:9/simple",
+        CUWHEEL_MIRROR=folder.as_uri(),
+    )
+
+    assert status == 0, output

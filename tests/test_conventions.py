@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -13,16 +14,16 @@ import pytest
 import tomli
 import yaml
 
+from cuwheel.base.paths import ROOT
+from cuwheel.build.locks.lock_jobs import COOLDOWN
 from cuwheel.cli.reference.addresses import (
     PAGES,
     UNDECIDED_CONTACT,
     UNDECIDED_REPOSITORY,
     with_addresses,
 )
-from cuwheel.locks.jobs import COOLDOWN
-from cuwheel.paths import ROOT
 from cuwheel.version import __version__
-from tests.support.linted import commands_of_lint
+from tests.support.lint.linters import commands_of_lint
 
 TRACKED = [
     Path(name)
@@ -126,6 +127,13 @@ def test_changelog_keeps_its_form() -> None:
     assert first.startswith("### ")
 
 
+def test_fragments_of_the_changelog_have_a_kind() -> None:
+    names = [path.name for path in (ROOT / "changes").iterdir() if path.name != "README.md"]
+
+    form = rf"[a-z0-9-]+\.({'|'.join(map(str.lower, sorted(KINDS)))})\.md"
+    assert [name for name in names if not re.fullmatch(form, name)] == []
+
+
 def test_dependabot_waits_as_long_as_the_locks_and_sees_all_actions() -> None:
     [actions] = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text())["updates"]
 
@@ -172,3 +180,42 @@ def _is_as_told(path: Path) -> bool:
         line != line.rstrip() for line in lines
     )
     return ends and is_trimmed and b"\r\n" not in content
+
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+DEVCONTAINER = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+
+
+def test_devcontainer_takes_what_the_dockerfile_has() -> None:
+    build = DEVCONTAINER["build"]
+
+    file = (ROOT / ".devcontainer" / build["dockerfile"]).resolve()
+    assert file == ROOT / "Dockerfile"
+    assert (ROOT / ".devcontainer" / build["context"]).resolve() == ROOT
+    assert f" AS {build['target']}\n" in DOCKERFILE
+    assert set(build["args"]) == set(re.findall(r"^ARG (\w+)$", DOCKERFILE, re.MULTILINE))
+
+
+def test_volume_lies_where_the_user_may_write() -> None:
+    """A new volume takes owner and content of the folder that the image has there."""
+    [mount] = DEVCONTAINER["mounts"]
+    target = dict(part.split("=", 1) for part in mount.split(","))["target"]
+
+    [made] = re.findall(r"install --directory --owner (\w+) .*?\n\s+(.*)\n", DOCKERFILE)
+    assert made[0] == DEVCONTAINER["remoteUser"]
+    assert target in made[1].split()
+
+
+def test_base_has_no_default() -> None:
+    """A digest that nobody has looked at is worse than none."""
+    assert re.search(r"^ARG BASE\nFROM \$\{BASE\} AS", DOCKERFILE, re.MULTILINE)
+
+
+def test_image_gets_what_the_engine_needs() -> None:
+    left_out = {
+        line.removeprefix("**/")
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line and not line.startswith("#")
+    }
+
+    assert not left_out & {"cuwheel", "envs", "noxfile.py", "patches", "recipes"}

@@ -8,23 +8,20 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import tomli
 
+from cuwheel.base.errors import UsageError
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.process import run
+from cuwheel.check.explain.catalogue import prepared
 from cuwheel.entry import PACKAGES
-from cuwheel.errors import ProjectError, UsageError
-from cuwheel.explain.catalogue import prepared
-from cuwheel.paths import ROOT
-from cuwheel.system.process import run
-from cuwheel.verify.compare.report import verdict
-from cuwheel.verify.compare.wheel import compare
+from cuwheel.publish.rebuild.compare.report import verdict
+from cuwheel.publish.rebuild.compare.wheel import compare
 from cuwheel.version import __version__
-from tests.support.package import build_package, copy_sources, unpack_installed
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.support.packages.cuwheel_package import build_package, copy_sources, unpack_installed
 
 LOG = ROOT / "tests" / "logs" / "raw" / "nvcc-not-found--make.log"
 _START = "import sys; from cuwheel.entry import main; sys.exit(main())"
@@ -71,6 +68,7 @@ def test_wheel_is_the_same_from_checkout_and_sdist(
     assert verdict(compare(wheel, other)).startswith("the same bytes: sha256 ")
 
 
+@pytest.mark.e2e
 def test_sdist_is_the_same_at_another_address(sdist: Path, tmp_path: Path) -> None:
     source = copy_sources(tmp_path / "elsewhere")
 
@@ -79,6 +77,7 @@ def test_sdist_is_the_same_at_another_address(sdist: Path, tmp_path: Path) -> No
     assert other.read_bytes() == sdist.read_bytes()
 
 
+@pytest.mark.e2e
 def test_package_passes_the_checks_of_others(wheel: Path, sdist: Path) -> None:
     strict = [sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist)]
     contents = [sys.executable, "-m", "check_wheel_contents", "--config", "pyproject.toml"]
@@ -87,6 +86,7 @@ def test_package_passes_the_checks_of_others(wheel: Path, sdist: Path) -> None:
     run([*contents, str(wheel)], env=dict(os.environ), cwd=ROOT)
 
 
+@pytest.mark.e2e
 def test_wheel_holds_all_that_runs_and_nothing_else(wheel: Path) -> None:
     tracked = run(
         ["git", "ls-files", "-co", "--exclude-standard", "cuwheel"], env=dict(os.environ), cwd=ROOT
@@ -101,12 +101,12 @@ def test_wheel_holds_all_that_runs_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
 
-    assert names == {*tracked, *shared, "cuwheel/explain/failures.json"}
+    assert names == {*tracked, *shared, "cuwheel/check/explain/failures.json"}
 
 
 def test_wheel_holds_the_catalogue_prepared(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        assert archive.read("cuwheel/explain/failures.json").decode() == prepared()
+        assert archive.read("cuwheel/check/explain/failures.json").decode() == prepared()
 
 
 def test_extras_bring_what_their_commands_import() -> None:
@@ -134,6 +134,7 @@ def test_explains_log_anywhere(site: Path, tmp_path: Path) -> None:
     assert "nvcc is not installed" in done.stdout
 
 
+@pytest.mark.e2e
 def test_gives_exit_code_of_the_error(site: Path, tmp_path: Path) -> None:
     done = cuwheel(site, tmp_path, "explain", "gone.log")
 
@@ -141,6 +142,7 @@ def test_gives_exit_code_of_the_error(site: Path, tmp_path: Path) -> None:
     assert "error: there is no log gone.log" in done.stderr
 
 
+@pytest.mark.e2e
 def test_writes_commands_as_they_are_typed(site: Path, tmp_path: Path) -> None:
     shown = cuwheel(site, tmp_path, "pick", "--help").stdout
     refused = cuwheel(site, tmp_path, "explain", "--jsn", "x")
@@ -148,14 +150,14 @@ def test_writes_commands_as_they_are_typed(site: Path, tmp_path: Path) -> None:
     assert "usage: cuwheel pick [-h]" in shown
     assert "nox" not in shown + refused.stderr
     assert refused.returncode == UsageError.exit_code
-    assert "add --help to see every option" in refused.stderr
+    assert "--help shows every option" in refused.stderr
 
 
 @pytest.mark.parametrize("command", ["build", "lock", "matrix", "new", "smoke"])
 def test_says_that_there_is_no_project(site: Path, tmp_path: Path, command: str) -> None:
     done = cuwheel(site, tmp_path, command, "x-130")
 
-    assert done.returncode == ProjectError.exit_code
+    assert done.returncode == UsageError.exit_code
     assert f"error: cuwheel {command} needs a project, and there is none here" in done.stderr
     assert "`cuwheel init`" in done.stderr
     assert not (tmp_path / ".cache").exists()
@@ -167,7 +169,7 @@ def test_keeps_maintainers_commands_to_the_checkout(
 ) -> None:
     done = cuwheel(site, tmp_path, command)
 
-    assert done.returncode == ProjectError.exit_code
+    assert done.returncode == UsageError.exit_code
     assert "clone the repository" in done.stderr
 
 
@@ -178,6 +180,7 @@ def test_helps_with_commands_and_targets(site: Path, tmp_path: Path) -> None:
         (ROOT / "tests" / "project" / "recipes" / "tiny_capi.py").read_bytes()
     )
     (tmp_path / "deep").mkdir()
+    cuwheel(site, tmp_path / "deep", "trust", "..")
 
     inside = cuwheel(site, tmp_path / "deep", "--help").stdout
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from cuwheel.paths import ROOT
-from cuwheel.system.process import Finished, run
-from tests.support.leftovers import end_all_of
-from tests.support.requirements import VARIABLE
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.process import Finished, run
+from tests.support.machines.leftovers import end_all_of
+from tests.support.requirements import VARIABLE, summarize_skips
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +53,7 @@ def test_leaves_orphan(tmp_path):
 def test_hangs():
     time.sleep(600)
 
-@pytest.mark.parametrize("part", ["redis", "cgroup"])
+@pytest.mark.parametrize("part", ["redis", "cgroup", "fish"])
 def test_needs(part):
     lack(part, f"there is no {part}", "all of it")
 """
@@ -83,18 +83,32 @@ def run_pytest(suite: Path, *options: str, **variables: str) -> Finished:
     return run([sys.executable, "-c", _IGNORING, *own, *options], env=env, cwd=suite, check=False)
 
 
+@pytest.mark.e2e
 def test_missing_part_is_a_skip_that_says_what_it_costs(done: Finished) -> None:
-    assert "there is no cgroup; unproved here: all of it" in done.output
+    assert "cgroup: there is no cgroup; unproved here: all of it" in done.output
 
 
+@pytest.mark.e2e
+def test_one_line_says_what_was_not_proved_and_what_installs_it(done: Finished) -> None:
+    line = "not proved here: 2 tests, which need cgroup 1, fish 1; to run them: "
+    assert f"{line}apt-get install fish\n" in done.output
+
+
+def test_says_nothing_where_no_test_was_skipped() -> None:
+    assert summarize_skips([]) == ""
+
+
+@pytest.mark.e2e
 def test_missing_part_is_a_failure_where_it_has_to_be_there(done: Finished) -> None:
     assert f"{VARIABLE} names redis, but there is no redis" in done.output
 
 
+@pytest.mark.e2e
 def test_programs_of_tests_heed_signals_that_nohup_ignores(done: Finished) -> None:
     assert done.output.count("PASSED tests/test_it.py::test_heeds_signal[") == 3
 
 
+@pytest.mark.e2e
 def test_ends_child_before_the_next_test(done: Finished) -> None:
     assert "PASSED tests/test_it.py::test_has_no_child" in done.output
 
@@ -106,6 +120,7 @@ def test_ends_and_names_what_is_nobodys_child(done: Finished, suite: Path) -> No
     assert [one for one in processes if (one.info["cwd"] or "").startswith(str(suite))] == []
 
 
+@pytest.mark.e2e
 def test_test_that_hangs_fails(done: Finished) -> None:
     assert "FAILED tests/test_it.py::test_hangs - Failed: Timeout (>0.5s)" in done.output
 

@@ -6,17 +6,14 @@ import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import yaml
 
-from cuwheel.paths import ROOT
+from cuwheel.base.paths import ROOT
 from cuwheel.version import __version__
-from tests.support.linted import commands_of_lint
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.support.lint.linters import commands_of_lint
 
 ACTIONS = sorted((ROOT / "ci").glob("*/action.yml"))
 STARTERS = sorted((ROOT / "cuwheel/cli/starter/github/workflows").glob("*.y*ml"))

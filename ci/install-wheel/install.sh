@@ -4,7 +4,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 
-options=(--json --fallback "$FALLBACK")
+options=(--json --fallback "$FALLBACK" --sandbox "${SANDBOX:-auto}")
 if [ -n "$PYTHON" ]; then
   options+=(--python "$PYTHON")
 fi
@@ -21,7 +21,10 @@ fi
 tools="$RUNNER_TEMP/cuwheel-nox"
 if [ ! -x "$tools/bin/nox" ]; then
   python3 -m venv "$tools"
-  "$tools/bin/python" -m pip install --quiet --require-hashes --requirement "$root/envs/nox.lock"
+  # What a runner sets for pip must not change where and what it installs.
+  elsewhere=(-u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT -u PIP_USER -u PIP_DRY_RUN -u PIP_CONSTRAINT)
+  env "${elsewhere[@]}" -u PIP_NO_DEPS \
+    "$tools/bin/python" -I -m pip install --quiet --require-hashes --requirement "$root/envs/nox.lock"
 fi
 
 answer=$("$tools/bin/nox" --noxfile "$root/noxfile.py" --session install -- "$TARGET" "${options[@]}")

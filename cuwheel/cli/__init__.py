@@ -1,5 +1,4 @@
-"""The commands behind the nox sessions.
+"""The commands behind the nox sessions, and the parts of command lines that they share.
 
-Called by `__main__`. Face: `dispatch.run_command`. In it: `commands/` (the sessions' options, and
-what they do) and `reference/` (the pages that are generated from the code).
+`commands/` has the sessions, `reference/` writes the pages generated from the code.
 """

@@ -1,4 +1,4 @@
-"""Which module has which command; only the one that is asked for gets imported."""
+"""Table of the commands and their modules, each imported only when its command is run."""
 
 from __future__ import annotations
 
@@ -6,88 +6,56 @@ import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.cli.report_options import set_amount
-from cuwheel.errors import UsageError, suggest
-from cuwheel.spelling import as_typed
+from cuwheel.base.errors import UsageError, suggest
+from cuwheel.base.spelling import as_typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from cuwheel.base.system.console import Console
     from cuwheel.cli.parser import Parser
-    from cuwheel.system.console import Console
 
 
-# Command → module in `commands/`, in the folder of its session's tag. nox's sessions are in
-# cuwheel/model/nox_sessions.py.
+# Module in `commands/` of each command. nox's sessions are in cuwheel/build/recipe/nox_sessions.py.
+_SAME = (
+    *("attestations", "audit", "build", "diagnose", "explain", "install", "matrix", "nightly"),
+    *("perf", "pick", "verify"),
+)
+_MAINTAIN = ("cache", "index", "mirror", "release")
 COMMANDS = {
-    "attestations": "report.attestations",
-    "audit": "report.audit",
-    "build": "build.build",
-    "bump": "maintain.updates",
-    "cache": "maintain.cache",
-    "completion": "own.completion",
-    "diagnose": "report.diagnose",
-    "docs": "maintain.docs",
-    "explain": "report.explain",
-    "help": "own.help",
-    "index": "maintain.index",
-    "init": "own.init",
-    "install": "target.install",
-    "lock": "maintain.lock",
-    "lock-check": "maintain.lock",
-    "lock-verify": "maintain.lock",
-    "matrix": "build.matrix",
-    "mirror": "maintain.mirror",
-    "new": "maintain.new",
-    "nightly": "build.nightly",
-    "outdated": "maintain.updates",
-    "perf": "target.perf",
-    "pick": "report.pick",
-    "profile": "target.profile",
-    "rebuild": "target.rebuild",
-    "release": "maintain.release",
-    "smoke": "target.smoke",
-    "toolchain": "maintain.toolchain",
-    "torch-symbols": "maintain.torch_symbols",
-    "verify": "target.verify",
+    **{name: name for name in _SAME},
+    **{name: f"maintain.{name}" for name in _MAINTAIN},
+    **dict.fromkeys(("profile", "smoke"), "build"),
+    "rebuild": "verify",
+    "toolchain": "maintain.mirror",
+    **dict.fromkeys(
+        ("bump", "lock", "lock-check", "lock-verify", "new", "outdated"), "maintain.pins"
+    ),
+    **dict.fromkeys(
+        ("completions", "docs", "package", "site", "torch-symbols"), "maintain.checkout"
+    ),
+    **dict.fromkeys(("completion", "help", "init", "trust"), "project"),
 }
-
 
 _TARGET = re.compile(r"^[^-].*-\d{3}$")
 
 
 def run_command(name: str, arguments: Sequence[str], console: Console) -> int:
-    """Run one command.
-
-    Args:
-        name: of the command.
-        arguments: what stands behind `--`.
-        console: shows how it goes.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        UsageError: there is no such command, or it doesn't understand its arguments.
-        CuwheelError: of the command.
-    """
+    """Run one command with the arguments after `--`; return the exit code."""
     parser = parser_of(name)
-    if name == "build":  # its target stands in the session's name, a recipe behind it
-        target = next((one for one in arguments[:1] if _TARGET.search(one)), "")
+    if name == "build":  # the session's name has the target, its arguments the recipe
+        target = next((argument for argument in arguments[:1] if _TARGET.search(argument)), "")
         parser.prog = as_typed(f"nox -s build-{target} --" if target else "nox -s build --")
-    given = parser.parse(arguments)
-    set_amount(given, console)
-    return _find(name, "run_{}")(given, console) or 0
+    args = parser.parse(arguments)
+    console.is_quiet = getattr(args, "quiet", False)
+    console.is_verbose = getattr(args, "verbose", False)
+    return _find(name, "run_{}")(args, console) or 0
 
 
 def parser_of(name: str) -> Parser:
-    """What a command understands.
-
-    Raises:
-        UsageError: there is no such command.
-    """
-    made: Parser = _find(name, "{}_parser")()
-    return made
+    """Return the parser of a command."""
+    parser: Parser = _find(name, "{}_parser")()
+    return parser
 
 
 def _find(name: str, form: str) -> Callable[..., Any]:
@@ -95,8 +63,8 @@ def _find(name: str, form: str) -> Callable[..., Any]:
         raise UsageError(
             f'there is no command "{name}"',
             why=suggest(name, COMMANDS),
-            fix="start it through nox: `nox -l` lists the sessions",
+            fix="`nox -l` lists what it can do",
         )
     module = import_module(f"cuwheel.cli.commands.{COMMANDS[name]}")
-    found: Callable[..., Any] = getattr(module, form.format(name.replace("-", "_")))
-    return found
+    function: Callable[..., Any] = getattr(module, form.format(name.replace("-", "_")))
+    return function

@@ -1,22 +1,17 @@
-"""What the session `perf` does: which wheel is measured where, what is written, how it ends."""
+"""The measurement of the session `perf`: choice of wheel and environment, report, outcome."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import getpass
 import os
-import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from cuwheel.cli.parser import new_parser
-from cuwheel.cli.target_choice import named_targets
-from cuwheel.cli.target_jobs import requested_job
-from cuwheel.cli.target_options import add_target_options
-from cuwheel.diagnose.facts.gpus import find_driver
-from cuwheel.diagnose.session import callers_environment
-from cuwheel.errors import (
+from cuwheel.base.errors import (
+    CuwheelError,
     GpuError,
     ProbeError,
     SlowerError,
@@ -24,64 +19,57 @@ from cuwheel.errors import (
     UsageError,
     WrongResultError,
 )
-from cuwheel.model.catalogue import load_catalogue
-from cuwheel.nightly.gpus import lock_names, usable_gpus
-from cuwheel.paths import default_cache, given_path, project_folder, project_roots
-from cuwheel.perf.obstacles import check_has_driver, driver_folders
-from cuwheel.perf.records import read_run
-from cuwheel.perf.report import history
-from cuwheel.perf.report.page import page_of
-from cuwheel.perf.report.picture import draw_run
-from cuwheel.perf.report.table import print_run
-from cuwheel.perf.request import PerfRequest, SweepRequest
-from cuwheel.perf.session import measure
-from cuwheel.perf.unpacked import link_neighbours
-from cuwheel.perf.wheel_choice import check_framework, check_probe, newest_wheel, read_wheel
-from cuwheel.perf.worker import Place
-from cuwheel.pypi.uv import unpack_into
-from cuwheel.sandbox.confinement import Confinement
-from cuwheel.smoke.packages import install_wheel
-from cuwheel.system.files import file_lock, write_atomically
-from cuwheel.system.gpu_lock import HELD_VARIABLE, hold_gpus, lock_folder
-from cuwheel.system.output.documents import as_file
-from cuwheel.system.output.terminal import report_terminal
-from cuwheel.system.quantities import plural
-from cuwheel.verify.published import read_published
+from cuwheel.base.paths import default_cache, project_roots, user_path
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.files import file_lock, sha256_of_file
+from cuwheel.base.system.folders.output_folder import check_files, check_output, claim, write_files
+from cuwheel.base.system.folders.temporary import temporary_folder
+from cuwheel.base.system.gpu_lock import HELD_VARIABLE, hold_gpus, lock_folder
+from cuwheel.base.system.output.documents import as_file
+from cuwheel.base.system.output.terminal import report_terminal
+from cuwheel.base.system.quantities import plural
+from cuwheel.build.environments.uv import unpack_into
+from cuwheel.build.finish.smoke.packages import install_wheel
+from cuwheel.build.recipe.catalogue import CatalogueEntry, load_catalogue
+from cuwheel.build.sandbox.backends import choose_sandbox
+from cuwheel.build.sandbox.confinement import Confinement, confine_environment
+from cuwheel.build.workspace.job import Job
+from cuwheel.build.workspace.masking import PublicText
+from cuwheel.check.diagnose.diagnose import callers_environment
+from cuwheel.check.diagnose.facts.environment import read_environment
+from cuwheel.check.diagnose.facts.machine import find_driver
+from cuwheel.cli.target_choice import folder_of, named_targets, read_request, requested_job
+from cuwheel.lab.nightly.cycle import lock_names, usable_gpus
+from cuwheel.lab.perf.gpu_state import check_has_driver, driver_folders
+from cuwheel.lab.perf.measured_wheel import (
+    ChosenWheel,
+    check_framework,
+    check_probe,
+    link_neighbours,
+    newest_wheel,
+    read_wheel,
+)
+from cuwheel.lab.perf.measurement import measure
+from cuwheel.lab.perf.page import draw_run, page_of
+from cuwheel.lab.perf.probe_process import PerfEnvironment, PerfRequest, SweepRequest
+from cuwheel.lab.perf.records import PerfRun, read_run
+from cuwheel.lab.perf.report import PERF_FOLDER, keep_run, print_run, read_history
+from cuwheel.publish.rebuild.published import read_published
 
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
 
-    from cuwheel.model.catalogue import CatalogueEntry
-    from cuwheel.perf.records import PerfRun
-    from cuwheel.perf.wheel_choice import ChosenWheel
-    from cuwheel.system.console import Console
-    from cuwheel.workspace.job import Job
-
-
-def measure_wheel(given: argparse.Namespace, console: Console) -> None:
-    """Check and measure a wheel, and say whether it is slower than another.
+def measure_wheel(args: argparse.Namespace, console: Console) -> None:
+    """Check and measure a wheel, and raise an error if it is slower than another.
 
     Args:
-        given: the options of the session `perf`.
-        console: shows how it goes.
+        args: the options of the session `perf`.
 
     Raises:
         GpuError: there is no GPU that it can be measured on.
-        WrongResultError: a result is wrong, or other kernels ran.
-        SlowerError: it is slower.
-        UndecidedError: that stays undecided.
-        CuwheelError: no wheel, no probe, no environment, or a probe that fails.
+        CuwheelError: as `_judge`; or no wheel, no probe, no environment, or a failed probe.
     """
-    if given.model and not given.sweep:
-        raise UsageError(
-            f"--model {given.model} is only for concurrent requests",
-            why="without --sweep there are none, and the model would never be loaded",
-            fix="add --sweep, or leave out --model",
-        )
     entries = load_catalogue(project_roots())
-    target = named_targets("perf", [given.target])[0] if given.target else None
-    chosen = _choose(given, entries, target)
+    target = named_targets("perf", [args.target])[0] if args.target else None
+    chosen = _choose(args, entries, target)
     entry = chosen.entry if chosen else target[0] if target else None
     if entry is None:
         raise UsageError(
@@ -90,23 +78,21 @@ def measure_wheel(given: argparse.Namespace, console: Console) -> None:
             fix="build one, `nox -s build-causal-conv1d-130`, or pass one: -- --wheel FILE",
         )
     check_has_driver(entry.name)
-    folder = (
-        given_path(given.report)
-        if given.report
-        else project_folder() / "reports" / "perf" / entry.name
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    past = read_run(given_path(given.against)) if _is_record(given.against) else None
-    with tempfile.TemporaryDirectory(prefix="cuwheel-perf-") as scratch:
-        places = _Places(given=given, entry=entry, scratch=Path(scratch), console=console)
-        old = read_wheel(given_path(given.against), entries) if given.against and not past else None
+    folder = folder_of(args.report, f"reports/perf/{entry.name}")
+    check_output(folder, PERF_FOLDER)
+    check_files(folder, PERF_FOLDER)
+    claim(folder, PERF_FOLDER)
+    past = read_run(user_path(args.against)) if (args.against or "").endswith(".json") else None
+    with temporary_folder() as scratch:
+        places = _Environments(args=args, entry=entry, scratch=scratch, console=console)
+        old = read_wheel(user_path(args.against), entries) if args.against and not past else None
         if old and old.entry.name != entry.name:
             raise UsageError(
                 f"{old.path.name} can't be compared with a wheel of {entry.name}",
                 why=f"it is a wheel of {old.entry.name}",
                 fix="choose another wheel of the same package",
             )
-        asked = PerfRequest(
+        request = PerfRequest(
             recipe=entry.name,
             probe=check_probe(entry),
             new=places.make(chosen, target, "new"),
@@ -114,32 +100,40 @@ def measure_wheel(given: argparse.Namespace, console: Console) -> None:
             wheel=chosen.path.name if chosen else "",
             sha256=chosen.sha256 if chosen else "",
             past=past,
-            against=Path(given.against).name if given.against else "",
-            tolerance=given.tolerance,
-            is_quick=given.quick,
-            is_shared=given.shared_gpu,
-            sweep=_sweep(given),
+            against=Path(args.against).name if args.against else "",
+            against_sha256=sha256_of_file(user_path(args.against)) if args.against else "",
+            tolerance=args.tolerance,
+            is_quick=args.quick,
+            is_shared=args.shared_gpu,
+            sweep=SweepRequest(requests=args.requests, most=args.sweep_max, model=_model(args))
+            if args.sweep
+            else None,
             log=folder / "perf.log",
         )
         with (
-            _gpus_held(given, console),
+            _gpus_held(args, console),
             file_lock(folder / ".lock", on_wait=lambda: console.note("another run: waiting")),
         ):
-            asked.log.unlink(missing_ok=True)
-            run = measure(asked, console)
-            _report(run, folder, given, console)
+            request.log.unlink(missing_ok=True)
+            text = PublicText({}, names=False)
+            try:
+                run = text.record(measure(request, console))
+            finally:
+                if request.log.is_file():
+                    text.copy_file(request.log, request.log)
+            _report(run, folder, args, console)
     _judge(run, folder)
 
 
 @contextlib.contextmanager
-def _gpus_held(given: argparse.Namespace, console: Console) -> Iterator[None]:
-    """No other run measures on this GPU meanwhile; with --shared-gpu one may.
+def _gpus_held(args: argparse.Namespace, console: Console) -> Iterator[None]:
+    """Keep other runs from measuring on this GPU meanwhile, but with --shared-gpu.
 
     A nightly run holds the locks of its GPUs for the runs that it starts.
     """
     gpus = usable_gpus(find_driver(callers_environment(os.environ)), os.environ)
     held = os.environ.get(HELD_VARIABLE, "").split()
-    names = [] if given.shared_gpu else [one for one in lock_names(gpus) if one not in held]
+    names = [] if args.shared_gpu else [name for name in lock_names(gpus) if name not in held]
     with hold_gpus(
         [lock_folder(os.environ) / name for name in names],
         f"{getpass.getuser()}'s process {os.getpid()}, `nox -s perf`",
@@ -150,63 +144,60 @@ def _gpus_held(given: argparse.Namespace, console: Console) -> Iterator[None]:
 
 
 def _choose(
-    given: argparse.Namespace,
+    args: argparse.Namespace,
     entries: tuple[CatalogueEntry, ...],
     target: tuple[CatalogueEntry, str] | None,
 ) -> ChosenWheel | None:
-    """The wheel that is measured; None: what is installed.
-
-    Raises:
-        UsageError: there is none.
-    """
-    if given.wheel:
-        chosen = read_wheel(given_path(given.wheel), entries)
+    """Return the wheel that is measured; None: the installed package."""
+    if args.wheel:
+        chosen = read_wheel(user_path(args.wheel), entries)
         if target and chosen.entry.name != target[0].name:
             raise UsageError(
-                f"{chosen.path.name} is not a wheel of {given.target}",
+                f"{chosen.path.name} is not a wheel of {args.target}",
                 why=f"it is a wheel of {chosen.entry.name}",
                 fix="leave out the target: the wheel determines it",
             )
         return chosen
-    dist = given_path(given.dist) if given.dist else project_folder() / "dist"
-    found = (
-        None if given.python and target and not given.dist else newest_wheel(dist, entries, target)
-    )
-    if target and not found and not given.python:
+    dist = folder_of(args.dist, "dist")
+    uses_installed = args.python and target and not args.dist
+    newest = None if uses_installed else newest_wheel(dist, entries, target)
+    if target and not newest and not args.python:
         raise UsageError(
-            f"{dist} has no wheel of {given.target}",
+            f"{dist} has no wheel of {args.target}",
             why="none has been built yet",
-            fix=f"nox -s build-{given.target}, or pass one: -- --wheel FILE",
+            fix=f"nox -s build-{args.target}, or pass one: -- --wheel FILE",
         )
-    return found
+    return newest
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Places:
-    """Makes the environments that wheels are measured in."""
+class _Environments:
+    """Environments that wheels are measured in."""
 
-    given: argparse.Namespace
+    args: argparse.Namespace
     entry: CatalogueEntry
     scratch: Path
     console: Console
 
     def make(
         self, wheel: ChosenWheel | None, target: tuple[CatalogueEntry, str] | None, age: str
-    ) -> Place:
-        """Where a wheel is measured: on top of an environment, or in one of its own."""
-        given, name = self.given, wheel.path.name if wheel else self.entry.name
+    ) -> PerfEnvironment:
+        """Return the place of a wheel: on top of an environment, or in one of its own."""
+        args, name = self.args, wheel.path.name if wheel else self.entry.name
         folder = self.scratch / age
-        if given.python:
+        if args.python:
             # Not resolved: a virtual environment's interpreter is a link to another.
-            python = given_path(given.python)
+            python = user_path(args.python)
             if wheel:
                 log = self.scratch / "install.log"
                 unpack_into(
                     folder, wheel.path, wheel.sha256, python=python, cache=default_cache(), log=log
                 )
                 link_neighbours(folder, python)
-            self.console.note(f"{name} runs in your own environment, without a sandbox")
-            return Place(python=python, folder=folder if wheel else None, name=name)
+            place = self._in_callers_environment(python, folder, name)
+            return PerfEnvironment(
+                python=python, folder=folder if wheel else None, name=name, confinement=place
+            )
         tag = wheel.tag if wheel else ""
         if wheel is None or not (tag or target):
             raise UsageError(
@@ -216,34 +207,65 @@ class _Places:
                 "--python /path/to/bin/python",
             )
         python, job = self._install(wheel, tag or (target[1] if target else ""), folder)
-        confinement = self._confinement(folder, job, name)
-        return Place(python=python, folder=None, name=name, is_own=True, confinement=confinement)
-
-    def _confinement(self, folder: Path, job: Job, name: str) -> Confinement | None:
-        """The environment and the GPUs; weights of a model where they are a folder."""
-        model = _model(self.given)
-        if model and not Path(model).is_dir():
-            self.console.note(f"{name} runs without a sandbox: {model} may have to be downloaded")
-            return None
-        if job.sandbox == "none":
-            self.console.note(f"{name} runs without a sandbox, because this system allows none")
-        return Confinement(
-            sandbox=job.sandbox,
+        place = Confinement(
+            sandbox=self._sandbox(name),
             environment=(folder / "environment").resolve(),
             base=job.python.path,
-            folder=(folder / "own").resolve(),
-            read=(*driver_folders(os.environ), *([Path(model)] if model else ())),
+            folder=(self.scratch / f"{age}-own").resolve(),
+            read=self._read(),
             has_gpu=True,
         )
+        return PerfEnvironment(
+            python=python, folder=None, name=name, is_own=True, confinement=place
+        )
+
+    def _in_callers_environment(self, python: Path, folder: Path, name: str) -> Confinement:
+        """Return that environment, and the wheel on top of it, for reading."""
+        own = (self.scratch / f"{folder.name}-own").resolve()
+        environment = read_environment(python, callers_environment(os.environ))
+        place = confine_environment(
+            environment.python,
+            environment.prefix,
+            environment.sites,
+            self._sandbox(name),
+            own,
+        )
+        wheel = (folder.resolve(),) if folder.exists() else ()
+        return replace(place, read=(*place.read, *wheel, *self._read()))
+
+    def _read(self) -> tuple[Path, ...]:
+        """Return the driver's folders, and a folder of a model's weights."""
+        model = _model(self.args)
+        folders = [Path(model)] if model and Path(model).is_dir() else []
+        return (*driver_folders(os.environ), *folders)
+
+    def _sandbox(self, name: str) -> str:
+        """Return the sandbox that the wheel's code runs in."""
+        model = _model(self.args)
+        sandbox = choose_sandbox(self.args.sandbox)
+        if sandbox == "none":
+            self.console.note(f"{name} runs without a sandbox, as requested")
+        elif model and not Path(model).is_dir():
+            raise UsageError(
+                f"--model {model} is no folder, and a sandbox has no network to download it",
+                why="the wheel's code and the model's run in a sandbox",
+                fix="download the model and give its folder; or add `--sandbox none`: their code "
+                "can then do all that you can",
+            )
+        return sandbox
 
     def _install(self, wheel: ChosenWheel, tag: str, folder: Path) -> tuple[Path, Job]:
-        """An environment with the wheel and what its recipe's lock pins for it; its job."""
-        parser = new_parser("perf", "")
-        add_target_options(parser)
-        asked = parser.parse(["--any-driver", *read_published(wheel.path).options])
-        asked.offline = self.given.offline
-        release = wheel.python or next(iter(asked.python), "")
-        job = requested_job(wheel.entry, tag, release, asked, self.console)
+        """Make an environment with the wheel and its recipe's lock; return Python and job."""
+        stated = read_request(read_published(wheel.path).request.argv())
+        release = wheel.python or next(iter(stated.python), "")
+        request = replace(
+            stated,
+            python=(release,) if release else (),
+            any_driver=True,
+            offline=self.args.offline,
+            sandbox=self.args.sandbox,
+        )
+        job = requested_job(wheel.entry, tag, request, self.console)
         check_framework(wheel, job.target.framework)
         job.workspace.log_folder.mkdir(parents=True, exist_ok=True)
         base = job.python.path
@@ -252,27 +274,22 @@ class _Places:
         return install_wheel(environment, base, wheel.path, wheel.sha256, job), job
 
 
-def _sweep(given: argparse.Namespace) -> SweepRequest | None:
-    if not given.sweep:
-        return None
-    return SweepRequest(requests=given.requests, most=given.sweep_max, model=_model(given))
+def _model(args: argparse.Namespace) -> str | None:
+    """Return the real path of `--model`, or a name on a hub."""
+    folder = user_path(args.model).resolve() if args.model else None
+    return str(folder) if folder and folder.is_dir() else args.model
 
 
-def _model(given: argparse.Namespace) -> str | None:
-    """What `--model` names: a folder by its path, with links followed, else a name of a hub's."""
-    folder = given_path(given.model).resolve() if given.model else None
-    return str(folder) if folder and folder.is_dir() else given.model
-
-
-def _report(run: PerfRun, folder: Path, given: argparse.Namespace, console: Console) -> None:
+def _report(run: PerfRun, folder: Path, args: argparse.Namespace, console: Console) -> None:
     picture = draw_run(run)
-    past = given_path(given.history) if given.history else folder / "history"
-    history.keep(run, past)
-    write_atomically(folder / "perf.json", as_file(run))
-    write_atomically(folder / "perf.png", picture)
-    page = page_of(run, picture, history.read_history(past, run))
-    write_atomically(folder / "perf.html", page)
-    if given.json:
+    past = user_path(args.history) if args.history else folder / "history"
+    with contextlib.suppress(UsageError):  # a release reads it here, also when it is replaced
+        keep_run(read_run(folder / "perf.json"), folder / "history")
+    keep_run(run, past)
+    page = page_of(run, picture, read_history(past, run))
+    report = {"perf.json": as_file(run).encode(), "perf.png": picture, "perf.html": page.encode()}
+    write_files(folder, PERF_FOLDER, [report])
+    if args.json:
         console.answer(run)
     else:
         print_run(run, report_terminal(), console)
@@ -280,57 +297,47 @@ def _report(run: PerfRun, folder: Path, given: argparse.Namespace, console: Cons
 
 
 def _judge(run: PerfRun, folder: Path) -> None:
-    """End as the run deserves.
-
-    Raises:
-        WrongResultError: a result is wrong, or other kernels ran.
-        ProbeError: a case raised.
-        GpuError: every case was left out.
-        SlowerError: it is slower.
-        UndecidedError: that stays undecided.
-    """
-    more = f"{folder / 'perf.html'} has every case"
-    outcome = run.outcome
-    if outcome == "wrong":
-        raise WrongResultError(
-            f"{run.package} gives wrong results on {run.gpu_names}",
-            why="\n".join(run.faults),
-            fix=f"{more}; compare with upstream's own wheel (--wheel), and report it upstream if "
-            "that is wrong too",
-        )
-    if outcome == "failed":
-        raise ProbeError(
-            f"{run.package}: {plural(len(run.failures), 'case')} of its probe failed",
-            why="\n".join(run.failures),
-            fix=f"the whole output is in {folder / 'perf.log'}; {more}",
-        )
-    if outcome == "not run":
-        raise GpuError(
-            f"{run.package}: no case could be run on {run.gpu_names}",
-            why="\n".join(f"{case.name}: {case.skipped}" for case in run.cases),
-            fix="free its memory (`nvidia-smi` lists the processes that use it), or use a larger "
-            "GPU",
-        )
-    told = [
+    """Raise the error of a run's outcome."""
+    page = f"{folder / 'perf.html'} has every case"
+    comparisons = [
         f"{case.name}: {case.comparison.ratio:.3f} times the time of {run.against} "
         f"({case.comparison.low:.3f} to {case.comparison.high:.3f}; the old one against itself "
         f"{case.comparison.noise:.1%})".replace("%", " %")
         for case in run.cases
         if case.comparison and case.comparison.answer == run.answer
     ]
-    if outcome == "slower":
-        raise SlowerError(
+    errors: dict[str, tuple[type[CuwheelError], str, Sequence[str], str]] = {
+        "wrong": (
+            WrongResultError,
+            f"{run.package} gives wrong results on {run.gpu_names}",
+            run.faults,
+            f"{page}; compare with upstream's wheel (--wheel), and report it there if wrong too",
+        ),
+        "failed": (
+            ProbeError,
+            f"{run.package}: {plural(len(run.failures), 'case')} of its probe failed",
+            run.failures,
+            f"the whole output is in {folder / 'perf.log'}; {page}",
+        ),
+        "not run": (
+            GpuError,
+            f"{run.package}: no case could be run on {run.gpu_names}",
+            [f"{case.name}: {case.skipped}" for case in run.cases],
+            "free its memory (`nvidia-smi` lists the processes that use it), or use a larger GPU",
+        ),
+        "slower": (
+            SlowerError,
             f"{run.package} is slower than {run.against}",
-            why="\n".join(told),
-            fix=f"{more}, with the kernels that took longest",
-        )
-    if outcome == "undecided":
-        raise UndecidedError(
+            comparisons,
+            f"{page}, with the kernels that took longest",
+        ),
+        "undecided": (
+            UndecidedError,
             f"it is undecided whether {run.package} is slower than {run.against}",
-            why="\n".join(told),
-            fix="run it again when nothing else uses the GPU, or with a wider --tolerance",
-        )
-
-
-def _is_record(text: str | None) -> bool:
-    return bool(text) and str(text).endswith(".json")
+            comparisons,
+            "run it again when nothing else uses the GPU, or with a wider --tolerance",
+        ),
+    }
+    if run.outcome in errors:
+        kind, what, reasons, fix = errors[run.outcome]
+        raise kind(what, why="\n".join(reasons), fix=fix)

@@ -1,17 +1,41 @@
-"""The parser that all sessions share: it says what a session understands and who is wrong."""
+"""The parser that all sessions share, tables of options, and readers of their values."""
 
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NoReturn
+from typing import Any, NoReturn
 
-from cuwheel.errors import UsageError, suggest
-from cuwheel.spelling import as_typed
-from cuwheel.system.quantities import read_size
+from cuwheel.base.errors import UsageError, suggest
+from cuwheel.base.spelling import as_typed
+from cuwheel.base.system.quantities import read_size
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+# `--dist DIR`, `--fail-on {error,never}`, `--only PATTERN...` (repeatable), `--offline`; without
+# dashes `wheels WHEEL+`, `folder DIR?`
+_SPELLING = re.compile(r"(-{0,2}[\w-]+)(?: (?:\{(.*)\}|(.+?)))?(\.\.\.|[+*?])?")
+_SHORT = {"--quiet": "-q", "--verbose": "-v"}
+JSON_TEXT = "print JSON to standard output instead of text"
+ENVIRONMENT = {
+    "--python PATH|ENVIRONMENT": "an interpreter, the folder of an environment, or a conda "
+    "environment's name; default: the active environment, else the `python3` on PATH"
+}
+"""The option of commands that examine or change an environment."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option or argument that isn't a plain text: its help, its value's reader, its default."""
+
+    text: str
+    read: Callable[[str], Any] | None = None
+    default: Any = None
+
+
+Options = Mapping[str, str | Option]
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -25,80 +49,121 @@ class Parser(argparse.ArgumentParser):
     """An argparse parser that raises our error and names the nearest option.
 
     Attributes:
-        elsewhere: options of other sessions that this one can't have: why, and what to do instead.
+        needs: pairs of options, of which the first has no effect without the second: what it does.
+        excludes: pairs of options that can't be combined: why.
     """
 
-    elsewhere: Mapping[str, tuple[str, str]] = MappingProxyType({})
+    needs: Mapping[tuple[str, str], str] = MappingProxyType({})
+    excludes: Mapping[tuple[str, str], str] = MappingProxyType({})
+
+    def add_options(self, options: Options) -> None:
+        """Add options and arguments by their spelling, each with its help.
+
+        `--dist DIR`, `--to {a,b}`, `--only NAME...` (repeatable), `--quick`; without dashes
+        `wheels WHEEL+`, `folder DIR?`. Without a default it is None, an empty list or False.
+        """
+        amount = self.add_mutually_exclusive_group() if "--quiet" in options else self
+        for spelling, described in options.items():
+            match = _SPELLING.fullmatch(spelling)
+            if match is None:
+                raise ValueError(f"{spelling} is not the spelling of an option")
+            flag, words, value, suffix = match.groups()
+            option = described if isinstance(described, Option) else Option(described)
+            details: dict[str, Any] = {"help": option.text, "default": option.default}
+            if flag in _SHORT:
+                amount.add_argument(flag, _SHORT[flag], action="store_true", help=option.text)
+                continue
+            if not words and not value:
+                self.add_argument(flag, action="store_true", help=option.text)
+                continue
+            details |= {"choices": tuple(words.split(","))} if words else {"metavar": value}
+            if suffix == "...":
+                details |= {"action": "append", "default": option.default or []}
+            elif suffix:
+                details["nargs"] = suffix
+            self.add_argument(flag, type=option.read or str, **details)
 
     @property
     def described(self) -> tuple[argparse.Action, ...]:
         """Every option and argument that a person may write, but for `--help`."""
         hidden = ("help", argparse.SUPPRESS)
-        return tuple(one for one in self._actions if not {one.dest, one.help} & {*hidden})
+        return tuple(
+            action for action in self._actions if not {action.dest, action.help} & {*hidden}
+        )
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse itself finds wrong.
-
-        Raises:
-            UsageError: always.
-        """
+        """Raise argparse's own errors as a UsageError."""
         raise UsageError(
             f"{self.prog}: {message}",
             why="the session doesn't support this command line",
-            fix="put --help after `--` to see every option",
+            fix="-- --help shows every option",
         )
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Parse all of the arguments; options may stand before, between and behind names.
-
-        Raises:
-            UsageError: something is unknown or malformed.
-        """
+        """Parse all of the arguments; options may be before, between and after names."""
         parsed, unknown = self.parse_known_intermixed_args(arguments)
         if unknown:
-            words = [word for word in unknown if word.startswith("-")] or unknown
-            name = words[0].split("=")[0]
-            if name in self.elsewhere:
-                why, fix = self.elsewhere[name]
-                raise UsageError(f"{self.prog}: {name} is no option of it", why=why, fix=fix)
+            options = [argument for argument in unknown if argument.startswith("-")] or unknown
+            name = options[0].split("=")[0]
             known = [flag for action in self._actions for flag in action.option_strings]
             raise UsageError(
                 f"{self.prog}: unknown option {name}",
                 why=suggest(name, [flag for flag in known if flag.startswith("--")]),
-                fix="put --help after `--` to see every option",
+                fix="-- --help shows every option",
             )
-        self._refuse_empty(parsed)
-        return parsed
-
-    def _refuse_empty(self, parsed: argparse.Namespace) -> None:
         for name, value in vars(parsed).items():
             is_empty = value == "" and value != self.get_default(name)
             if is_empty or (isinstance(value, list) and "" in value):
                 self.error(f"--{name} was given without a value (an unset variable?)")
+        self._check_pairs(parsed)
+        return parsed
+
+    def _check_pairs(self, parsed: argparse.Namespace) -> None:
+        """Raise an error for an option without the one that it needs, or with one it excludes."""
+        given = {
+            flag
+            for action in self._actions
+            for flag in action.option_strings
+            if getattr(parsed, action.dest, action.default) != action.default
+        }
+        for (option, needed), why in self.needs.items():
+            if option in given and needed not in given:
+                raise UsageError(
+                    f"{option} needs {needed}",
+                    why=why,
+                    fix=f"add {needed}, or leave out {option}",
+                )
+        for (option, other), why in self.excludes.items():
+            if {option, other} <= given:
+                raise UsageError(
+                    f"{option} and {other} can't be combined",
+                    why=why,
+                    fix="leave out one of them",
+                )
 
 
-def new_parser(session: str, description: str) -> Parser:
-    """A parser without options yet."""
-    return Parser(
+def new_parser(
+    session: str,
+    description: str,
+    options: Options = MappingProxyType({}),
+    *,
+    needs: Mapping[tuple[str, str], str] = MappingProxyType({}),
+    excludes: Mapping[tuple[str, str], str] = MappingProxyType({}),
+) -> Parser:
+    """Return the parser of a session; for the tables see `Parser`."""
+    parser = Parser(
         prog=as_typed(f"nox -s {session} --"),
         description=as_typed(description),
         allow_abbrev=False,
         formatter_class=_Formatter,
     )
+    parser.add_options(options)
+    parser.needs, parser.excludes = needs, excludes
+    return parser
 
 
 def refuse_none(session: str, kind: str, names: Sequence[str], known: Sequence[str]) -> None:
-    """See that something is named behind `--`.
-
-    Args:
-        session: that takes it.
-        kind: what it is, for the message: `target`.
-        names: what is named.
-        known: what could be.
-
-    Raises:
-        UsageError: nothing is named; the message lists what could be.
-    """
+    """Raise a UsageError with the known names if none is given after `--`."""
     if not names:
         raise UsageError(
             f"nox -s {session} -- needs a {kind}",
@@ -109,23 +174,26 @@ def refuse_none(session: str, kind: str, names: Sequence[str], known: Sequence[s
         )
 
 
-def read_count(text: str) -> int:
-    """A number from 1 on.
+def existing(path: Path, option: str, fix: str, *, is_folder: bool = False) -> Path:
+    """Return the file or folder that an option names; raise a UsageError if it isn't there."""
+    if not (path.is_dir() if is_folder else path.exists()):
+        raise UsageError(
+            f"{path} doesn't exist",
+            why=f"{option} names it, relative to the working directory",
+            fix=fix,
+        )
+    return path
 
-    Raises:
-        argparse.ArgumentTypeError: it is none.
-    """
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+
+def read_days(text: str) -> int:
+    """Return a number of days, from 0 on."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is not a number of days")
     return int(text)
 
 
 def size_argument(text: str) -> int:
-    """Bytes, of an option that is a size.
-
-    Raises:
-        argparse.ArgumentTypeError: it is no size.
-    """
+    """Return the bytes of an option that is a size."""
     size = read_size(text)
     if size is None:
         raise argparse.ArgumentTypeError(f"{text} is not a size such as 500M or 20G")

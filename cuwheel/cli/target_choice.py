@@ -1,64 +1,193 @@
-"""The target that a command line asks for."""
+"""Builds of a command line: its request, their targets, folders, settings, and the machine."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from cuwheel.binaries.archs import sorted_archs
-from cuwheel.cli.parser import refuse_none
-from cuwheel.cross.target_root import TARGET_ROOT, oldest_served
-from cuwheel.cuda.toolkits import toolkit_by_release
-from cuwheel.errors import InterpreterNotFoundError, UsageError
-from cuwheel.model.catalogue import find_target, load_catalogue, target_names
-from cuwheel.model.link import MODES, mode_name
-from cuwheel.model.platform import PLATFORMS, own_platform
-from cuwheel.model.recipe import Framework
-from cuwheel.model.recipe_check import check_recipe
-from cuwheel.model.target import Target
-from cuwheel.paths import given_path, project_roots
-from cuwheel.system.versions import plain_release
-from cuwheel.toolchains.pypi import check_has_compiler
+from cuwheel.base.errors import InterpreterNotFoundError, UsageError
+from cuwheel.base.formats.binaries.archs import sorted_archs
+from cuwheel.base.paths import default_cache, project_folder, project_roots, user_path
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.pythons import Interpreter, find_python
+from cuwheel.base.system.versions import plain_release
+from cuwheel.build.locks.framework_fit import fitting_toolkit, settle_framework
+from cuwheel.build.pipeline.machine import read_machine, with_python
+from cuwheel.build.recipe.catalogue import CatalogueEntry, find_target, load_catalogue, target_names
+from cuwheel.build.recipe.link import MODES, mode_name
+from cuwheel.build.recipe.platform import PLATFORMS, Platform, own_platform
+from cuwheel.build.recipe.recipe import Framework, Recipe
+from cuwheel.build.recipe.recipe_check import check_recipe
+from cuwheel.build.recipe.target import Target
+from cuwheel.build.toolchains.cross.target_root import TARGET_ROOT, oldest_served
+from cuwheel.build.toolchains.python_choice import choose_python
+from cuwheel.build.workspace.job import Job, Machine
+from cuwheel.build.workspace.request import OPTIONS, BuildRequest, flag_of
+from cuwheel.build.workspace.request_check import is_impossible
+from cuwheel.build.workspace.workspace import Workspace, bare_workspace
+from cuwheel.check.cuda.toolkits import Toolkit, toolkit_by_release
+from cuwheel.cli.parser import Option, new_parser, refuse_none
 
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-    from pathlib import Path
+_PATHS = frozenset({"target_root", "source", "work", "dist"})
 
-    from cuwheel.cuda.toolkits import Toolkit
-    from cuwheel.model.catalogue import CatalogueEntry
-    from cuwheel.model.platform import Platform
-    from cuwheel.model.recipe import Recipe
-    from cuwheel.system.pythons import Interpreter
+
+TARGETS = {"targets TARGET*": "recipe and toolkit, such as causal-conv1d-130"}
+
+
+def build_options(*names: str) -> dict[str, Option]:
+    """Return options of a build by their names in a `BuildRequest`."""
+    options = {}
+    for name in names:
+        value, text, read = (OPTIONS[name].metadata[key] for key in ("value", "help", "read"))
+        default = OPTIONS[name].default
+        option = Option(text, read=read, default=default or None)
+        options[f"{flag_of(name)} {value}".strip()] = option
+    return options
+
+
+def request_of(args: argparse.Namespace, **changes: Any) -> BuildRequest:
+    """Return the request of a command line: its options of a build, and these changes."""
+    values = {
+        name: value
+        for name, value in vars(args).items()
+        if name in {"targets", *OPTIONS} and name not in changes
+    }
+    values.setdefault("target_root", None)
+    values["target_root"] = values["target_root"] or os.environ.get(TARGET_ROOT)
+    for name, value in values.items():
+        if isinstance(value, list):
+            values[name] = tuple(str(user_path(item)) if os.sep in item else item for item in value)
+        elif value and name in _PATHS:
+            values[name] = user_path(value)
+    # Compilers write the folder's real name: links and `..` would hide it from the path map.
+    if values.get("work"):
+        values["work"] = values["work"].resolve()
+    return BuildRequest(**values, **changes)
+
+
+def read_request(argv: Sequence[str]) -> BuildRequest:
+    """Return the request that `BuildRequest.argv` wrote."""
+    parser = new_parser("build", "", {**TARGETS, **build_options(*OPTIONS)})
+    return request_of(parser.parse(argv))
+
+
+def folder_of(option: str | None, name: str) -> Path:
+    """Return the folder that an option names, or else one of the project: `dist`, `work`."""
+    return user_path(option) if option else project_folder() / name
 
 
 def named_targets(session: str, names: Sequence[str]) -> tuple[tuple[CatalogueEntry, str], ...]:
-    """Recipe and toolkit's tag of each target that stands behind `--`.
-
-    Raises:
-        UsageError: none is named, or one is no target; the message lists them, or the nearest.
-        RecipeError: a recipe's module can't be loaded.
-    """
+    """Return recipe and toolkit's tag of each target that is named after `--`."""
     entries = load_catalogue(project_roots())
     refuse_none(session, "target", names, target_names(entries))
     return tuple(find_target(name, entries) for name in names)
 
 
-def choose_target(
-    entry: CatalogueEntry, tag: str, python: str, given: argparse.Namespace
-) -> Target:
-    """What a `build-…` or `mirror` command line asks for.
+def requested_targets(
+    request: BuildRequest, console: Console
+) -> Iterator[tuple[CatalogueEntry, str]]:
+    """Yield recipe and toolkit's tag of the targets of a build.
+
+    A recipe alone, with `--framework`, means the toolkit that the framework was built with.
+
+    Raises:
+        CuwheelError: there is no such target, or none that goes with the framework.
+    """
+    recipes = {item.name: item for item in load_catalogue(project_roots()) if item.recipe}
+    if not request.targets:
+        named_targets("build", [])
+    for name in request.targets:
+        entry = recipes.get(name.replace("_", "-"))
+        recipe = entry.recipe if entry else None
+        framework = chosen_framework(recipe, request.framework) if recipe else None
+        if entry is None or recipe is None or framework is None:
+            yield from named_targets("build", [name])
+            continue
+        workspace, offline = bare_workspace(console), request.offline
+        release = fitting_toolkit(recipe, entry.root, framework, workspace, offline=offline)
+        console.note(f"{framework.pin} was built with CUDA {release}: building {name} for it")
+        yield entry, toolkit_by_release(release).tag
+
+
+def requested_jobs(
+    entry: CatalogueEntry, tag: str, request: BuildRequest, console: Console
+) -> Iterator[Job]:
+    """Yield one build for each requested Python.
 
     Args:
-        entry: the recipe.
+        tag: the toolkit's, `130`.
+
+    Raises:
+        CuwheelError: an option is wrong or doesn't go with this recipe.
+    """
+    checked: dict[Path, Any] = {}
+    for python in request.python or ("",):
+        alone = replace(request, python=(python,) if python else ())
+        job = requested_job(entry, tag, alone, console, checked=checked)
+        console.durations.clear()
+        console.heading(job.target.id)
+        if is_impossible(job):  # before anything is locked or written
+            from cuwheel.build.pipeline.checks import check  # noqa: PLC0415 - it imports much
+
+            check(job, "early")
+        if not request.dry_run:
+            settle_framework(job.target, bare_workspace(console), offline=request.offline)
+        yield job
+
+
+def requested_job(  # noqa: PLR0913 - what, for what, and how
+    entry: CatalogueEntry,
+    tag: str,
+    request: BuildRequest,
+    console: Console,
+    *,
+    machine: Machine | None = None,
+    checked: dict[Path, Any] | None = None,
+) -> Job:
+    """Return the build for one Python: the first of the request.
+
+    Args:
+        tag: the toolkit's, `130`.
+        machine: this one, of a build with the same options; None: read it.
+        checked: as in `Workspace`, of the builds of one command.
+
+    Raises:
+        CuwheelError: an option is wrong or doesn't go with this recipe.
+    """
+    python = _python_to_find(entry, request, console)
+    interpreter = _find_python(python, entry, tag, request, console)
+    target = choose_target(entry, tag, release_of(python, interpreter), request)
+    workspace = Workspace(
+        cache=default_cache(),
+        work=request.work_folder / target.id,
+        dist=request.dist_folder,
+        console=console,
+        checked={} if checked is None else checked,
+    )
+    if machine is None:
+        machine = read_machine(
+            request, interpreter, provider=target.provider, platform=target.platform
+        )
+    else:
+        machine = with_python(machine, interpreter)
+    return Job(target=target, settings=request, workspace=workspace, machine=machine)
+
+
+def choose_target(entry: CatalogueEntry, tag: str, python: str, request: BuildRequest) -> Target:
+    """Return the target of a `build-…` or `mirror` command line.
+
+    Args:
         tag: the toolkit's, `130`.
         python: the release, `3.12`; a wheel of the stable ABI is built with another one, see
             `stable_abi_python`.
-        given: the parsed options of `build`.
 
     Raises:
         UsageError: an option is wrong, or doesn't go with this recipe.
@@ -68,86 +197,72 @@ def choose_target(
     recipe = entry.recipe
     if recipe is None:  # pragma: no cover - find_recipe has refused it
         raise UsageError(f"{entry.name} could not be loaded", why=entry.fault)
-    framework, platform = chosen_framework(recipe, given.framework), platform_of(given.platform)
+    framework, platform = chosen_framework(recipe, request.framework), platform_of(request.platform)
     toolkit = toolkit_by_release(tag)
-    if given.toolchain == "pypi":
+    if request.toolchain == "pypi":
+        # It loads `requests`, which no command's help needs.
+        from cuwheel.build.toolchains.from_pypi import check_has_compiler  # noqa: PLC0415
+
         check_has_compiler(toolkit)
-    own_framework = recipe.framework_for(toolkit.release)
-    # The recipe's own settings of a mode where it has that one, else the mode's defaults.
-    own = recipe.link.mode
-    mode = own if given.link in {None, mode_name(own)} else MODES[given.link]()
+    default = recipe.framework_for(toolkit.release)
+    # The recipe's own settings of a mode if it has that one, else the mode's defaults.
+    mode = recipe.link.mode
+    if request.link and request.link != mode_name(mode):
+        mode = MODES[request.link]()
     return Target(
         recipe=recipe,
         toolkit=toolkit,
         python=python
         if recipe.python != "abi3"
-        else stable_abi_python(recipe, platform, target_root_of(given)),
-        framework=own_framework if framework in {None, own_framework} else framework,
-        archs=sorted_archs(given.arch) or _archs(recipe, toolkit),
-        provider=given.toolchain or toolkit.provider,
+        else stable_abi_python(recipe, platform, request.target_root),
+        framework=default if framework in {None, default} else framework,
+        archs=sorted_archs(request.arch) or _archs(recipe, toolkit),
+        provider=request.toolchain or toolkit.provider,
         root=entry.root,
         mode=mode,
-        source_override=given_path(given.source) if given.source else None,
+        source_override=request.source,
         platform=platform,
     )
 
 
 def stable_abi_python(recipe: Recipe, platform: Platform, root: Path | None) -> str:
-    """The Python that a wheel of the stable ABI is built with.
+    """Return the Python that a wheel of the stable ABI is built with.
 
-    The oldest that it serves: the headers of another one would give other machine code under the
-    same file name. For another kind of machine the oldest that its root folder has, as the folders
-    that distributions make have one Python.
-
-    Args:
-        recipe: whose wheel keeps to the stable ABI.
-        platform: of the machines that the wheel is for.
-        root: root folder of another kind of machine; None: none was named.
+    The oldest that it serves: other headers would give other machine code under the same file name.
+    For another kind of machine the oldest in its root folder: those of distributions have one.
     """
     if not platform.is_foreign:
         return recipe.oldest_python
     return oldest_served(root, platform, recipe.oldest_python)
 
 
-def platform_of(asked: str | None) -> Platform:
-    """What `--platform` names; without it this machine's."""
-    return PLATFORMS[asked] if asked else own_platform()
+def platform_of(name: str | None) -> Platform:
+    """Return the platform of `--platform`; without it this machine's."""
+    return PLATFORMS[name] if name else own_platform()
 
 
-def target_root_of(given: argparse.Namespace) -> Path | None:
-    """The root folder of another kind of machine that a command line or a variable names."""
-    named = given.target_root or os.environ.get(TARGET_ROOT)
-    return given_path(named) if named else None
+def chosen_framework(recipe: Recipe, text: str | None) -> Framework | None:
+    """Return the framework of `--framework` for a recipe; None without it.
 
-
-def foreign_root_of(given: argparse.Namespace) -> Path | None:
-    """The same where a wheel for another kind of machine is asked for; else None.
-
-    Args:
-        given: of a session that takes one platform, or several.
+    Raises:
+        UsageError: it names no single release, or another framework than the recipe's.
+        RecipeError: the recipe isn't well formed.
     """
-    asked = [given.platform] if isinstance(given.platform, str) else given.platform or ()
-    is_foreign = any(platform_of(one).is_foreign for one in asked)
-    return target_root_of(given) if is_foreign else None
-
-
-def _archs(recipe: Recipe, toolkit: Toolkit) -> tuple[str, ...]:
-    try:
-        return recipe.archs_for(toolkit.release)
-    except KeyError:
-        raise UsageError(
-            f"{recipe.name} has no archs for CUDA {toolkit.release}",
-            why=f"its `archs` are for {', '.join(recipe.archs)}",
-            fix=f"pass them with -- --arch, or add {toolkit.release} to `archs` in {recipe.module}",
-        ) from None
+    check_recipe(recipe)
+    framework, declared = framework_of(text), next(iter(recipe.frameworks), None)
+    if framework is None or (declared and declared.name == framework.name):
+        return framework
+    raise UsageError(
+        f"{recipe.name} can't be built with --framework {framework.pin}",
+        why=f"it is compiled against {declared.name if declared else 'no framework'}",
+        fix=f"choose a release of {declared.name}, or leave out --framework"
+        if declared
+        else "leave it out",
+    )
 
 
 def framework_of(text: str | None) -> Framework | None:
-    """What `--framework` names; None without it.
-
-    Raises:
-        UsageError: it names no single release.
-    """
+    """Return the release that `--framework` pins; None without it."""
     if not text:
         return None
     try:
@@ -164,44 +279,82 @@ def framework_of(text: str | None) -> Framework | None:
     return Framework(name=canonicalize_name(requirement.name), version=pin.version)
 
 
-def release_of(asked: str, found: Interpreter | InterpreterNotFoundError) -> str:
-    """`3.12` for what `--python` said; that there is none like it is the early check's to report.
+def release_of(text: str, python: Interpreter | InterpreterNotFoundError) -> str:
+    """Return `3.12` for a `--python`; the early check reports a missing one.
 
     Args:
-        asked: a release, a version, a path, or nothing for the Python that runs nox.
-        found: what the machine has for it, or why it has nothing.
+        text: a release, a version, a path, or nothing for the Python that runs nox.
 
     Raises:
         InterpreterNotFoundError: a path was given and nothing runs there.
         UsageError: it is neither a release nor a path.
     """
-    if not isinstance(found, InterpreterNotFoundError):
-        return found.release
-    if os.sep in asked:
-        raise found
-    if not re.fullmatch(r"\d+\.\d+(\.\d+)?t?", asked):
+    if not isinstance(python, InterpreterNotFoundError):
+        return python.release
+    if os.sep in text:
+        raise python
+    if not re.fullmatch(r"\d+\.\d+(\.\d+)?t?", text):
         raise UsageError(
-            f"--python {asked} is neither a version nor a path",
+            f"--python {text} is neither a version nor a path",
             why="write a version as 3.12, 3.12.1 or 3.14t; a path contains a /",
             fix="e.g. -- --python 3.12, or -- --python /usr/bin/python3",
         )
-    plain = plain_release(asked)
-    return ".".join(plain.split(".")[:2]) + asked[len(plain) :]
+    plain = plain_release(text)
+    return ".".join(plain.split(".")[:2]) + text[len(plain) :]
 
 
-def chosen_framework(recipe: Recipe, text: str | None) -> Framework | None:
-    """What `--framework` names for a recipe; None without it.
+def _archs(recipe: Recipe, toolkit: Toolkit) -> tuple[str, ...]:
+    try:
+        return recipe.archs_for(toolkit.release)
+    except KeyError:
+        raise UsageError(
+            f"{recipe.name} has no archs for CUDA {toolkit.release}",
+            why=f"its `archs` are for {', '.join(recipe.archs)}",
+            fix=f"pass them with -- --arch, or add {toolkit.release} to `archs` in {recipe.module}",
+        ) from None
 
-    Raises:
-        UsageError: it names no single release, or another framework than the recipe's.
-        RecipeError: the recipe isn't well formed.
-    """
-    check_recipe(recipe)
-    framework, own = framework_of(text), next(iter(recipe.frameworks), None)
-    if framework is None or (own and own.name == framework.name):
-        return framework
-    raise UsageError(
-        f"{recipe.name} can't be built with --framework {framework.pin}",
-        why=f"it is compiled against {own.name if own else 'no framework'}",
-        fix=f"choose a release of {own.name}, or leave out --framework" if own else "leave it out",
-    )
+
+def _python_to_find(entry: CatalogueEntry, request: BuildRequest, console: Console) -> str:
+    """Return `--python`, or for a wheel of the stable ABI the one it is built with."""
+    python, recipe = next(iter(request.python), ""), entry.recipe
+    if recipe is None or recipe.python != "abi3":
+        return python
+    chosen = stable_abi_python(recipe, platform_of(request.platform), request.target_root)
+    release = find_python(python, os.environ).release if os.sep in python else python
+    if release.endswith("t"):
+        raise UsageError(
+            f"the wheel of {recipe.name} doesn't work with --python {python}",
+            why="a free-threaded Python has no stable ABI (PEP 703)",
+            fix=f"choose one that has it, or leave out --python: the wheel is built with {chosen}",
+        )
+    if chosen != recipe.oldest_python:
+        console.note(
+            f"building with Python {chosen}, the oldest that the root folder has: the wheel uses "
+            f"the stable ABI of {recipe.oldest_python}"
+        )
+    if release == chosen or release.startswith(f"{chosen}."):
+        return python
+    if python and chosen == recipe.oldest_python:
+        console.note(
+            f"building with Python {chosen}: the wheel uses the stable ABI and also works "
+            f"with {release}"
+        )
+    return chosen
+
+
+def _find_python(
+    python: str, entry: CatalogueEntry, tag: str, request: BuildRequest, console: Console
+) -> Interpreter | InterpreterNotFoundError:
+    """Return the Python of a build, or an error that the early check reports with the rest."""
+    provider = request.toolchain or toolkit_by_release(tag).provider
+    is_compiled = entry.recipe is not None and entry.recipe.python != "any"
+    try:
+        return choose_python(
+            python,
+            bare_workspace(console),
+            needs_own_headers=provider == "conda" and is_compiled,  # not the system's C library
+            may_install=not request.dry_run,
+            offline=request.offline,
+        )
+    except InterpreterNotFoundError as missing:
+        return missing

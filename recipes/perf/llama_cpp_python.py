@@ -327,12 +327,12 @@ def attention(model: Model, x: Array, weight: Callable[[str], Array]) -> Array:
     query = turned((x @ weight("attn_q").T).reshape(tokens, model.heads, width))
     key = turned((x @ weight("attn_k").T).reshape(tokens, model.shared, width))
     value = (x @ weight("attn_v").T).reshape(tokens, model.shared, width)
-    key, value = (np.repeat(one, model.heads // model.shared, axis=1) for one in (key, value))
-    scores = query.transpose(1, 0, 2) @ key.transpose(1, 2, 0) / width**0.5
+    keys, values = (np.repeat(one, model.heads // model.shared, axis=1) for one in (key, value))
+    scores: Array = query.transpose(1, 0, 2) @ keys.transpose(1, 2, 0) / width**0.5
     scores = np.where(np.tri(tokens, dtype=bool), scores, -np.inf)
     shares = np.exp(scores - scores.max(-1, keepdims=True))
     shares /= shares.sum(-1, keepdims=True)
-    seen = (shares @ value.transpose(1, 0, 2)).transpose(1, 0, 2).reshape(tokens, -1)
+    seen = (shares @ values.transpose(1, 0, 2)).transpose(1, 0, 2).reshape(tokens, -1)
     return seen @ weight("attn_output").T
 
 

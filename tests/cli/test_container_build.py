@@ -1,44 +1,44 @@
+"""Builds in a container: their parts, what is passed on, and the states of a matrix's cells."""
+
 from __future__ import annotations
 
+import json
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cuwheel.cli.commands.build.build import build_parser
-from cuwheel.cli.container_build import parts_of, words_of
+from cuwheel.base.errors import SandboxError, SmokeError, UsageError
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.output.github import SUMMARY_VARIABLE
+from cuwheel.base.system.pythons import own_python
+from cuwheel.build.sandbox.containers.image import IMAGE_VARIABLE
+from cuwheel.build.workspace.failure_record import failure_path, write_failure
+from cuwheel.build.workspace.request import BuildRequest
+from cuwheel.cli.commands.matrix import answer_states
+from cuwheel.cli.container_build import parts_of, request_inside
 from cuwheel.cli.dispatch import run_command
-from cuwheel.cli.parser import read_count
-from cuwheel.containers.image import IMAGE_VARIABLE
-from cuwheel.cross.target_root import TARGET_ROOT
-from cuwheel.errors import ContainerError, SmokeError, UsageError
-from cuwheel.model.platform import AARCH64, own_platform
-from cuwheel.system.console import Console
-from cuwheel.system.output.github import SUMMARY_VARIABLE
-from cuwheel.system.pythons import own_python
-from cuwheel.workspace.failure_record import failure_path, write_failure
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
-    from pathlib import Path
+from cuwheel.cli.target_choice import read_request
+from cuwheel.lab.matrix.state import as_data, from_data, read_states
+from tests.support.build.recipe_files import write_recipe
+from tests.support.factories import make_target, make_workspace
+from tests.support.lab.matrices import make_cell
 
 IMAGE = f"debian@sha256:{'0' * 64}"
 
-# Options that say which parts there are, or where they run; the others mean the same inside.
-OUTSIDE = {
-    *("container", "container_engine", "dry_run", "help", "no_cache", "offline", "part"),
-    *("stage", "until"),
-    "target_root",  # of the other kind of machine alone
-}
 
-
-def given(*options: str) -> argparse.Namespace:
-    return build_parser().parse(["tiny-130", "--container", IMAGE, *options])
+def inside(*options: str) -> BuildRequest:
+    return request_inside(read_request(["tiny-130", "--container", IMAGE, *options]))
 
 
 def parts(*options: str) -> list[tuple[str, bool]]:
-    return [(" ".join(part.options), part.network) for part in parts_of(given(*options))]
+    names = ("no_cache", "dry_run", "stage", "until", "part")
+    return [
+        (" ".join(part.request.argv(*names)), part.network) for part in parts_of(inside(*options))
+    ]
 
 
 def test_package_is_built_without_network() -> None:
@@ -46,7 +46,7 @@ def test_package_is_built_without_network() -> None:
 
 
 def test_builds_again_once() -> None:
-    again = [("--part preflight --no-cache", True), ("--part build --no-cache", False), ("", True)]
+    again = [("--no-cache --part preflight", True), ("--no-cache --part build", False), ("", True)]
 
     assert parts("--no-cache") == again
 
@@ -75,41 +75,27 @@ def test_foretells_without_network() -> None:
     assert parts("--dry-run") == [("--dry-run", False)]
 
 
-@pytest.mark.parametrize("other", ["quiet", "verbose"])
-def test_hands_every_option_on(other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An option that `build` gets has to be handed in, or to stand in `OUTSIDE`."""
-    monkeypatch.setenv("CUWHEEL_INVOKED_FROM", str(tmp_path))
-    asked = []
-    for action in build_parser()._actions:
-        if action.dest in {*OUTSIDE, "targets", other}:  # these two don't go together
-            continue
-        value = str(next(iter(action.choices or ()), tmp_path / "x"))
-        value = "1" if action.type is read_count else value
-        asked.append([action.option_strings[0], *([] if action.nargs == 0 else [value])])
+def test_hands_every_option_on(tmp_path: Path) -> None:
+    values: dict[str, Any] = {
+        name: (tmp_path / name).resolve() for name in ("work", "dist", "source")
+    }
+    request = BuildRequest(
+        targets=("tiny-130",), python=("3.12",), arch=("90",), link="static", jobs=3, **values
+    )
+    outside: dict[str, Any] = {"container": IMAGE, "container_engine": "docker", "offline": True}
 
-    words = list(words_of(given(*(word for option in asked for word in option))))
-
-    handed = [words[at : at + len(option)] for option in asked for at in [words.index(option[0])]]
-    assert handed == asked
-    assert len(words) == 1 + sum(map(len, asked))
+    assert request_inside(replace(request, **outside)) == request
 
 
-def test_folders_are_those_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUWHEEL_INVOKED_FROM", str(tmp_path))
+def test_folders_have_their_real_names(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
 
-    words = list(words_of(given("--dist", "out")))
-
-    assert words[words.index("--dist") + 1] == str(tmp_path / "out")
+    assert inside("--dist", str(tmp_path / "link")).dist == tmp_path / "real"
 
 
 def test_python_is_that_of_nox() -> None:
-    words = list(words_of(given()))
-
-    assert words == ["tiny-130", "--jobs", "auto", "--sandbox", "auto", *_python()]
-
-
-def _python() -> tuple[str, str]:
-    return "--python", own_python().release
+    assert inside().argv() == ("tiny-130", "--python", own_python().release)
 
 
 STAND_IN = """\
@@ -130,7 +116,7 @@ exit $STATUS
 
 
 @pytest.fixture
-def build_in_stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+def build_in_fake_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Builds where podman is a shell script; the step's summary is the file of that name."""
     (tmp_path / "podman").write_text(STAND_IN)
     (tmp_path / "podman").chmod(0o755)
@@ -147,13 +133,13 @@ def test_step_gets_summary_of_finished_build(
     status: int,
     expected: str,
     tmp_path: Path,
-    build_in_stand_in: Callable[[], int],
+    build_in_fake_engine: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What the part has written in which the package's own code runs is left out."""
     monkeypatch.setenv("STATUS", str(status))
 
-    done = build_in_stand_in()
+    done = build_in_fake_engine()
 
     summary = tmp_path / "summary"
     assert (done, summary.read_text().strip() if summary.exists() else "") == (status, expected)
@@ -161,7 +147,7 @@ def test_step_gets_summary_of_finished_build(
 
 
 def test_step_gets_summary_of_failed_build(
-    tmp_path: Path, build_in_stand_in: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, build_in_fake_engine: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes from the record, as text; a record of an earlier build stays out."""
     dist = tmp_path / "dist"
@@ -174,7 +160,7 @@ def test_step_gets_summary_of_failed_build(
     monkeypatch.setenv("FAILURE", written)
     monkeypatch.setenv("RECORD", str(failure_path(dist, "tiny-130-cp312")))
 
-    done = build_in_stand_in()
+    done = build_in_fake_engine()
 
     lines = (tmp_path / "summary").read_text().splitlines()
     assert done == 61
@@ -194,21 +180,32 @@ def test_refuses_container_in_container(monkeypatch: pytest.MonkeyPatch) -> None
 def test_names_missing_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    with pytest.raises(ContainerError, match="neither podman nor docker is installed"):
+    with pytest.raises(SandboxError, match="neither podman nor docker is installed"):
         run_command("build", ["tiny-130", "--container", IMAGE], Console())
 
 
-def test_refuses_engine_without_container() -> None:
-    with pytest.raises(UsageError, match="--container-engine"):
-        run_command("build", ["tiny-130", "--container-engine", "podman"], Console())
+def test_states_come_through_as_they_are(tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path)
+    cells = [make_cell(make_target(python=python), workspace) for python in ("3.11", "3.12")]
+    output = json.loads(json.dumps(as_data(read_states(cells))))
+
+    assert from_data(reversed(cells), output) == tuple(reversed(read_states(cells)))
 
 
-def test_hands_on_root_folder_of_another_kind_of_machine(
+def test_answers_for_each_build_that_a_file_lists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(TARGET_ROOT, str(tmp_path))
+    write_recipe(tmp_path / "project", "tiny")
+    monkeypatch.setenv("CUWHEEL_PROJECT", str(tmp_path / "project"))
+    folders = ["--work", str(tmp_path / "work"), "--dist", str(tmp_path / "dist")]
+    path = tmp_path / "states.json"
+    requested = [["tiny-130", "--python", release, *folders] for release in ("3.11", "3.12")]
+    path.write_text(json.dumps(requested))
 
-    foreign = list(words_of(given("--platform", AARCH64.name)))
+    answer_states(path, Console())
 
-    assert foreign[-2:] == ["--target-root", str(tmp_path)]
-    assert "--target-root" not in list(words_of(given("--platform", own_platform().name)))
+    output = json.loads(path.read_text())
+    assert [(state["id"], state["kind"]) for state in output] == [
+        ("tiny-130-cp311", "missing"),
+        ("tiny-130-cp312", "missing"),
+    ]

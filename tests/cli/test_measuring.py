@@ -2,61 +2,43 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from cuwheel.base.errors import CuwheelError, ProbeError, UsageError
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system import process
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.gpu_lock import hold_gpus
+from cuwheel.check.diagnose.facts.machine import find_driver
+from cuwheel.cli import measuring
 from cuwheel.cli.dispatch import run_command
-from cuwheel.diagnose.facts.gpus import find_driver
-from cuwheel.errors import CuwheelError, UsageError
-from cuwheel.nightly.gpus import lock_names
-from cuwheel.paths import ROOT
-from cuwheel.system import process
-from cuwheel.system.console import Console
-from cuwheel.system.gpu_lock import hold_gpus
+from cuwheel.lab.nightly.cycle import lock_names
+from cuwheel.lab.perf.records import read_run
+from tests.support.build.recipe_files import write_recipe
 from tests.support.documents import read_document
-from tests.support.measured import PROBE, install_driver, write_package, write_probe
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-RECIPE = """\
-from cuwheel import MIB, Archive, Link, Recipe, Setuptools, Smoke
-
-RECIPE = Recipe(
-    name="measured",
-    version="1.0",
-    license="Apache-2.0",
-    homepage="https://example.invalid/measured",
-    maintainers=("cuwheel-maintainers",),
-    source=Archive(url="http://127.0.0.1:9/measured-{version}.tar.gz", sha256="0" * 64),
-    toolkits=("13.0",),
-    archs=("90",),
-    requires=("setuptools",),
-    build=Setuptools(),
-    link=Link(),
-    smoke=Smoke(imports=("measured",)),
-    max_wheel_size=2 * MIB,
-)
-"""
+from tests.support.lab.perf_runs import PROBE, install_driver, make_run, write_package, write_probe
+from tests.support.machines.pythons import SAFE_PATH
+from tests.support.requirements import require
+from tests.support.secrets import files_with
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
-    (folder / "recipes").mkdir(parents=True)
-    (folder / "recipes" / "measured.py").write_text(RECIPE)
+    write_recipe(folder, "measured", "build=Setuptools(), link=Link(),")
     write_probe(folder / "recipes" / "perf", PROBE)
     return folder
 
 
 def command_line(project: Path, *words: str | Path) -> tuple[list[str], dict[str, str]]:
     """The session as a command, and the variables that it gets."""
-    isolation = ["-P"] if sys.version_info >= (3, 11) else []
-    command = [sys.executable, *isolation, "-m", "cuwheel", "perf", *map(str, words)]
+    command = [sys.executable, SAFE_PATH, "-m", "cuwheel", "perf", *map(str, words)]
     return command, {
         "PATH": os.environ["PATH"],
         "HOME": os.environ["HOME"],
@@ -72,20 +54,47 @@ def perf(project: Path, *words: str | Path, **variables: str) -> process.Finishe
     return process.run(command, env={**env, **variables}, cwd=project, check=False)
 
 
+@pytest.mark.e2e
 def test_wheel_on_top_of_an_environment(project: Path) -> None:
     wheel, report = write_package(project), project / "report"
     words = ("--wheel", wheel, "--python", sys.executable, "--report", report, "--quick", "--sweep")
 
-    found = perf(project, *words)
+    result = perf(project, *words)
 
-    assert found.status == 0, found.output
+    assert result.status == 0, result.output
     written = read_document((report / "perf.json").read_text(), "perf")
     assert written["wheel"] == wheel.name
     assert len(written["sweep"]) == 2
     assert (report / "perf.png").read_bytes().startswith(b"\x89PNG")
     assert "measured 1.0+cu130 on Test GPU" in (report / "perf.html").read_text()
     assert len(list((report / "history").iterdir())) == 1
-    assert "left out" in found.output
+    assert "left out" in result.output
+
+
+@pytest.mark.e2e
+def test_wheel_on_top_of_an_environment_reaches_nothing_outside(project: Path) -> None:
+    require("sandbox", "that a wheel is measured in a sandbox")
+    attack = f"import os\nos.system('touch {project}/reached 2>&-')\n"
+    wheel = write_package(project, f"{attack}def double(x):\n    return 2 * x\n")
+    words = ("--wheel", wheel, "--python", sys.executable, "--report", project / "r", "--quick")
+
+    result = perf(project, *words)
+
+    assert result.status == 0, result.output
+    assert not (project / "reached").exists()
+    assert "without a sandbox" in perf(project, *words, "--sandbox", "none").output
+    assert (project / "reached").exists()
+
+
+@pytest.mark.e2e
+def test_model_of_a_hub_is_refused_where_nothing_can_download_it(project: Path) -> None:
+    require("sandbox", "that a model's code gets no network")
+    words = ("--wheel", write_package(project), "--python", sys.executable, "--quick", "--sweep")
+
+    result = perf(project, *words, "--model", "some/name")
+
+    assert result.status == UsageError.exit_code
+    assert "download the model and give its folder" in result.output
 
 
 @pytest.mark.e2e
@@ -94,31 +103,53 @@ def test_model_is_a_folder_where_nox_was_started(project: Path) -> None:
     words = ("--wheel", write_package(project), "--python", sys.executable, "--quick", "--sweep")
     more = ("--model", "weights", "--report", project / "r")
 
-    found = perf(project, *words, *more, CUWHEEL_INVOKED_FROM=str(project / "elsewhere"))
+    result = perf(project, *words, *more, CUWHEEL_INVOKED_FROM=str(project / "elsewhere"))
 
-    assert found.status == 0, found.output
+    assert result.status == 0, result.output
     written = read_document((project / "r" / "perf.json").read_text(), "perf")
     assert written["sweep"][0]["what"] == str(project / "elsewhere" / "weights")
 
 
+@pytest.mark.e2e
 def test_wrong_result_ends_so(project: Path) -> None:
     wheel = write_package(project, "def double(x):\n    return x\n")
     words = ("--wheel", wheel, "--python", sys.executable, "--report", project / "r", "--quick")
 
-    found = perf(project, *words)
+    result = perf(project, *words)
 
-    assert found.status == 92
-    assert "measured 1.0+cu130 gives wrong results on Test GPU" in found.output
+    assert result.status == 92
+    assert "measured 1.0+cu130 gives wrong results on Test GPU" in result.output
     assert (project / "r" / "perf.html").is_file()
 
 
-def test_machine_without_a_driver_says_so_first(project: Path) -> None:
+@pytest.mark.e2e
+def test_report_holds_no_secret(project: Path) -> None:
+    value = "it's <correct> horse_battery"
+    code = f"def double(x):\n    print({value!r})\n    raise ValueError({value!r})\n"
+    words = ("--wheel", write_package(project, code), "--python", sys.executable, "--quick")
+
+    result = perf(
+        *(project, *words, "--report", project / "report"), MY_TOKEN=value, MEASURED_LIKE=value
+    )
+
+    assert result.status == ProbeError.exit_code, result.output
+    report = {path: path.read_text() for path in (project / "report").glob("perf.[hjl]*")}
+    assert {path.suffix for path in report} == {".html", ".json", ".log"}
+    assert [path.name for path, text in report.items() if "horse_battery" in text] == []
+    assert read_run(project / "report" / "perf.json").variables == {
+        "MEASURED_LIKE": "<masked: value of MY_TOKEN>"
+    }
+    assert files_with("horse_battery", project / "report" / "history") == []
+
+
+@pytest.mark.e2e
+def test_machine_without_a_driver_is_reported_first(project: Path) -> None:
     wheel = write_package(project)
 
-    found = perf(project, "--wheel", wheel, "--python", "/nowhere", LD_LIBRARY_PATH="/nowhere")
+    result = perf(project, "--wheel", wheel, "--python", "/nowhere", LD_LIBRARY_PATH="/nowhere")
 
-    assert found.status == 91
-    assert "NVIDIA's driver isn't installed here" in found.output
+    assert result.status == 91
+    assert "NVIDIA's driver isn't installed here" in result.output
 
 
 @pytest.mark.parametrize(
@@ -129,8 +160,7 @@ def test_machine_without_a_driver_says_so_first(project: Path) -> None:
         (("--dist", "."), "there is nothing to measure"),
         (("--wheel", "x.whl"), "there is no wheel"),
         (("--tolerance", "0"), "0 is not a percentage between 0 and 100"),
-        (("--requests", "none"), "none is not a positive whole number"),
-        (("--model", "x"), "--model x is only for concurrent requests"),
+        (("--requests", "none"), "none is not a positive number"),
         (("--quik",), "unknown option --quik"),
     ],
 )
@@ -180,7 +210,7 @@ def test_waits_while_another_run_has_the_gpu(project: Path, lock: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_shares_the_gpu_where_it_is_told_to(project: Path, lock: Path) -> None:
+def test_shares_the_gpu_on_request(project: Path, lock: Path) -> None:
     words = ("--wheel", write_package(project), "--python", sys.executable, "--quick")
 
     with hold_gpus([lock], "the other run", on_wait=print, gives_up=lambda: True):
@@ -191,3 +221,13 @@ def test_shares_the_gpu_where_it_is_told_to(project: Path, lock: Path) -> None:
 
     assert shared.status == 0, shared.output
     assert read_document(shared.output, "perf")["recipe"] == "measured"
+
+
+def test_report_that_is_replaced_stays_where_a_release_reads_it(tmp_path: Path) -> None:
+    given = argparse.Namespace(history=str(tmp_path / "elsewhere"), json=False)
+
+    for answer in ("SLOWER", "SAME"):
+        measuring._report(make_run(answer=answer), tmp_path / "report", given, Console())
+
+    [copy] = (tmp_path / "report" / "history").glob("*.json")
+    assert read_run(copy).answer == "SLOWER"

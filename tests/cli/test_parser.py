@@ -1,18 +1,12 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
 import pytest
 
+from cuwheel.base.errors import UsageError
 from cuwheel.cli.dispatch import COMMANDS, parser_of
-from cuwheel.errors import UsageError
 
-if TYPE_CHECKING:
-    import argparse
-
-OF_BUILDS_ALONE = {
-    *("container", "container_engine", "keep_work", "part", "stage", "until"),
-}
 TAKE_TARGETS = ("mirror", "profile", "smoke", "verify")
 
 
@@ -20,31 +14,11 @@ def parse(*arguments: str) -> argparse.Namespace:
     return parser_of("build").parse(["x-130", *arguments])
 
 
-def test_defaults_change_nothing() -> None:
-    given = parse()
-
-    assert (given.python, given.arch, given.framework, given.source) == ([], [], None, None)
-    assert (given.jobs, given.toolchain, given.stage) == ("auto", None, None)
-    assert given.sandbox == "auto"
-    assert {given.offline, given.no_cache, given.keep_work, given.dry_run} == {False}
-
-
-@pytest.mark.parametrize("name", ["profile", "smoke", "verify"])
-def test_what_a_session_leaves_out_is_as_a_build_has_it(name: str) -> None:
-    usual = vars(parse())
-
-    given = vars(parser_of(name).parse(["x-130"]))
-
-    assert {key: given[key] for key in given if key in usual} == {
-        key: usual[key] for key in usual if key not in OF_BUILDS_ALONE
-    }
-
-
 @pytest.mark.parametrize("option", ["python", "arch"])
 def test_repeats_option(option: str) -> None:
-    given = parse(f"--{option}", "a", f"--{option}=b")
+    args = parse(f"--{option}", "a", f"--{option}=b")
 
-    assert getattr(given, option) == ["a", "b"]
+    assert getattr(args, option) == ["a", "b"]
 
 
 @pytest.mark.parametrize("kind", ["auto", "bubblewrap", "unshare", "none"])
@@ -87,9 +61,9 @@ def test_refuses_wrong_value(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("name", TAKE_TARGETS)
 def test_takes_names_before_between_and_behind_options(name: str) -> None:
-    given = parser_of(name).parse(["a-130", "--python=3.12", "b-130", "--offline"][:3])
+    args = parser_of(name).parse(["a-130", "--python=3.12", "b-130", "--offline"][:3])
 
-    assert given.targets == ["a-130", "b-130"]
+    assert args.targets == ["a-130", "b-130"]
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -111,10 +85,10 @@ def test_help_explains_every_option(name: str, capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit) as caught:
         parser_of(name).parse(["--help"])
 
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     flags = [flag for action in parser_of(name).described for flag in action.option_strings]
     assert caught.value.code == 0
-    assert [flag for flag in flags if flag not in told] == []
+    assert [flag for flag in flags if flag not in output] == []
     assert all(action.help for action in parser_of(name).described)
 
 
@@ -144,18 +118,48 @@ def test_lock_refuses_what_is_no_number_of_days(days: str) -> None:
     assert f"{days} is not a number of days" in caught.value.what
 
 
-@pytest.mark.parametrize(
-    ("name", "instead"),
-    [
-        ("nightly", "`nox -s matrix -- build --platform …`"),
-        ("install", "--for platform=aarch64"),
-        ("perf", "`nox -s smoke -- TARGET --platform …`"),
-    ],
-)
-@pytest.mark.parametrize("option", ["--platform=linux_aarch64", "--target-root"])
-def test_says_why_a_session_is_about_this_machine(name: str, instead: str, option: str) -> None:
-    with pytest.raises(UsageError, match=f"-s {name} --: {option[:10]}") as caught:
-        parser_of(name).parse(["x-130", option, "/"])
+_PAIRS = [(name, option, other) for name in COMMANDS for option, other in parser_of(name).needs]
+_RIVALS = [(name, option, other) for name in COMMANDS for option, other in parser_of(name).excludes]
+_VALUES: dict[str, tuple[str, ...]] = {
+    "--jsonl": (),
+    "--max-download": ("1G",),
+    "--stage": ("source",),
+    "--until": ("source",),
+}
 
-    assert instead in caught.value.fix
-    assert "this machine" in caught.value.why
+
+def words(name: str, *options: str) -> list[str]:
+    """Options with values, and what the command needs besides."""
+    flags = {flag: action for action in parser_of(name)._actions for flag in action.option_strings}
+    values: dict[str, tuple[str, ...]] = {
+        flag: () if action.nargs == 0 else ("x",) for flag, action in flags.items()
+    }
+    values |= {"--container-engine": ("podman",), **_VALUES}
+    needed = {"explain": ["x.log"], "pick": ["toy"]}
+    return [*needed.get(name, []), *(word for flag in options for word in (flag, *values[flag]))]
+
+
+@pytest.mark.parametrize(("name", "option", "needed"), _PAIRS)
+def test_refuses_an_option_without_the_one_that_it_needs(
+    name: str, option: str, needed: str
+) -> None:
+    with pytest.raises(UsageError, match=f"{option} needs {needed}") as caught:
+        parser_of(name).parse(words(name, option))
+
+    assert caught.value.why
+
+
+@pytest.mark.parametrize(("name", "option", "other"), _RIVALS)
+def test_refuses_options_that_exclude_each_other(name: str, option: str, other: str) -> None:
+    parser = parser_of(name)
+    parser.needs = {}
+
+    with pytest.raises(UsageError, match=f"{option} and {other} can't be combined") as caught:
+        parser.parse(words(name, option, other))
+
+    assert caught.value.why
+
+
+def test_knows_pairs_of_options() -> None:
+    assert {("index", "--quick", "--check"), ("release", "--yank", "--reason")} <= {*_PAIRS}
+    assert {("build", "--stage", "--until"), ("rebuild", "--sigstore", "--key")} <= {*_RIVALS}

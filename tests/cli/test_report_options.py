@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from cuwheel.base.errors import CuwheelError, UsageError
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.process import run
+from cuwheel.build.recipe.nox_sessions import VERBS
 from cuwheel.cli.dispatch import parser_of, run_command
-from cuwheel.errors import CuwheelError, UsageError
-from cuwheel.model.nox_sessions import VERBS
-from cuwheel.paths import ROOT
-from cuwheel.system.console import Console
-from cuwheel.system.process import run
 from tests.support.documents import read_document
+from tests.support.engine import Engine, use_environment
 from tests.support.factories import write_wheel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.engine import Engine
 
 # Of those that maintain something, these look at it.
 _LOOKING = {"cache", "index", "lock-check", "lock-verify", "outdated", "release"}
@@ -35,30 +31,31 @@ _NAMED = {
     "attestations": ["x.whl", "--policy", "rebuilders.txt"],
 }
 LOG = ROOT / "tests" / "logs" / "raw" / "nvcc-not-found--make.log"
+TINY = f"--source={ROOT / 'tests' / 'packages' / 'tiny_capi'}"
 
 
 @pytest.mark.parametrize("option", ["--quiet", "-q", "--verbose", "-v", "--json"])
 @pytest.mark.parametrize("name", REPORTING)
 def test_session_understands(name: str, option: str) -> None:
-    given = parser_of(name).parse([*_NAMED.get(name, []), option])
+    args = parser_of(name).parse([*_NAMED.get(name, []), option])
 
     long = {"-q": "quiet", "-v": "verbose"}.get(option, option.strip("-"))
-    assert getattr(given, long) is True
+    assert getattr(args, long) is True
 
 
 @pytest.mark.parametrize("name", REPORTING)
-def test_session_says_much_or_little(name: str) -> None:
+def test_session_prints_much_or_little(name: str) -> None:
     with pytest.raises(UsageError, match="not allowed with"):
         parser_of(name).parse([*_NAMED.get(name, []), "-q", "-v"])
 
 
 @pytest.fixture
 def wheel(tmp_path: Path) -> Path:
-    """One that the audit has something to say of."""
+    """A wheel with findings of the audit."""
     return write_wheel(tmp_path, {"tests/__init__.py": b""}, name="pkg", tag="py3-none-any")
 
 
-def said(capsys: pytest.CaptureFixture[str], name: str, *options: str) -> tuple[str, str]:
+def output_of(capsys: pytest.CaptureFixture[str], name: str, *options: str) -> tuple[str, str]:
     """Standard output and standard error of a session, and of the error that it ends with."""
     try:
         run_command(name, options, Console())
@@ -75,7 +72,7 @@ def test_gives_nothing_but_data(
     monkeypatch.setenv("CUWHEEL_CACHE", str(wheel.parent / "cache"))
     words = {"audit": [str(wheel)], "explain": [str(LOG)], "matrix": ["--only=cutensornet-*"]}
 
-    out, _ = said(capsys, name, *words.get(name, []), "--json")
+    out, _ = output_of(capsys, name, *words.get(name, []), "--json")
 
     assert read_document(out, name)
 
@@ -87,7 +84,7 @@ def test_build_gives_nothing_but_data(
     """Up to date; from a process of its own, as libraries may write to its standard output."""
     engine = copied("tiny-capi")
     words = ["build", "tiny-capi-130", f"--work={engine.work}", f"--dist={engine.dist}", "--json"]
-    words += [f"--source={ROOT / 'tests' / 'packages' / 'tiny_capi'}", *options]
+    words += [TINY, *options]
 
     done = run(
         [sys.executable, "-m", "cuwheel", *words],
@@ -95,11 +92,11 @@ def test_build_gives_nothing_but_data(
         error_log=engine.dist / "stderr",
     )
 
-    found = read_document(done.output, "build")
-    assert found["state"] == ("up to date" if options else "built")
+    result = read_document(done.output, "build")
+    assert result["state"] == ("up to date" if options else "built")
 
 
-def test_part_of_a_build_tells_of_wheel_that_is_there(
+def test_part_of_a_build_reports_wheel_that_is_there(
     copied: Callable[[str], Engine],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -107,11 +104,9 @@ def test_part_of_a_build_tells_of_wheel_that_is_there(
     """As a container runs it: no other part comes after this one."""
     engine = copied("tiny-capi")
     words = [f"--work={engine.work}", f"--dist={engine.dist}", "--part=preflight"]
-    source = f"--source={ROOT / 'tests' / 'packages' / 'tiny_capi'}"
-    for name, value in engine.environment().items():
-        monkeypatch.setenv(name, value)
+    use_environment(engine, monkeypatch)
 
-    out, err = said(capsys, "build", "tiny-capi-130", source, *words)
+    out, err = output_of(capsys, "build", "tiny-capi-130", TINY, *words)
 
     [wheel] = engine.wheels()
     assert out == ""
@@ -127,10 +122,9 @@ def test_profile_gives_nothing_but_data(
     engine = built("tiny-capi")
     for logs in engine.work.glob("*/logs"):
         shutil.copytree(logs, tmp_path / "work" / logs.relative_to(engine.work))
-    for name, value in engine.environment().items():
-        monkeypatch.setenv(name, value)
+    use_environment(engine, monkeypatch)
 
-    out, _ = said(capsys, "profile", "tiny-capi-130", f"--work={tmp_path / 'work'}", "--json")
+    out, _ = output_of(capsys, "profile", "tiny-capi-130", f"--work={tmp_path / 'work'}", "--json")
 
     assert read_document(out, "profile")["target"].startswith("tiny-capi-130")
 
@@ -139,11 +133,9 @@ def test_stage_gives_its_record(
     engine: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = [f"--work={engine.work}", f"--dist={engine.dist}", "--stage=source", "--json"]
-    source = f"--source={ROOT / 'tests' / 'packages' / 'tiny_capi'}"
-    for name, value in engine.environment().items():
-        monkeypatch.setenv(name, value)
+    use_environment(engine, monkeypatch)
 
-    out, _ = said(capsys, "build", "tiny-capi-130", source, *words)
+    out, _ = output_of(capsys, "build", "tiny-capi-130", TINY, *words)
 
     assert read_document(out, "stage")["stage"] == "source"
 
@@ -152,10 +144,9 @@ def test_stage_gives_its_record(
 def test_smoke_gives_nothing_but_data(engine: Engine) -> None:
     assert engine.build("tiny-capi", "--keep-work").status == 0
     words = ["smoke", "tiny-capi-130", f"--work={engine.work}", "--json"]
-    source = f"--source={ROOT / 'tests' / 'packages' / 'tiny_capi'}"
 
     done = run(
-        [sys.executable, "-m", "cuwheel", *words, source],
+        [sys.executable, "-m", "cuwheel", *words, TINY],
         env=engine.environment(),
         error_log=engine.dist / "stderr",
     )
@@ -163,23 +154,21 @@ def test_smoke_gives_nothing_but_data(engine: Engine) -> None:
     assert read_document(done.output, "smoke")["smoke"]["imported"] == ["tiny_capi"]
 
 
-def test_dry_run_says_why(
+def test_dry_run_prints_the_reasons(
     engine: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = [f"--work={engine.work}", f"--dist={engine.dist}", "--dry-run"]
-    source = f"--source={ROOT / 'tests' / 'packages' / 'tiny_capi'}"
-    for name, value in engine.environment().items():
-        monkeypatch.setenv(name, value)
+    use_environment(engine, monkeypatch)
 
-    out, err = said(capsys, "build", "tiny-capi-130", source, *words)
+    out, err = output_of(capsys, "build", "tiny-capi-130", TINY, *words)
 
     assert (out, "a build now would run, because:" in err) == ("", True)
     assert not engine.work.exists()
 
 
-def test_audit_says_less_or_more(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_audit_prints_less_or_more(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
     quiet, usual, verbose = (
-        said(capsys, "audit", str(wheel), *options)[0].splitlines()
+        output_of(capsys, "audit", str(wheel), *options)[0].splitlines()
         for options in (("-q",), (), ("-v",))
     )
 
@@ -188,12 +177,12 @@ def test_audit_says_less_or_more(wheel: Path, capsys: pytest.CaptureFixture[str]
     assert not [line for line in quiet if line.startswith(("rules", "note:", "size"))]
 
 
-def test_explain_says_a_line_for_each_cause(
+def test_explain_prints_a_line_for_each_cause(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")  # so that a long path keeps to its line
 
-    out, _ = said(capsys, "explain", str(LOG), "-q")
+    out, _ = output_of(capsys, "explain", str(LOG), "-q")
 
     first, *causes = out.splitlines()
     assert first.endswith(f"from {len(LOG.read_text().splitlines())} lines")
@@ -207,19 +196,30 @@ def test_explain_keeps_to_the_width(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
 
-    said_of = [said(capsys, "explain", str(log), "-v")[0] for log in LOG.parent.glob("*pip*.log")]
+    logs = LOG.parent.glob("*pip*.log")
+    texts = [output_of(capsys, "explain", str(log), "-v")[0] for log in logs]
 
-    assert max(len(line) for text in said_of for line in text.splitlines()) <= columns
+    assert max(len(line) for text in texts for line in text.splitlines()) <= columns
 
 
-def test_quiet_cache_says_its_size(
+def test_quiet_cache_prints_its_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path))
     shutil.copy(LOG, tmp_path)
 
-    quiet, _ = said(capsys, "cache", "-q")
-    usual, _ = said(capsys, "cache")
+    quiet, _ = output_of(capsys, "cache", "-q")
+    usual, _ = output_of(capsys, "cache")
 
     assert quiet.startswith(f"{tmp_path}: ")
     assert quiet == usual.splitlines(keepends=True)[-1]
+
+
+def test_any_wheel_is_held_to_no_recipe(
+    wheel: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cuwheel.cli.commands.audit.load_catalogue", lambda _: 1 / 0)
+
+    run_command("audit", ["--any-wheel", "--fail-on", "never", str(wheel)], Console())
+
+    assert wheel.name in capsys.readouterr().out

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.binaries.archs import DeviceCode, runs_on
-
-if TYPE_CHECKING:
-    from tests.support.engine import Engine
+from cuwheel.base.formats.binaries.archs import DeviceCode, runs_on
+from tests.support.engine import Engine
 
 pytestmark = pytest.mark.e2e
 

@@ -7,23 +7,19 @@ import json
 import subprocess
 import sys
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from cuwheel.binaries.device_code import code_of_element, elements_of, find_fatbins
-from cuwheel.binaries.elf import read_elf
-from cuwheel.paths import ROOT
-from cuwheel.verify.published import read_published
-from tests.support.engine import PACKAGES
-from tests.support.foreign import RELEASE, debian_root
+from cuwheel.base.formats.binaries.device_code import code_of_element, elements_of, find_fatbins
+from cuwheel.base.formats.binaries.elf import read_elf
+from cuwheel.base.formats.wheel.metadata import is_library
+from cuwheel.base.paths import ROOT
+from cuwheel.build.workspace.job import TargetRoot
+from cuwheel.publish.rebuild.published import read_published
+from tests.support.engine import PACKAGES, Engine
+from tests.support.packages.foreign_platform import RELEASE, debian_root
 from tests.support.requirements import require
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cuwheel.workspace.job import TargetRoot
-    from tests.support.engine import Engine
 
 pytestmark = pytest.mark.e2e
 
@@ -46,7 +42,7 @@ def words(root: TargetRoot) -> tuple[str, ...]:
 def machines_in(wheel: Path) -> set[str]:
     """What its libraries are for."""
     with zipfile.ZipFile(wheel) as archive:
-        names = [name for name in archive.namelist() if ".so" in name]
+        names = [name for name in archive.namelist() if is_library(name)]
         found = set()
         for name in names:
             with archive.open(name) as stream:
@@ -94,7 +90,7 @@ def device_code_in(wheel: Path) -> list[bytes]:
     found = []
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
-            if ".so" in name:
+            if is_library(name):
                 library = io.BytesIO(archive.read(name))
                 elements = elements_of(library, find_fatbins(library))
                 found += [code_of_element(library, element) for element in elements]

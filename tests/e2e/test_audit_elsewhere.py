@@ -6,18 +6,16 @@ import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from cuwheel.errors import AuditError, AuditWarningError
-from cuwheel.paths import ROOT
-from tests.support.audited import make_wheel
+from cuwheel.base.errors import AuditError, AuditWarningError
+from cuwheel.base.paths import ROOT
+from tests.support.check.audits import make_wheel
 from tests.support.documents import read_document
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.e2e
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from cuwheel.audit.findings import SEVERITIES
-from cuwheel.audit.verdict import audit_wheel
-from cuwheel.fetch.download import PinnedFile, download
-from cuwheel.paths import ROOT
-from cuwheel.pypi.indexes import configured_indexes, find_wheels
-from cuwheel.system.console import Console
-from cuwheel.system.quantities import GIB
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cuwheel.audit.verdict import AuditResult
+from cuwheel.base.fetch.download import PinnedFile, download
+from cuwheel.base.fetch.indexes.indexes import configured_indexes, find_wheels
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.quantities import GIB
+from cuwheel.check.audit.findings import SEVERITIES
+from cuwheel.check.audit.verdict import AuditResult, audit_wheel
 
 pytestmark = pytest.mark.nightly
 
@@ -46,7 +41,7 @@ def fetch(project: str, digest: str, folder: Path) -> Path:
 
 
 def archs_of(found: AuditResult) -> str:
-    names = (*found.archs, *(f"PTX {arch}" for arch in found.ptx_archs))
+    names = (*found.code.sass, *(f"PTX {arch}" for arch in found.code.ptx))
     return " ".join(names) or "none"
 
 

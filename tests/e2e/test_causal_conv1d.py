@@ -10,19 +10,16 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from cuwheel.paths import ROOT
-from cuwheel.system.files import sha256_of_file
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.files import sha256_of_file
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 
 SESSION = "build-causal-conv1d-130"
 ONE_ARCH = ("--arch", "90")  # a quarter of the recipe's list: minutes, not a quarter of an hour

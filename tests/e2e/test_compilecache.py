@@ -10,22 +10,18 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
-from cuwheel.build.compile_cache.backends import CompileCache
-from cuwheel.build.launcher.events import read_events
-from cuwheel.system.process import run
-from tests.support.caching import cache_of, processes_of
-from tests.support.launched import LaunchedBench, new_launched, stripped
+from cuwheel.base.system.process import Finished, run
+from cuwheel.build.compile.cache.compile_cache import CacheProgram
+from cuwheel.build.compile.events import read_events
+from tests.support.build.compile_caches import cache_of, processes_of
+from tests.support.build.launched_compiles import LaunchedBench, new_launched, stripped
 from tests.support.requirements import require
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cuwheel.system.process import Finished
 
 pytestmark = pytest.mark.e2e
 
@@ -84,7 +80,7 @@ def compiled(compiled_once: Compiled) -> Compiled:
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory, cuda_home: Path) -> bytes:
     """The object of the usual source, compiled without a cache, as the linker leaves it."""
-    bench = new_launched(tmp_path_factory.mktemp("plain"), CompileCache(), cuda_home)
+    bench = new_launched(tmp_path_factory.mktemp("plain"), CacheProgram(), cuda_home)
     source = bench.write()
     bench.compile_cuda(source)
     return stripped(source)
@@ -214,7 +210,7 @@ def _has_gone_on(child: subprocess.Popen[bytes], bench: LaunchedBench, ended: in
 def test_stays_usable_after_a_kill(bench: LaunchedBench, plain: bytes) -> None:
     source = bench.write()
     for ended in (0, 1, 3, len(_ALL)):  # so many tools when the kill comes
-        words = bench.cache.supervised(bench.nvcc_words(source), bench.paths, bench.python)
+        words = bench.cache.supervised(bench.nvcc_words(source), bench.python)
         child = subprocess.Popen(words, env=bench.environment, start_new_session=True)
         wait_for(partial(_has_gone_on, child, bench, ended))
         with contextlib.suppress(ProcessLookupError):
@@ -235,8 +231,8 @@ def test_compiles_where_the_cache_is_full_or_read_only(
     bench: LaunchedBench, plain: bytes, mount: str
 ) -> None:
     source = bench.write()
-    cache = bench.paths.cache_folder
-    words = bench.cache.supervised(bench.nvcc_words(source), bench.paths, bench.python)
+    cache = bench.cache.folder
+    words = bench.cache.supervised(bench.nvcc_words(source), bench.python)
     script = f'mount -t tmpfs -o {mount} none "$0" && exec "$@"'
     require("namespaces", "that compiles succeed where their cache is full or read-only")
 
@@ -250,7 +246,7 @@ def test_compiles_though_the_server_dies(
 ) -> None:
     bench = new_launched(tmp_path, cache_of("sccache", shared_cache), cuda_home)
     source = bench.write()
-    words = [sys.executable, "-c", _KILL_AND_GO_ON, str(bench.paths.program_folder / "sccache")]
+    words = [sys.executable, "-c", _KILL_AND_GO_ON, str(bench.cache.program_folder / "sccache")]
 
     bench.run([*words, *bench.nvcc_words(source)])
 

@@ -6,21 +6,18 @@ import os
 import zipfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import pytest
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
-from cuwheel.cuda.components import KNOWN_COMPONENTS
-from cuwheel.fetch.download import PinnedFile, download
-from cuwheel.pypi.indexes import configured_indexes, find_wheels
-from cuwheel.system.console import Console
-from cuwheel.system.quantities import GIB
-from tests.support.component_facts import faults_of, unnamed_in, unrequired_by
-
-if TYPE_CHECKING:
-    from cuwheel.pypi.indexes import IndexFile
+from cuwheel.base.fetch.download import PinnedFile, download
+from cuwheel.base.fetch.indexes.indexes import IndexFile, configured_indexes, find_wheels
+from cuwheel.base.formats.wheel.metadata import is_library
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.quantities import GIB
+from cuwheel.check.cuda.components import KNOWN_COMPONENTS
+from tests.support.check.component_facts import faults_of, unnamed_in, unrequired_by
 
 pytestmark = pytest.mark.nightly
 
@@ -55,7 +52,9 @@ def unpack(name: str, version: str, folder: Path) -> Path:
     wanted = PinnedFile(name=file.name, sha256=file.sha256, max_size=GIB)
     download(wanted, wheel, file.url, console=Console())
     with zipfile.ZipFile(wheel) as archive:
-        names = [name for name in archive.namelist() if ".so" in name or name.endswith("METADATA")]
+        names = [
+            name for name in archive.namelist() if is_library(name) or name.endswith("METADATA")
+        ]
         archive.extractall(folder / "site", names)
     wheel.unlink()
     return folder / "site"

@@ -12,25 +12,20 @@ import re
 import site
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.conda.mirrors import MIRRORS_VARIABLE
-from cuwheel.errors import DownloadError
-from cuwheel.system.files import sha256_of_file
-from cuwheel.system.process import run
-from cuwheel.system.pythons import own_python
-from tests.support.conda_user import User, make_user
-from tests.support.pythons import python_in_usr
+from cuwheel.base.errors import DownloadError
+from cuwheel.base.system.files import sha256_of_file
+from cuwheel.base.system.process import run
+from cuwheel.base.system.pythons import Interpreter, own_python
+from cuwheel.build.toolchains.conda.mirrors import MIRRORS_VARIABLE
+from tests.support.machines.pythons import python_in_usr
 from tests.support.requirements import lack
-from tests.support.server import Site, serving
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cuwheel.system.pythons import Interpreter
+from tests.support.servers.http import Site, serving
+from tests.support.toolchains.conda_user import User, make_user
 
 pytestmark = pytest.mark.e2e
 

@@ -6,23 +6,20 @@ import dataclasses
 import json
 import shutil
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from cuwheel.errors import CellsFailedError
-from cuwheel.paths import ROOT
-from cuwheel.system.process import run
-from tests.support.containers import Podman, debian_image, make_podman
+from cuwheel.base.errors import CellsFailedError
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.process import run
 from tests.support.engine import PACKAGES, Engine, make_engine
-from tests.support.matrices import BROKEN, kernel_of, matrix_engine
+from tests.support.lab.matrices import BROKEN, kernel_of, matrix_engine
+from tests.support.machines.containers import Podman, debian_image, make_podman
+from tests.support.machines.slurm import slurm_cluster
 from tests.support.requirements import require
-from tests.support.slurm import slurm_cluster
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.e2e
 
@@ -95,7 +92,7 @@ def test_provenance_names_image(built: Engine) -> None:
     assert material["digest"] == {"sha256": image.removeprefix("sha256:")}
     assert stated["internalParameters"]["notHermetic"] == [
         "no sandbox (the system refuses namespaces): the build could reach other files",
-        "the source was given with --source",
+        "the source was given with --source (a folder, not under version control)",
     ]
 
 
@@ -178,6 +175,7 @@ def matrix(engine: Engine, *words: str) -> tuple[int, str]:
     return done.status, done.output
 
 
+@pytest.mark.nightly
 def test_matrix_builds_its_cells_in_the_image(
     inside: Engine, podman: Podman, shared_cache: Path, tmp_path: Path
 ) -> None:
@@ -214,6 +212,7 @@ def test_failed_cell_of_a_matrix_says_what_was_wrong(
     assert "this kernel isn't finished" in log.read_text()
 
 
+@pytest.mark.nightly
 def test_cells_of_a_cluster_are_built_in_the_image(
     inside: Engine, shared_cache: Path, module_path: Path, tmp_path: Path
 ) -> None:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.cuda.toolkits import toolkit_by_release
-from cuwheel.pypi.uv import install_into
-from cuwheel.system.compilers import archs_of, newest_gcc_for
-from cuwheel.system.console import Console
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cuwheel.cuda.toolkits import Toolkit
+from cuwheel.base.system.compilers import archs_of, newest_gcc_for
+from cuwheel.build.environments import uv
+from cuwheel.check.cuda.toolkits import Toolkit, toolkit_by_release
+from tests.support.factories import make_workspace
 
 pytestmark = pytest.mark.nightly
 
@@ -54,14 +49,13 @@ def site(module_path: Path, shared_cache: Path) -> Callable[[Toolkit], Path]:
             pins = PINS[toolkit.release].items()
             lines = [f"{pin} --hash=sha256:{digest}\n" for pin, digest in pins]
             (folder / "pins").write_text("".join(lines))
-            install_into(
-                folder / "site",
+            uv.install(
+                Path(sys.executable),
                 folder / "pins",
-                python=Path(sys.executable),
-                cache=shared_cache,
+                make_workspace(folder, cache=shared_cache),
                 offline=False,
                 log=folder / "log",
-                console=Console(),
+                into=folder / "site",
             )
             made[toolkit.release] = folder / "site"
         return made[toolkit.release]

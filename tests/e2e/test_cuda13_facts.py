@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.build.launcher.canary import Canary, run_canary
-from cuwheel.build.launcher.toolkit_view import ViewPaths
-from cuwheel.cuda.toolkits import TOOLKITS, toolkit_by_release
-from cuwheel.locks.jobs import lock_jobs
-from cuwheel.locks.resolve import resolve_locks
-from cuwheel.model.catalogue import load_catalogue
-from cuwheel.paths import ROOT
-from cuwheel.pypi.lock_file import pinned_version
-from cuwheel.system.compilers import archs_of, newest_gcc_for
-from cuwheel.toolchains.provide import provide_toolchain
-from tests.support.engine import make_engine
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.compilers import archs_of, newest_gcc_for
+from cuwheel.build.compile.canary import Canary, run_canary
+from cuwheel.build.compile.toolkit_view import ViewPaths
+from cuwheel.build.environments.lock_file import pinned_version
+from cuwheel.build.locks.lock_jobs import lock_jobs
+from cuwheel.build.locks.resolve import resolve_locks
+from cuwheel.build.recipe.catalogue import load_catalogue
+from cuwheel.build.toolchains.provide import provide_toolchain
+from cuwheel.check.cuda.toolkits import TOOLKITS, toolkit_by_release
+from tests.support.build.launchers import BASE_PYTHON
+from tests.support.engine import Engine, make_engine
 from tests.support.factories import make_workspace
-from tests.support.launchers import BASE_PYTHON
-from tests.support.small_toolchain import copy_project, write_small_lock
-
-if TYPE_CHECKING:
-    from tests.support.engine import Engine
+from tests.support.toolchains.small_toolchain import copy_project, write_small_lock
 
 _RELEASES = [one.release for one in TOOLKITS if one.major == 13 and one.release != "13.0"]
 _OFTEN = {"13.2", _RELEASES[-1]}

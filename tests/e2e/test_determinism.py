@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from cuwheel.paths import ROOT
-from cuwheel.system.process import run
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.process import run
 from tests.support.engine import PACKAGES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.e2e
 

@@ -9,17 +9,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from cuwheel.paths import ROOT
+from cuwheel.base.paths import ROOT
 from tests.support.documents import read_document
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 pytestmark = pytest.mark.e2e
 
@@ -205,6 +203,7 @@ _DEFECTS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", _DEFECTS)
 def test_printed_command_ends_in_clean_report(maker: Maker, name: str) -> None:
     defect = _DEFECTS[name]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 
-from cuwheel.pypi.indexes import configured_indexes, find_wheels
+from cuwheel.base.fetch.indexes.indexes import configured_indexes, find_wheels
 from tests.support.requirements import lack
 
 if TYPE_CHECKING:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.sandbox.test_backends import processes_with
+from cuwheel.base.errors import UsageError
+from cuwheel.base.paths import ROOT
+from tests.build.sandbox.test_backends import processes_with
 from tests.support.engine import Engine, Outcome, make_engine
-from tests.support.hostile import SECRET, Prey, preyed_on, results
+from tests.support.packages.hostile_package import SECRET, Prey, preyed_on, results
 from tests.support.requirements import require
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.e2e
 
@@ -54,6 +55,31 @@ def test_reaches_nothing(engine: Engine, log: str) -> None:
 
     assert tried
     assert [one["done"] for one in tried] == [[]] * len(tried)
+
+
+@pytest.mark.usefixtures("done")
+@pytest.mark.parametrize("verb", ["smoke", "profile", "verify"])
+def test_reaches_nothing_by_another_verb(verb: str, prey: Prey, engine: Engine) -> None:
+    source = prey.folder / "tiny_capi-1.0.0.tar.gz"
+    words = ("tiny-capi-130", "--source", source, "--work", engine.work)
+    ended = subprocess.run(
+        [sys.executable, "-m", "cuwheel", verb, *map(str, words)],
+        env=engine.environment(),
+        cwd=ROOT,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+    # The package has replaced the record of its compiles, so there is nothing to report.
+    assert ended.returncode == (UsageError.exit_code if verb == "profile" else 0), ended.stdout
+
+    logs = [path for path in engine.work.rglob("logs/*.log") if path.is_file()]
+    tried = [one for log in logs for one in results(log.read_text(errors="replace"))]
+    assert len(tried) >= (1 if verb == "profile" else 3)  # hook, build and import
+    assert [one["done"] for one in tried] == [[]] * len(tried)
+    assert list(prey.host.iterdir()) == []
 
 
 @pytest.mark.usefixtures("done")

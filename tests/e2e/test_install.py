@@ -1,23 +1,27 @@
-"""`install` with an environment's own pip; and where no wheel is there, a whole build."""
+"""`install` into an environment with pip; and where no wheel is there, a whole build."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from cuwheel.paths import ROOT
+from cuwheel.base.errors import InstallError
+from cuwheel.base.paths import ROOT
 from tests.support.documents import read_document
-from tests.support.engine import PACKAGES
-from tests.support.installed import Installing, offer, pip_environment, uv_environment, versions
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.engine import Engine
+from tests.support.engine import PACKAGES, Engine
+from tests.support.factories import write_wheel
+from tests.support.publish.installations import (
+    Installing,
+    offer,
+    pip_environment,
+    state,
+    uv_environment,
+    versions,
+)
 
 pytestmark = pytest.mark.e2e
 
@@ -53,13 +57,27 @@ def test_builds_what_nobody_offers(engine: Engine, project: Path, tmp_path: Path
     assert versions(environment, "tiny_capi") == ["1.0.0+cu130"]
 
 
-def test_installs_with_the_environments_own_pip(tmp_path: Path) -> None:
+def test_installs_into_an_environment_with_pip_and_leaves_pip_alone(tmp_path: Path) -> None:
     (tmp_path / "links").mkdir()
-    installing = Installing(environment=pip_environment(tmp_path / "env"), folder=tmp_path)
+    environment = pip_environment(tmp_path / "env")
+    installing = Installing(environment=environment, folder=tmp_path)
+    before = state(environment)
+    write_wheel(
+        installing.dist,
+        {"toy.py": b"", "pip/__init__.py": b"", "toy-1.0+cu130.data/scripts/pip": b"#!python\n"},
+        name="toy",
+        version="1.0+cu130",
+        tag="py3-none-any",
+    )
+
+    with pytest.raises(InstallError, match="without changing other files"):
+        installing.run()
+
+    assert state(environment) == before
     offer(installing.dist)
-
-    done = installing.run()
-
-    assert "-m pip" in done.command
-    assert versions(installing.environment) == ["1.0+cu130"]
+    installing.run()
+    assert versions(environment) == ["1.0+cu130"]
     assert installing.run().was_there
+    pip = [str(environment / "bin" / "python"), "-m", "pip", "uninstall", "-y", "toy"]
+    subprocess.run(pip, check=True, capture_output=True)
+    assert state(environment) == before

@@ -6,16 +6,14 @@ import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from cuwheel.paths import ROOT
-from tests.support.installed import offer, uv_environment, versions, write_project
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from cuwheel.base.paths import ROOT
+from tests.support.publish.installations import offer, uv_environment, versions, write_project
 
 pytestmark = pytest.mark.e2e
 

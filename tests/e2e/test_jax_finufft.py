@@ -11,15 +11,12 @@ import re
 import subprocess
 import sys
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from cuwheel.paths import ROOT
+from cuwheel.base.paths import ROOT
 from tests.support.requirements import require
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.nightly
 

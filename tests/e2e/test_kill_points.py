@@ -11,23 +11,20 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import psutil
 import pytest
 
-from cuwheel.paths import ROOT
-from cuwheel.system.files import remove_tree, sha256_of_file
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.files import remove_tree, sha256_of_file
 from tests.support.engine import PACKAGES, TIME_LIMIT, Engine, make_engine
-from tests.support.leftovers import belongs_to
+from tests.support.machines.leftovers import belongs_to
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
-    # Hash of the wheel, what is left behind a build, how many changes it makes.
-    Reference = tuple[str, frozenset[str], int]
+# Hash of the wheel, what is left behind a build, how many changes it makes.
+Reference = tuple[str, frozenset[str], int]
 
 _NAME = "tiny-capi"
 _SHARED = ("downloads", "environments", "toolchains", "uv")  # of the cache: large, made before
@@ -65,7 +62,12 @@ class Build:
         """Run it to its end, or to a point; its status, and what it said."""
         words = ["build", f"{_NAME}-130", "--source", str(PACKAGES / "tiny_capi")]
         folders = ["--work", str(self.engine.work), "--dist", str(self.engine.dist)]
-        driver = ["-m", "tests.support.killing", str(point), str(self.folder / "changes")]
+        driver = [
+            "-m",
+            "tests.support.machines.kill_points",
+            str(point),
+            str(self.folder / "changes"),
+        ]
         temporary = self.folder / "tmp"
         temporary.mkdir(exist_ok=True)
         own = {"TMPDIR": str(temporary), "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}

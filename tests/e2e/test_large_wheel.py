@@ -6,17 +6,14 @@ import os
 import re
 import sys
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from cuwheel.paths import ROOT
-from cuwheel.system.files import sha256_of_file
-from cuwheel.system.process import run
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.files import sha256_of_file
+from cuwheel.base.system.process import run
 from tests.support.factories import compile_cuda, write_wheel
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.nightly
 
@@ -32,19 +29,19 @@ print(f"peak {int(peak) >> 10}")
 _PACK = """
 import sys
 from pathlib import Path
-from cuwheel.wheel.archive import pack
+from cuwheel.base.formats.wheel.archive import pack
 pack(Path(sys.argv[1]), Path(sys.argv[2]), epoch=0)
 """
 _NORMALISE = """
 import sys
 from pathlib import Path
-from cuwheel.wheel.archive import normalise
+from cuwheel.base.formats.wheel.archive import normalise
 normalise(Path(sys.argv[1]), Path(sys.argv[2]), epoch=0)
 """
 _SCAN = """
 import sys
 from pathlib import Path
-from cuwheel.audit.scan import scan_wheel
+from cuwheel.check.audit.scan import scan_wheel
 scan = scan_wheel(Path(sys.argv[1]), private_paths=("/private/work",))
 print(scan.archive_faults)
 for library in scan.libraries: print(library.damage, library.elf.needed, library.device_code)

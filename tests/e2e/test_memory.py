@@ -8,26 +8,23 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from bench.cgroup import limited
-from cuwheel.errors import UsageError
-from cuwheel.paths import ROOT
-from cuwheel.standalone.memory_gate.free_memory import MACHINE, boot
-from cuwheel.standalone.memory_gate.scheduler import Claim
-from cuwheel.system.process import run, which
+from bench.cgroup import Cgroup, limited
+from cuwheel.base.errors import UsageError
+from cuwheel.base.free_memory import MACHINE, boot
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.process import run, which
+from cuwheel.build.compile.memory.scheduler import Claim
+from tests.support.build.gated_compiles import MIB, PYTHON, Gated, gate_folder
 from tests.support.engine import PACKAGES, make_engine
-from tests.support.gated import MIB, PYTHON, Gated, gate_folder
 from tests.support.requirements import lack
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from bench.cgroup import Cgroup
 
 pytestmark = pytest.mark.e2e
 
@@ -35,8 +32,19 @@ _PLENTY = 1 << 40  # bytes, until a test sets a limit
 _GATE = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import gate
+from cuwheel.build.compile.memory_gate import gate
 sys.exit(gate.main(sys.argv[2], sys.argv[3:]))
+"""
+# The memory service, which is in the cgroup of its build as an engine is, until its input ends.
+_SERVE = """
+import sys
+from pathlib import Path
+from cuwheel.build.compile.memory.service import serve_memory
+folder, per_job = Path(sys.argv[1]), int(sys.argv[2])
+socket = folder / "memory.sock"
+with serve_memory(socket, folder / "memory", "tiny", jobs=16, per_job=per_job, warn=print):
+    print(flush=True)
+    sys.stdin.read()
 """
 # A build that asks to run alone, and says from time to time that it still does.
 _GREEDY = """
@@ -46,14 +54,14 @@ with socket.socket(socket.AF_UNIX) as service:
     service.sendall(b"wait\\x001\\x000\\x00machine\\n")
     while service.recv(100):
         time.sleep(0.2)
-        service.sendall(b"tell\\x001\\n")
+        service.sendall(b"report\\x001\\n")
 """
 # The engine, where builds are patient for so many seconds.
 _PATIENT = """
 import sys
-from cuwheel.build.launcher import memory_queue
+from cuwheel.build.compile.memory import queue
 from cuwheel.__main__ import main
-memory_queue.WAIT_LIMIT, memory_queue._TOLD_AFTER = float(sys.argv[1]), 0.5
+queue.WAIT_LIMIT, queue._WARNED_AFTER = float(sys.argv[1]), 0.5
 sys.exit(main(sys.argv[2:]))
 """
 # 676 MB of cicc with nvcc 13.0, for one arch.
@@ -72,10 +80,10 @@ void sort(thrust::device_vector<float> &keys, thrust::device_vector<int> &values
 def cgroup() -> Iterator[Cgroup]:
     with contextlib.ExitStack() as stack:
         try:
-            made = stack.enter_context(limited(_PLENTY))
+            cgroup = stack.enter_context(limited(_PLENTY))
         except UsageError as error:
             lack("cgroup", f"{error.what}: {error.why}", "the gate where memory runs out")
-        yield made
+        yield cgroup
 
 
 def start(cgroup: Cgroup, command: Sequence[str | Path], **options: Any) -> subprocess.Popen[bytes]:
@@ -83,26 +91,43 @@ def start(cgroup: Cgroup, command: Sequence[str | Path], **options: Any) -> subp
 
 
 @pytest.fixture
-def gated(tmp_path: Path) -> Gated:
-    return Gated(folder=tmp_path)
+def serve(cgroup: Cgroup, tmp_path: Path) -> Iterator[Callable[..., Gated]]:
+    """Return a function that starts an engine's memory service in the cgroup."""
+    with contextlib.ExitStack() as stack:
+
+        def make(per_job: int = 2048) -> Gated:
+            words = [sys.executable, "-c", _SERVE, str(tmp_path), str(per_job * MIB)]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            engine = start(cgroup, words, env={"PYTHONPATH": str(ROOT)}, **pipes)
+            stack.enter_context(engine)  # its end closes the pipes, and waits
+            assert engine.stdout
+            assert engine.stdout.readline() == b"\n"
+            return Gated(folder=tmp_path)
+
+        yield make
+
+
+@pytest.fixture
+def gated(serve: Callable[..., Gated]) -> Gated:
+    return serve()
 
 
 def hogs(gated: Gated, count: int, mib: int) -> list[list[str]]:
     """Commands of programs that want so much each, all at the same time."""
     words = [str(mib), "700", "700"]
-    return [[str(gated.hog()), str(gated.source(f"s{one}")), *words] for one in range(count)]
+    return [[str(gated.hog()), str(gated.source(f"s{number}")), *words] for number in range(count)]
 
 
 def run_all(cgroup: Cgroup, commands: list[list[str]], gated: Gated) -> list[int]:
     started = [start(cgroup, command, env=gated.environment()) for command in commands]
-    return [one.wait(300) for one in started]
+    return [process.wait(300) for process in started]
 
 
 @pytest.fixture
 def cc1plus() -> Path:
     """The compiler proper of g++."""
-    asked = run(["g++", "-print-prog-name=cc1plus"], env={"PATH": os.environ["PATH"]})
-    return Path(asked.output.strip())
+    located = run(["g++", "-print-prog-name=cc1plus"], env={"PATH": os.environ["PATH"]})
+    return Path(located.output.strip())
 
 
 def forget(path: Path) -> Path:
@@ -125,37 +150,24 @@ def test_kernel_kills_without_gate(cgroup: Cgroup, gated: Gated) -> None:
     assert -9 in statuses
 
 
-def test_all_finish_when_sizes_are_known(cgroup: Cgroup, gated: Gated) -> None:
-    cgroup.limit(800 * MIB)
-    for number in range(8):
-        gated.teach(f"s{number}", 300)
+@pytest.mark.parametrize("taught", [300, None, 30], ids=["known", "unknown", "much less"])
+def test_all_finish(cgroup: Cgroup, gated: Gated, taught: int | None) -> None:
+    cgroup.limit(900 * MIB)
+    for number in range(8) if taught else ():
+        gated.teach(f"s{number}", taught or 0)
 
     statuses = run_all(cgroup, through_gate(hogs(gated, 8, 300)), gated)
 
     assert statuses == [0] * 8
-    assert cgroup.kills == 0
     events = sorted(gated.events(), key=lambda event: event["start"])
-    assert any(two["start"] < one["end"] - 0.2 for one, two in itertools.pairwise(events))
-
-
-def test_all_finish_when_nothing_is_known(cgroup: Cgroup, gated: Gated) -> None:
-    cgroup.limit(800 * MIB)
-
-    statuses = run_all(cgroup, through_gate(hogs(gated, 8, 300)), gated)
-
-    assert statuses == [0] * 8
-    assert cgroup.kills == 0
-
-
-def test_all_finish_when_much_less_was_expected(cgroup: Cgroup, gated: Gated) -> None:
-    cgroup.limit(800 * MIB)
-    for number in range(8):
-        gated.teach(f"s{number}", 30)
-
-    statuses = run_all(cgroup, through_gate(hogs(gated, 8, 300)), gated)
-
-    assert statuses == [0] * 8
-    assert max(event["tries"] for event in gated.events()) > 1
+    is_repeated = max(event["tries"] for event in events) > 1
+    assert is_repeated == (taught == 30)
+    if taught != 30:
+        assert cgroup.kills == 0
+    if taught == 300:
+        assert any(
+            later["start"] < first["end"] - 0.2 for first, later in itertools.pairwise(events)
+        )
 
 
 def test_what_no_limit_holds_is_killed_once_and_the_rest_not_started(
@@ -172,16 +184,17 @@ def test_what_no_limit_holds_is_killed_once_and_the_rest_not_started(
 
 def test_alone_in_one_cgroup_stops_nobody_in_another(cgroup: Cgroup, gated: Gated) -> None:
     cgroup.limit(400 * MIB)
-    gated.teach("s0", 30)
+    other = Gated(folder=gated.folder / "outside", shared=gated.memory)
+    other.folder.mkdir()
+    other.teach("s0", 30)
     script = f"[ -e {gated.go} ] && exec {gated.hog()} - 10 1 {gated.folder}/end; touch {gated.go}"
     killed = gated.program("ptxas", f"{script}; kill -9 $$")
     [command] = through_gate([[str(killed), str(gated.source("a"))]])
     inside = start(cgroup, command, env=gated.environment())
     wait_for(lambda: gated.go.exists() and again_alone(gated))
 
-    outside = gated.start_hog("s0", 30)
-
-    assert outside.wait(60) == 0
+    with other.served():
+        assert other.start_hog("s0", 30).wait(60) == 0
     assert inside.poll() is None
     (gated.folder / "end").touch()
     assert inside.wait(60) == 0
@@ -193,11 +206,11 @@ def again_alone(gated: Gated) -> bool:
 
 
 def claims(gated: Gated) -> list[Claim]:
-    found = []
+    entries = []
     for path in gated.entries():
         with contextlib.suppress(OSError, ValueError):
-            found.append(Claim.read(path.name, path.read_bytes()))
-    return found
+            entries.append(Claim.read(path.name, path.read_bytes()))
+    return entries
 
 
 def test_finishes_beside_programs_that_nobody_gates(cgroup: Cgroup, gated: Gated) -> None:
@@ -224,20 +237,20 @@ def host_compiles(tmp_path: Path) -> list[list[str]]:
 
 
 def test_runs_host_compiler_again_that_hides_a_kill(
-    cgroup: Cgroup, gated: Gated, host_compiles: list[list[str]], cc1plus: Path
+    cgroup: Cgroup, serve: Callable[..., Gated], host_compiles: list[list[str]], cc1plus: Path
 ) -> None:
     """GCC reports the death of its cc1plus with status 1 and a message, as for a wrong source."""
+    gated = serve(per_job=20)
     cgroup.limit(500 * MIB)
     # Read from outside, its code is nothing that the kernel could take away instead of killing.
     forget(cc1plus).read_bytes()
     other = start(cgroup, [str(gated.hog("other")), "-", "350", "1", "600000"])
     wait_for(lambda: cgroup.used >= 350 * MIB)
-    small = Gated(folder=gated.folder, variables={"CUWHEEL_MEMORY_PER_JOB": str(20 * MIB)})
 
     [command] = through_gate(host_compiles[:1])
     # The kernel takes the compiler first, though the other is larger: proc_pid_oom_score_adj(5).
     first = ["sh", "-c", 'echo 1000 > /proc/self/oom_score_adj; exec "$@"', "sh", *command]
-    compile_ = start(cgroup, first, env=small.environment())
+    compile_ = start(cgroup, first, env=gated.environment())
     wait_for(lambda: cgroup.kills > 0)
     assert other.poll() is None
     other.kill()
@@ -247,14 +260,14 @@ def test_runs_host_compiler_again_that_hides_a_kill(
 
 
 def test_ends_one_of_those_that_keep_each_other_from_getting_on(
-    cgroup: Cgroup, gated: Gated, host_compiles: list[list[str]], cc1plus: Path
+    cgroup: Cgroup, serve: Callable[..., Gated], host_compiles: list[list[str]], cc1plus: Path
 ) -> None:
     """Where their code was read in the cgroup, the kernel takes that away and may kill nobody."""
+    gated = serve(per_job=20)
     cgroup.limit(500 * MIB)
     forget(cc1plus)
-    small = Gated(folder=gated.folder, variables={"CUWHEEL_MEMORY_PER_JOB": str(20 * MIB)})
 
-    statuses = run_all(cgroup, through_gate(host_compiles), small)
+    statuses = run_all(cgroup, through_gate(host_compiles), gated)
 
     assert statuses == [0] * 3
     assert max(event["tries"] for event in gated.events()) > 1
@@ -280,15 +293,16 @@ def view(tmp_path: Path, cuda_home: Path) -> Path:
 @pytest.fixture
 def compiles(tmp_path: Path, view: Path) -> list[list[str]]:
     """Commands that compile four files with gated tools."""
-    made = []
+    commands = []
     for number in range(4):
         source = tmp_path / f"sort{number}.cu"
         source.write_text(_SORT)
         words = (view / "bin/nvcc", "-arch=sm_90", "-c", source, "-o", tmp_path / f"{number}.o")
-        made.append([str(word) for word in words])
-    return made
+        commands.append([str(word) for word in words])
+    return commands
 
 
+@pytest.mark.nightly
 def test_real_compiles_finish(cgroup: Cgroup, gated: Gated, compiles: list[list[str]]) -> None:
     """Without the gate the kernel kills some, or lets all stand still for minutes (ADR 17)."""
     cgroup.limit(1200 * MIB)

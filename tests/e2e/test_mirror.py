@@ -11,29 +11,25 @@ import subprocess
 import sys
 import tarfile
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.conda.mirrors import MIRRORS_VARIABLE, Mirrors
-from cuwheel.paths import ROOT
-from cuwheel.system.files import sha256_of_file
-from cuwheel.system.pythons import own_python
-from tests.support.channel import write_solved_lock, write_source
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.files import sha256_of_file
+from cuwheel.base.system.pythons import own_python
+from cuwheel.build.toolchains.conda.mirrors import MIRRORS_VARIABLE, Mirrors
+from cuwheel.build.workspace.job import TargetRoot
 from tests.support.engine import PACKAGES
-from tests.support.foreign import debian_root
+from tests.support.packages.foreign_platform import debian_root
 from tests.support.requirements import require
 from tests.support.secrets import arguments_with, files_with
-from tests.support.small_toolchain import write_small_lock
-from tests.support.toolchain_channel import toolchain_specs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cuwheel.workspace.job import TargetRoot
+from tests.support.toolchains.channel import write_solved_lock, write_source
+from tests.support.toolchains.small_toolchain import write_small_lock
+from tests.support.toolchains.toolchain_channel import toolchain_specs
 
 pytestmark = pytest.mark.e2e
 
@@ -187,6 +183,7 @@ def test_builds_without_network(site: Site) -> None:
     assert len(list((site.home / "cuwheel" / "dist").glob("tiny_capi-1.0.0*.whl"))) == 1
 
 
+@pytest.mark.nightly
 def test_builds_with_conda_toolchain_without_network(conda_mirror: Path, tmp_path: Path) -> None:
     site = Site(home=tmp_path, mirror=conda_mirror)
     script = commands(conda_mirror)
@@ -199,6 +196,7 @@ def test_builds_with_conda_toolchain_without_network(conda_mirror: Path, tmp_pat
     assert "https://conda.anaconda.org/conda-forge/linux-64/cuda-nvcc-13" in statement.read_text()
 
 
+@pytest.mark.nightly
 def test_builds_for_arm64_without_network(
     arm64_mirror: Path, arm64_root: TargetRoot, tmp_path: Path
 ) -> None:
@@ -258,6 +256,7 @@ def guarded(mirror: Path) -> Iterator[str]:
         server.shutdown()
 
 
+@pytest.mark.nightly
 def test_password_of_source_and_mirror_is_seen_nowhere(site: Site, guarded: str) -> None:
     project = site.home / "project"
     shutil.copytree(site.mirror / "projects" / "ours", project)

@@ -6,22 +6,19 @@ import os
 import random
 import sys
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import uv
 
-from cuwheel.audit.scan import scan_wheel
-from cuwheel.fetch.download import PinnedFile, download
-from cuwheel.pypi.indexes import configured_indexes, find_wheels
-from cuwheel.system.console import Console
-from cuwheel.system.process import run
-from cuwheel.system.quantities import MIB
-from cuwheel.wheel.archive import normalise, pack, unpack_wheel
+from cuwheel.base.fetch.download import PinnedFile, download
+from cuwheel.base.fetch.indexes.indexes import configured_indexes, find_wheels
+from cuwheel.base.formats.wheel.archive import normalise, pack, unpack_wheel
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.process import run
+from cuwheel.base.system.quantities import MIB
+from cuwheel.check.audit.scan import scan_wheel
 from tests.support.factories import EPOCH
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.e2e
 

@@ -7,19 +7,16 @@ import resource
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import tomli
 
-from cuwheel.errors import AuditWarningError
-from cuwheel.paths import ROOT
-from cuwheel.system.process import run
+from cuwheel.base.errors import AuditWarningError
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.process import run
 from tests.support.factories import write_wheel
-from tests.support.package import build_package
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.support.packages.cuwheel_package import build_package
 
 pytestmark = pytest.mark.e2e
 
@@ -181,4 +178,4 @@ def test_session_writes_what_the_tests_are_about(
     assert names == {wheel.name, wheel.name.partition("-py3")[0] + ".tar.gz"}
     assert (tmp_path / "package" / wheel.name).read_bytes() == wheel.read_bytes()
     assert again.returncode != 0
-    assert b"exists: remove it, or give another folder" in again.stderr + again.stdout
+    assert b"isn't empty" in again.stderr + again.stdout

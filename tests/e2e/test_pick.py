@@ -6,21 +6,17 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from packaging.requirements import Requirement
 
-from cuwheel.pick.session import PickOptions, find
-from cuwheel.system import process
-from tests.support.offered import PAYLOAD, Index
-from tests.support.server import Site, serving
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cuwheel.pick.report import Report
+from cuwheel.base.system import process
+from cuwheel.check.pick.document import PickDocument
+from cuwheel.check.pick.pick import PickOptions, find
+from tests.support.check.offers import PAYLOAD, Index
+from tests.support.servers.http import Site, serving
 
 pytestmark = pytest.mark.e2e
 
@@ -41,14 +37,14 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def pick(index: Index, environment: Path) -> Report:
+def pick(index: Index, environment: Path) -> PickDocument:
     asked = PickOptions(
         wanted=Requirement("toy"),
         python=str(environment),
         indexes=(index.site.url("/simple/"),),
         start=Path("/"),
     )
-    return find(asked, dict(os.environ), lambda *_: "")
+    return find(asked, dict(os.environ))
 
 
 def run(line: str, environment: Path) -> process.Finished:

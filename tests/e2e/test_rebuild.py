@@ -11,32 +11,36 @@ import json
 import re
 import shutil
 import tarfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from cuwheel.attest.keys import make_signing_key, read_signing_key
-from cuwheel.attest.policy import line_of
-from cuwheel.attest.sigstore import Identity
-from cuwheel.binaries.device_code import elements_of, find_fatbins
-from cuwheel.errors import NotReproducibleError, OtherInputsError, PolicyError, UsageError
-from cuwheel.index.site import SiteRequest, write_site
-from cuwheel.system.files import sha256_of_file
-from cuwheel.verify.published import read_published
-from cuwheel.verify.rebuilds import _cache_with_downloads
-from cuwheel.wheel.archive import pack, unpack_wheel
-from cuwheel.wheel.publication import statement_of
-from tests.support.clones import PROJECT, Clone, first_clone, git
+from cuwheel.base.errors import (
+    CuwheelError,
+    NotReproducibleError,
+    PolicyError,
+    RecipeError,
+    UsageError,
+)
+from cuwheel.base.formats.binaries.device_code import elements_of, find_fatbins
+from cuwheel.base.formats.wheel.archive import pack, unpack_wheel
+from cuwheel.base.formats.wheel.publication import statement_of
+from cuwheel.base.system.files import sha256_of_file
+from cuwheel.publish.index.site import SiteRequest, write_site
+from cuwheel.publish.rebuild.attest.policy import line_of
+from cuwheel.publish.rebuild.attest.signatures import make_signing_key, read_signing_key
+from cuwheel.publish.rebuild.attest.sigstore import Identity
+from cuwheel.publish.rebuild.builds import _cache_with_downloads
+from cuwheel.publish.rebuild.published import read_published
 from tests.support.engine import PACKAGES, Outcome
 from tests.support.factories import EPOCH
-from tests.support.server import Site, serving
-from tests.support.sigstore_server import sigstore_serving
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.support.machines.clones import PROJECT, Clone, first_clone, git
+from tests.support.servers.http import Site, serving
+from tests.support.servers.sigstore import sigstore_serving
 
 pytestmark = pytest.mark.e2e
 
@@ -109,7 +113,7 @@ def published(server: Site, module_path: Path, shared_cache: Path) -> Published:
     [wheel] = dist.glob("*.whl")
     site = module_path / "site"
     cache = module_path / "index-cache"
-    write_site(SiteRequest(folders=(dist,), site=site, base_url="", address="", cache=cache))
+    write_site(SiteRequest(folders=(dist,), site=site, cache=cache))
     for path in (site / "files").iterdir():
         server.files[f"/files/{path.name}"] = path.read_bytes()
     keys = module_path / "keys"
@@ -217,6 +221,36 @@ def test_builds_from_the_commit_that_the_provenance_names(
     git(published.second.root, "reset", "--quiet", "--hard", published.commit)
 
 
+@pytest.mark.parametrize(
+    ("ref", "error"),
+    [("refs/pull/7/head", NotReproducibleError), ("refs/heads/own", RecipeError)],
+)
+def test_runs_no_recipe_of_another_commit(
+    published: Published, tmp_path: Path, ref: str, error: type[CuwheelError]
+) -> None:
+    """Not that of a proposed change, nor one of a branch that does more than declare."""
+    first, second, ran = published.first.root, published.second.root, tmp_path / "ran"
+    recipe = first / _RECIPE
+    git(first, "checkout", "--quiet", "-B", "evil", published.commit)
+    before = sha256_of_file(recipe)
+    recipe.write_text(f"{recipe.read_text()}\nopen({str(ran)!r}, 'w').close()\n")
+    commit, after = published.first.commit("A proposed change"), sha256_of_file(recipe)
+    git(first, "checkout", "--quiet", published.commit)
+    git(second, "fetch", "--quiet", str(first), "+evil:refs/pull/7/head")
+    git(second, "update-ref", ref, commit)
+    wheel = _copy(published, tmp_path)
+    text = statement_of(wheel).read_text()
+    statement_of(wheel).write_text(text.replace(published.commit, commit).replace(before, after))
+
+    done = published.rebuild(wheel, "--to", tmp_path)
+
+    for name in {ref, "refs/pull/7/head"}:
+        git(second, "update-ref", "-d", name)
+    assert done.status == error.exit_code, done.output
+    assert not ran.exists()
+    assert not [*tmp_path.glob("*.rebuild-*")]
+
+
 def test_refuses_with_the_difference_where_no_commit_has_the_files(
     published: Published, tmp_path: Path
 ) -> None:
@@ -230,7 +264,7 @@ def test_refuses_with_the_difference_where_no_commit_has_the_files(
     done = published.rebuild(wheel)
 
     recipe.write_text(text)
-    assert done.status == OtherInputsError.exit_code, done.output
+    assert done.status == NotReproducibleError.exit_code, done.output
     assert re.search(r"recipes/tiny_capi\.py: \w{16} there, \w{16} here", done.output)
     assert "no branch or tag of this clone" in done.output
 
@@ -290,17 +324,3 @@ def test_names_the_kernel_of_a_tampered_wheel(published: Published, tmp_path: Pa
     assert by_policy.status == PolicyError.exit_code, by_policy.output
     assert "it is about another file" in by_policy.output
     assert "add_one(int*, int)" in by_policy.output
-
-
-def test_asks_for_a_source_that_was_given(published: Published, tmp_path: Path) -> None:
-    wheel = _copy(published, tmp_path)
-    statement = statement_of(wheel)
-    stated = json.loads(statement.read_text())
-    parameters = stated["predicate"]["buildDefinition"]["externalParameters"]
-    parameters["source"] = "given with --source"
-    statement.write_text(json.dumps(stated))
-
-    done = published.rebuild(wheel)
-
-    assert done.status == UsageError.exit_code
-    assert "it was given with --source" in done.output

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.paths import ROOT
-from cuwheel.system import process
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system import process
 from tests.support.documents import read_document
-from tests.support.package_server import serving_packages
-from tests.support.released import Project
+from tests.support.publish.releases import Project
+from tests.support.servers.packages import serving_packages
 
 pytestmark = pytest.mark.e2e
 

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from cuwheel.paths import ROOT
-from cuwheel.system.files import sha256_of_file
-from tests.support.engine import PACKAGES
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.files import sha256_of_file
+from tests.support.engine import PACKAGES, Engine
 from tests.support.factories import commit_all
-from tests.support.pythons import pythons
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.engine import Engine
+from tests.support.machines.pythons import pythons
 
 pytestmark = pytest.mark.e2e
 
@@ -92,15 +88,26 @@ def test_clone_archive_and_mirror_give_one_wheel(
     assert len(digests) == 1
 
 
-def test_changed_source_gets_a_build_tag(engine: Engine, tmp_path: Path) -> None:
+def _own_project(engine: Engine, folder: Path) -> Engine:
+    """The engine with recipes that can be changed."""
+    return dataclasses.replace(engine, project=shutil.copytree(engine.project, folder))
+
+
+def _change_recipe(engine: Engine) -> None:
+    """Change what the wheel's bill of materials states."""
+    recipe = engine.project / "recipes" / "tiny_skbuild.py"
+    text = re.sub(r'license="[^"]+"', 'license="BSD-2-Clause"', recipe.read_text())
+    recipe.write_text(text)
+
+
+def test_changed_recipe_gets_a_build_tag(engine: Engine, tmp_path: Path) -> None:
     """The published file stays, installers take the other, and verify gets that without a cache."""
-    source = shutil.copytree(PACKAGES / "tiny_skbuild", tmp_path / "tiny_skbuild")
+    engine, source = _own_project(engine, tmp_path / "project"), PACKAGES / "tiny_skbuild"
     first = engine.build("tiny-skbuild", "--source", str(source))
     assert first.status == 0, first.output
     [old] = engine.wheels()
     digest = sha256_of_file(old)
-    module = next(source.rglob("__init__.py"))
-    module.write_text(module.read_text() + "\nNEW = True\n")
+    _change_recipe(engine)
 
     changed = engine.build("tiny-skbuild", "--source", str(source))
 
@@ -127,14 +134,13 @@ def test_changed_source_gets_a_build_tag(engine: Engine, tmp_path: Path) -> None
 
 
 def test_replaces_a_published_wheel_when_asked(engine: Engine, tmp_path: Path) -> None:
-    source = shutil.copytree(PACKAGES / "tiny_skbuild", tmp_path / "tiny_skbuild")
-    engine.build("tiny-skbuild", "--source", str(source))
+    engine = _own_project(engine, tmp_path / "project")
+    engine.build("tiny-skbuild")
     [old] = engine.wheels()
     digest = sha256_of_file(old)
-    module = next(source.rglob("__init__.py"))
-    module.write_text(module.read_text() + "\nNEW = True\n")
+    _change_recipe(engine)
 
-    done = engine.build("tiny-skbuild", "--source", str(source), "--replace")
+    done = engine.build("tiny-skbuild", "--replace")
 
     assert done.status == 0, done.output
     assert engine.wheels() == [old]

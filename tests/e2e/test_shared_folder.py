@@ -7,19 +7,14 @@ of a file for a second, and hands locks on to the folder behind, as NFS does to 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from cuwheel.system.files import sha256_of_file
-from tests.support.engine import finish
+from cuwheel.base.system.files import sha256_of_file
+from tests.support.engine import Engine, finish
 from tests.support.requirements import require
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.engine import Engine
 
 pytestmark = pytest.mark.e2e
 

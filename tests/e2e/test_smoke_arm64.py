@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cuwheel.cross import emulation
-from cuwheel.errors import SmokeError
-from cuwheel.model.platform import AARCH64
-from cuwheel.stages.smoke import smoke
-from cuwheel.system.compilers import find_host_compilers
+from cuwheel.base.errors import SmokeError
+from cuwheel.base.system.compilers import find_host_compilers
+from cuwheel.build.pipeline.stages.smoke import smoke
+from cuwheel.build.recipe.platform import AARCH64
+from cuwheel.build.toolchains.cross import emulation
+from cuwheel.build.workspace.job import Job, TargetRoot
+from cuwheel.build.workspace.workspace import Workspace
+from tests.support.build.smoke_tests import (
+    MODULE,
+    SOURCE,
+    lock_text,
+    save_wheel,
+    target_of,
+    workspace_of,
+)
 from tests.support.factories import compile_library, heard, make_job
-from tests.support.foreign import compile_arm64, debian_root
+from tests.support.packages.foreign_platform import compile_arm64, debian_root
 from tests.support.requirements import require
-from tests.support.smoked import MODULE, SOURCE, lock_text, save_wheel, target_of, workspace_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cuwheel.workspace.job import Job, TargetRoot
-    from cuwheel.workspace.workspace import Workspace
 
 pytestmark = pytest.mark.e2e
 

@@ -8,10 +8,10 @@ import zipfile
 
 import pytest
 
-from cuwheel.binaries.elf_symbols import Symbols
-from cuwheel.cuda.torch_exports import is_kept, minor_of, torch_exports
-from cuwheel.fetch.remote_file import open_remote
-from cuwheel.pypi.indexes import configured_indexes, find_releases, find_wheels
+from cuwheel.base.fetch.indexes.indexes import configured_indexes, find_releases, find_wheels
+from cuwheel.base.fetch.remote_file import open_remote
+from cuwheel.base.formats.binaries.elf_symbols import Symbols
+from cuwheel.check.cuda.torch_exports import is_kept, minor_of, torch_exports
 
 pytestmark = pytest.mark.nightly
 

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.base.paths import ROOT
 from cuwheel.cli.reference.addresses import REPOSITORY
-from cuwheel.paths import ROOT
-from tests.support.clones import git
-from tests.support.package import build_package
+from tests.support.machines.clones import commit_all, copy_checkout, git
 from tests.support.requirements import require
 from tests.support.walkthrough import Step, plain_environment, steps_of, walk_through
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.e2e
 
@@ -32,25 +27,21 @@ _RUN_ELSEWHERE = {
     "nox -s lint": "a job of .github/workflows/ci.yml runs it",
     "nox -s tests-e2e": "it would run this test again; a job of .github/workflows/ci.yml runs it",
 }
-_INSTALL = ("python3 -m venv cuwheel-env", ". cuwheel-env/bin/activate", "pip install cuwheel")
-
-
-@pytest.fixture(scope="module")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with cuwheel's wheel, which is on no index."""
-    folder = tmp_path_factory.mktemp("packages")
-    build_package("wheel", ROOT, folder)
-    return folder
+_INSTALL = (
+    f"git clone {REPOSITORY}",
+    "python3 -m venv cuwheel-env",
+    ". cuwheel-env/bin/activate",
+    "pip install ./cuwheel",
+)
 
 
 @pytest.fixture
-def reader(tmp_path: Path, packages: Path, shared_cache: Path) -> Callable[..., dict[str, str]]:
-    """Variables of somebody with an empty home, for whom `pip install cuwheel` finds it."""
+def reader(tmp_path: Path, shared_cache: Path) -> Callable[..., dict[str, str]]:
+    """Variables of somebody with an empty home."""
     (tmp_path / "home").mkdir()
 
     def variables(**more: str) -> dict[str, str]:
         found = plain_environment(tmp_path / "home") | {"CUWHEEL_CACHE": str(shared_cache)} | more
-        found["PIP_FIND_LINKS"] = f"{packages} {found.get('PIP_FIND_LINKS', '')}"
         python = Path(sys.executable).resolve().parent  # `python3` is that of this test
         return found | {"PATH": f"{python}{os.pathsep}{found['PATH']}"}
 
@@ -64,7 +55,8 @@ def page(name: str) -> tuple[Step, ...]:
 def test_readme(tmp_path: Path, reader: Callable[..., dict[str, str]]) -> None:
     found = steps_of((ROOT / "README.md").read_text())
     log = LOGS / "torch-abi-mismatch--import.log"
-    before = [Step(section="", command=command) for command in _VENV]
+    cloned = (*_VENV, f"git clone {REPOSITORY}", "cd cuwheel")
+    before = [Step(section="", command=command) for command in cloned]
     brought = Step(section="", command=f"cp {log} build.log")
     clone = [one for one in found if one.section == "Start"]
     later = [one for one in found if one not in clone and one.command not in _RUN_ELSEWHERE]
@@ -85,7 +77,7 @@ def test_what_readme_leaves_to_others_is_run_by_them() -> None:
 
 
 def test_first_wheel(tmp_path: Path, reader: Callable[..., dict[str, str]]) -> None:
-    walk_through(page("first-wheel"), tmp_path, reader())
+    walk_through(page("first-wheel"), tmp_path, reader(**_cloning(tmp_path)))
 
 
 @pytest.mark.parametrize("name", ["own-package", "audit-in-ci"])
@@ -94,9 +86,10 @@ def test_with_cuwheel_installed(
 ) -> None:
     installed = [Step(section="", command=command) for command in _INSTALL]
 
-    walk_through([*installed, *page(name)], tmp_path, reader())
+    walk_through([*installed, *page(name)], tmp_path, reader(**_cloning(tmp_path)))
 
 
+@pytest.mark.nightly
 def test_offline_cluster(tmp_path: Path, reader: Callable[..., dict[str, str]]) -> None:
     """The cluster is another home without a network; the checkout is a clone of this one."""
     require("namespaces", "a build where no network is")
@@ -122,13 +115,8 @@ def _cloning(folder: Path) -> dict[str, str]:
 
 
 def _snapshot(folder: Path) -> Path:
-    """A repository with the files of this checkout, whether they are committed or not."""
-    made = folder / "repository"
-    for name in git(ROOT, "ls-files", "-co", "--exclude-standard", "-z").split("\0"):
-        if (ROOT / name).is_file():
-            (made / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, made / name)
-    git(made, "init", "--quiet")
-    git(made, "add", "--all")
-    git(made, "commit", "--quiet", "--message", "as it is")
-    return made
+    """A repository with the files of this checkout."""
+    repository = copy_checkout(folder / "repository")
+    git(repository, "init", "--quiet")
+    commit_all(repository)
+    return repository

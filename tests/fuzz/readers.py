@@ -11,50 +11,47 @@ import io
 import json
 import tempfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from cuwheel.audit.verdict import audit_wheel
-from cuwheel.binaries.cubin import read_cubin
-from cuwheel.binaries.device_code import (
-    DeviceCodeError,
-    code_of_element,
-    elements_of,
-    find_fatbins,
-)
-from cuwheel.binaries.elf import ElfFormatError, Section, read_elf, read_soname
-from cuwheel.binaries.elf_symbols import Symbols
-from cuwheel.binaries.fatbin import FatbinFormatError, code_of_ptx, hop_fatbins
-from cuwheel.binaries.ptx import read_ptx
-from cuwheel.build.launcher.events import read_events
-from cuwheel.conda.lock_file import read_conda_lock
-from cuwheel.errors import (
+from cuwheel.base.errors import (
     DownloadError,
     FileAccessError,
     LockError,
     UnsafeArchiveError,
     UsageError,
 )
-from cuwheel.explain.explanation import Explainer
-from cuwheel.fetch.retry import Attempts
-from cuwheel.locks.mirror_folder import read_targets
-from cuwheel.pick.fit import WheelFacts, judge
-from cuwheel.pick.machine import parse_machine
-from cuwheel.pypi.indexes import find_releases
-from cuwheel.pypi.lock_file import faults_of_lock
-from cuwheel.pypi.offers import Offer, read_offers
-from cuwheel.sources.archives import unpack_archive
-from cuwheel.sources.patches import try_patch
-from cuwheel.verify.compare.wheel import compare
-from cuwheel.verify.published import read_published
-from cuwheel.wheel.publication import published_sha256
-from cuwheel.workspace.failure_record import read_failure
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from cuwheel.base.fetch.indexes.indexes import find_releases
+from cuwheel.base.fetch.indexes.offers import Offer, read_offers
+from cuwheel.base.fetch.retry import Attempts
+from cuwheel.base.formats.binaries.device_code import (
+    DeviceCodeError,
+    code_of_element,
+    elements_of,
+    find_fatbins,
+)
+from cuwheel.base.formats.binaries.elf import ElfFormatError, Section, read_elf
+from cuwheel.base.formats.binaries.elf_image import ElfImage
+from cuwheel.base.formats.binaries.elf_symbols import Symbols
+from cuwheel.base.formats.binaries.fatbin import FatbinFormatError, code_of_ptx, hop_fatbins
+from cuwheel.base.formats.binaries.kernel_code import read_cubin, read_ptx
+from cuwheel.base.formats.wheel.publication import published_sha256
+from cuwheel.build.compile.events import read_events
+from cuwheel.build.environments.lock_file import faults_of_lock
+from cuwheel.build.inputs.archives import unpack_archive
+from cuwheel.build.inputs.patches import try_patch
+from cuwheel.build.locks.mirror_folder import read_targets
+from cuwheel.build.toolchains.conda.lock_file import read_conda_lock
+from cuwheel.build.workspace.failure_record import read_failure
+from cuwheel.check.audit.verdict import audit_wheel
+from cuwheel.check.explain.explanation import Explainer
+from cuwheel.check.pick.fit import RemoteWheelFacts, WheelJudge
+from cuwheel.check.pick.machine import parse_machine
+from cuwheel.publish.rebuild.compare.wheel import compare
+from cuwheel.publish.rebuild.published import read_published
 
 WHEEL = "tiny_cuda-1.2.3-cp311-cp311-linux_x86_64.whl"
 INFO = "tiny_cuda-1.2.3.dist-info"
@@ -117,10 +114,10 @@ def _elf(data: bytes) -> None:
     with contextlib.suppress(ElfFormatError):
         read_elf(io.BytesIO(data))
     with contextlib.suppress(ElfFormatError):
-        read_soname(io.BytesIO(data))
+        _ = ElfImage(io.BytesIO(data)).soname
     with contextlib.suppress(ElfFormatError):
         symbols = Symbols(io.BytesIO(data))
-        _ = symbols.links, symbols.section_names
+        symbols.has_section(".text")
         symbols.mentions(["cu"])
         symbols.lacking(["cuInit", "main"])
         list(symbols.undefined())
@@ -192,8 +189,8 @@ def _release(data: bytes) -> None:
 
 def _offer(data: bytes) -> None:
     """METADATA and the tags of a wheel that somebody else's index offers, held to a machine."""
-    facts = WheelFacts(metadata=data.decode("utf-8", "replace"))
-    judge(_OFFER, _MACHINE, facts, Requirement("toy[a]"))
+    facts = RemoteWheelFacts(metadata=data.decode("utf-8", "replace"))
+    WheelJudge(_OFFER, _MACHINE, facts, Requirement("toy[a]")).judge()
 
 
 def _patch(data: bytes) -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import tarfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from cuwheel.paths import ROOT
+from cuwheel.base.paths import ROOT
 from tests.fuzz.readers import TEXTS, WHEEL, write_wheel_with
 from tests.support.factories import compile_cuda, compile_device_file, compile_library, write_wheel
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _KERNEL = "__global__ void twice(float *p) { p[threadIdx.x] *= 2; }\n"
 _HOST = (

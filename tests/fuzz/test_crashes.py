@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import struct
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.fuzz.readers import INFO, READERS, TEXTS, WHEEL, write_wheel_with
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _DEEP = b"[" * 100_000
 _HEADERS = TEXTS["METADATA"].partition(b"\n\n")[0] + b"\n"

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from cuwheel import limits
-from cuwheel.paths import ROOT
-from cuwheel.system import process
+from cuwheel.base import limits
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system import process
+from cuwheel.base.system.process import Finished
 from tests.fuzz.readers import READERS
 from tests.fuzz.samples import write_samples
 from tests.support.requirements import require
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cuwheel.system.process import Finished
 
 pytestmark = pytest.mark.nightly
 

@@ -10,22 +10,19 @@ import shutil
 import tarfile
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.locks.jobs import PypiLockSpec, lock_jobs
-from cuwheel.model.catalogue import find_recipe, load_catalogue
-from cuwheel.model.source import Archive, GitCommit
-from cuwheel.paths import ROOT
-from cuwheel.pypi.lock_file import render
-from cuwheel.sandbox.backends import choose_sandbox
-from cuwheel.system.files import sha256_of_file
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.files import sha256_of_file
+from cuwheel.build.environments.lock_file import render
+from cuwheel.build.locks.lock_jobs import lock_jobs
+from cuwheel.build.recipe.catalogue import find_recipe, load_catalogue
+from cuwheel.build.recipe.recipe import Recipe
+from cuwheel.build.recipe.source import Archive, GitCommit
+from cuwheel.build.sandbox.backends import choose_sandbox
 from tests.support.engine import PACKAGES, Engine, make_engine
 from tests.support.factories import commit_all
-
-if TYPE_CHECKING:
-    from cuwheel.model.recipe import Recipe
 
 STANDIN = PACKAGES / "jaxmg_standin"
 SOLVERS = ("cyclic", "potrs", "potrs_mp", "potri", "syevd", "syevd_no_V")
@@ -151,7 +148,6 @@ def write_project(folder: Path) -> Path:
 def write_smoke_lock(project: Path) -> None:
     """The wheels that hold CUDA 13's libraries; JAX isn't needed."""
     [job] = lock_jobs(["smoke:jaxmg"], load_catalogue([project]))
-    assert isinstance(job, PypiLockSpec)
     toolchain = (ROOT / "envs" / "cuda130" / "pypi.lock").read_text()
     job.lock.write_text(
         render(toolchain, input_text=job.input_text, command=job.command, cooldown="")
@@ -210,13 +206,11 @@ def commit_of(folder: Path) -> GitCommit:
     return GitCommit(repository=folder.as_uri(), commit=commit_all(folder))
 
 
-def test_passes_only_documented_options(recipe: Recipe) -> None:
-    assert set(getattr(recipe.build, "define", {})) == set(DOCUMENTED)
+def test_passes_only_documented_options_and_every_resource(recipe: Recipe) -> None:
+    define = getattr(recipe.build, "define", {})
 
-
-def test_hands_every_resource_over(recipe: Recipe) -> None:
-    handed = " ".join(getattr(recipe.build, "define", {}).values())
-
+    handed = " ".join(define.values())
+    assert set(define) == set(DOCUMENTED)
     assert [r.name for r in recipe.resources if f"{{resources}}/{r.to}" not in handed] == []
 
 
@@ -231,57 +225,20 @@ def test_configures_without_network(built: Engine) -> None:
     assert "would be downloaded" not in said
 
 
-def test_packs_what_cmake_installed(built: Engine) -> None:
-    [wheel] = built.wheels()
+def test_packs_what_cmake_installed(built: Engine, project: Path) -> None:
+    [wheel], [record] = built.wheels(), built.work.glob("*/stages/source.json")
 
     with zipfile.ZipFile(wheel) as archive:
         libraries = {name for name in archive.namelist() if name.endswith(".so")}
-
-    assert libraries == {f"jaxmg/bin/lib{name}.so" for name in SOLVERS}
-
-
-def test_keeps_extras_of_the_package(built: Engine) -> None:
-    [wheel] = built.wheels()
-    with zipfile.ZipFile(wheel) as archive:
         [name] = [name for name in archive.namelist() if name.endswith("/METADATA")]
         lines = archive.read(name).decode().splitlines()
 
+    assert wheel.name.startswith("jaxmg-0.0.2+cu130.source.h")
+    assert libraries == {f"jaxmg/bin/lib{name}.so" for name in SOLVERS}
     assert {"Provides-Extra: cuda12", "Provides-Extra: docs"} <= set(lines)
     assert 'Requires-Dist: jax[cuda12]>=0.6.2; extra == "cuda12"' in lines
-
-
-def test_makes_one_wheel_for_every_python(built: Engine) -> None:
-    [wheel] = built.wheels()
-
-    assert wheel.name.startswith("jaxmg-0.0.2+cu130-py3-none-manylinux_")
-
-
-def test_records_resources(built: Engine, project: Path) -> None:
-    [path] = built.work.glob("*/stages/source.json")
-
-    recorded = path.read_text()
-
-    assert f"git+{(project / 'XLA').as_uri()}@" in recorded
-    assert sha256_of_file(project / "CPM.cmake") in recorded
-
-
-def test_stops_at_resource_with_other_hash(engine: Engine, project: Path, tmp_path: Path) -> None:
-    other = change_recipe(
-        project,
-        tmp_path,
-        "first, *others = RECIPE.resources\n"
-        "wrong = dataclasses.replace(first.source, sha256='d' * 64)\n"
-        "first = dataclasses.replace(first, source=wrong)\n"
-        # On any Python that the tests run on.
-        "changes = {'resources': (first, *others), 'requires_python': '>=3.10'}\n"
-        "RECIPE = dataclasses.replace(RECIPE, **changes)\n",
-    )
-
-    done = engine.build("jaxmg", "--source", str(STANDIN), CUWHEEL_PROJECT=str(other))
-
-    assert done.status == 31, done.output
-    assert "is not the file that the recipe pins" in done.output
-    assert not list(engine.work.glob("*/logs/build.log"))
+    assert f"git+{(project / 'XLA').as_uri()}@" in record.read_text()
+    assert sha256_of_file(project / "CPM.cmake") in record.read_text()
 
 
 @pytest.mark.usefixtures("whole_cuda_home")

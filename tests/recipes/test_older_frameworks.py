@@ -5,22 +5,18 @@ Nothing of them is compiled here: CUDA 12.1 needs conda-forge's files.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from cuwheel.cuda.toolkits import toolkit_by_release
-from cuwheel.model.catalogue import find_target, load_catalogue
-from cuwheel.model.target import Target
-from cuwheel.paths import ROOT
-from cuwheel.pypi.lock_file import pythons_of_lock
-from cuwheel.stages.patch import patch
-from cuwheel.stages.source import source
+from cuwheel.base.paths import ROOT
+from cuwheel.build.environments.lock_file import pythons_of_lock
+from cuwheel.build.pipeline.stages.patch import patch
+from cuwheel.build.pipeline.stages.source import source
+from cuwheel.build.recipe.catalogue import find_target, load_catalogue
+from cuwheel.build.recipe.target import Target
+from cuwheel.build.workspace.records import SourceTree
+from cuwheel.build.workspace.workspace import Workspace
+from cuwheel.check.cuda.toolkits import toolkit_by_release
 from tests.support.factories import make_job
-
-if TYPE_CHECKING:
-    from cuwheel.workspace.records import SourceTree
-    from cuwheel.workspace.workspace import Workspace
 
 TARGETS = ("flash-attn-121", "flash-attn-torch22-121", "xformers-torch24-121")
 

@@ -6,23 +6,20 @@ import ast
 import dataclasses
 import json
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from cuwheel.cuda.toolkits import toolkit_by_release
-from cuwheel.explain.catalogue import causes
-from cuwheel.locks.jobs import PypiLockSpec, lock_jobs
-from cuwheel.model import recipe as declarations
-from cuwheel.model.catalogue import CatalogueEntry, load_catalogue
-from cuwheel.model.recipe import CUDA_PLACEHOLDERS, PLACEHOLDERS, Recipe
-from cuwheel.model.recipe_check import check_recipe
-from cuwheel.model.recipe_lock import RecipeLock, lock_of
-from cuwheel.paths import ROOT
-from cuwheel.pypi.lock_file import cuda_of_lock, faults_of_lock
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from cuwheel.base.paths import ROOT
+from cuwheel.build.environments.lock_file import cuda_of_lock, faults_of_lock
+from cuwheel.build.locks.lock_jobs import LockSpec, lock_jobs
+from cuwheel.build.recipe import recipe as declarations
+from cuwheel.build.recipe.catalogue import CatalogueEntry, load_catalogue
+from cuwheel.build.recipe.recipe import CUDA_PLACEHOLDERS, PLACEHOLDERS, Recipe
+from cuwheel.build.recipe.recipe_check import check_recipe
+from cuwheel.build.recipe.recipe_lock import RecipeLock, lock_of
+from cuwheel.check.cuda.toolkits import toolkit_by_release
+from cuwheel.check.explain.catalogue import causes
 
 _PROJECTS = (ROOT, ROOT / "tests" / "project")
 _ENTRIES = [entry for root in _PROJECTS for entry in load_catalogue([root])]
@@ -31,7 +28,7 @@ _LOCKS = [
     (entry, job)
     for entry in _ENTRIES
     for job in lock_jobs(["all"], (entry,))
-    if isinstance(job, PypiLockSpec) and isinstance(job.source, RecipeLock)
+    if isinstance(job.source, RecipeLock)
 ]
 
 every_recipe = pytest.mark.parametrize("entry", _ENTRIES, ids=lambda entry: entry.name)
@@ -49,42 +46,35 @@ def module_of(entry: CatalogueEntry) -> Path:
 
 @every_recipe
 def test_is_well_formed(entry: CatalogueEntry) -> None:
-    check_recipe(recipe_of(entry))
+    recipe = recipe_of(entry)
+    script = recipe.smoke.script
+    path = entry.root / "recipes" / "smoke" / script
+    declared = recipe.library_per_cuda
+
+    check_recipe(recipe)
+
+    assert not script or compile(path.read_text(), path, "exec")
+    assert declared is None or declared.explained in ("", *causes())
 
 
 @every_recipe
-def test_stands_in_module_of_its_name(entry: CatalogueEntry) -> None:
-    assert module_of(entry).is_file()
-
-
-@every_recipe
-def test_holds_nothing_but_declarations(entry: CatalogueEntry) -> None:
+def test_holds_nothing_but_declarations_in_order(entry: CatalogueEntry) -> None:
+    """A reader finds the same thing at the same place in every recipe."""
     documentation, *rest = ast.parse(module_of(entry).read_text()).body
 
     assert isinstance(documentation, ast.Expr)
-    assert [type(node) for node in rest] == [ast.ImportFrom, ast.Assign]
-    assert isinstance(rest[0], ast.ImportFrom)
-    assert rest[0].module == "cuwheel"
-
-
-@every_recipe
-def test_declares_in_order(entry: CatalogueEntry) -> None:
-    """A reader finds the same thing at the same place in every recipe."""
-    [call] = [
-        node.value
-        for node in ast.parse(module_of(entry).read_text()).body
-        if isinstance(node, ast.Assign)
-    ]
-    assert isinstance(call, ast.Call)
+    imports, recipe = rest
+    assert isinstance(imports, ast.ImportFrom)
+    assert imports.module == "cuwheel"
+    assert isinstance(recipe, ast.Assign)
+    assert isinstance(recipe.value, ast.Call)
     order = [field.name for field in dataclasses.fields(Recipe)]
-
-    declared = [keyword.arg for keyword in call.keywords if keyword.arg]
-
+    declared = [keyword.arg for keyword in recipe.value.keywords if keyword.arg]
     assert declared == sorted(declared, key=order.index)
 
 
 @every_lock
-def test_lock_matches_recipe(entry: CatalogueEntry, job: PypiLockSpec) -> None:
+def test_lock_matches_recipe(entry: CatalogueEntry, job: LockSpec) -> None:
     assert faults_of_lock(job.lock, job.input_text) == [], entry.name
 
 
@@ -110,39 +100,14 @@ def test_every_lock_is_of_a_recipe(root: Path) -> None:
 
 
 @every_recipe
-def test_patch_folder_holds_patches_of_recipe(entry: CatalogueEntry) -> None:
+def test_patch_folder_holds_patches_of_recipe_that_say_why(entry: CatalogueEntry) -> None:
     recipe = recipe_of(entry)
-    folder = entry.root / "patches" / recipe.folder
+    paths = sorted((entry.root / "patches" / recipe.folder).glob("*"))
 
-    found = sorted(path.name for path in folder.glob("*"))
-
-    assert found == [patch.file for patch in recipe.patches]
-
-
-@every_recipe
-def test_patches_say_why(entry: CatalogueEntry) -> None:
-    recipe = recipe_of(entry)
-    folder = entry.root / "patches" / recipe.folder
-
-    for patch in recipe.patches:
-        header, _, _ = (folder / patch.file).read_text().partition("\n--- ")
-
-        assert re.search(r"upstream", header, re.IGNORECASE), f"{patch.file}: upstream status"
-
-
-@every_recipe
-def test_smoke_test_is_there(entry: CatalogueEntry) -> None:
-    script = recipe_of(entry).smoke.script
-    path = entry.root / "recipes" / "smoke" / script
-
-    assert not script or compile(path.read_text(), path, "exec")
-
-
-@every_recipe
-def test_names_failure_that_is_explained(entry: CatalogueEntry) -> None:
-    declared = recipe_of(entry).library_per_cuda
-
-    assert declared is None or declared.explained in ("", *causes())
+    assert [path.name for path in paths] == [patch.file for patch in recipe.patches]
+    for path in paths:
+        header, _, _ = path.read_text().partition("\n--- ")
+        assert re.search(r"upstream", header, re.IGNORECASE), f"{path.name}: upstream status"
 
 
 @pytest.mark.parametrize("root", _PROJECTS, ids=lambda root: root.name)

@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema
 
-from cuwheel.paths import ROOT
+from cuwheel.base.paths import ROOT
 
 SCHEMAS = ROOT / "docs" / "reference" / "schemas"
 

@@ -6,15 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.paths import ROOT
+from cuwheel.base.paths import ROOT
+from tests.support.requirements import sandbox_here
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import pytest
 
 PACKAGES = ROOT / "tests" / "packages"
 TIME_LIMIT = 300.0  # seconds; a test that hangs has failed
@@ -62,6 +64,8 @@ class Engine:
         arguments = ["--work", str(self.work), "--dist", str(self.dist)]
         if "--source" not in options:
             arguments += ["--source", str(source)]
+        if "--sandbox" not in options:
+            arguments += ["--sandbox", sandbox_here()]
         command = [*self.within, str(self.python), "-m", "cuwheel", "build", f"{name}-{self.tag}"]
         with subprocess.Popen(
             [*command, *arguments, *options],
@@ -109,3 +113,9 @@ def finish(child: subprocess.Popen[str]) -> Outcome:
     """Wait for the engine's end."""
     output, _ = child.communicate(timeout=TIME_LIMIT)
     return Outcome(status=child.returncode, output=output)
+
+
+def use_environment(engine: Engine, monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
+    """Set the engine's variables in this process."""
+    for name, value in engine.environment(**variables).items():
+        monkeypatch.setenv(name, value)

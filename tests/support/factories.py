@@ -11,35 +11,31 @@ import os
 import random
 import re
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import rich.console
 
-from cuwheel.build.machine import read_machine
-from cuwheel.cuda.toolkits import toolkit_by_release
-from cuwheel.fetch.retry import RetryPolicy
-from cuwheel.model.catalogue import find_recipe, load_catalogue
-from cuwheel.model.link import Link
-from cuwheel.model.platform import own_platform
-from cuwheel.model.recipe import Recipe, Setuptools, Smoke
-from cuwheel.model.source import Sdist
-from cuwheel.model.target import Target
-from cuwheel.paths import ROOT
-from cuwheel.system import process
-from cuwheel.system.console import Console
-from cuwheel.system.pythons import own_python
-from cuwheel.workspace.job import BuildSettings, Job
-from cuwheel.workspace.records import BuiltWheel, SourceTree, Toolchain
-from cuwheel.workspace.workspace import Workspace
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cuwheel.errors import InterpreterNotFoundError
-    from cuwheel.model.link import Mode
-    from cuwheel.model.platform import Platform
-    from cuwheel.system.pythons import Interpreter
+from cuwheel.base.errors import InterpreterNotFoundError
+from cuwheel.base.fetch.retry import RetryPolicy
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system import process
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.pythons import Interpreter, own_python
+from cuwheel.build.pipeline.machine import read_machine
+from cuwheel.build.recipe.catalogue import find_recipe, load_catalogue
+from cuwheel.build.recipe.link import Link, Mode
+from cuwheel.build.recipe.platform import Platform, own_platform
+from cuwheel.build.recipe.recipe import Recipe, Setuptools, Smoke
+from cuwheel.build.recipe.source import Sdist
+from cuwheel.build.recipe.target import Target
+from cuwheel.build.workspace.job import Job
+from cuwheel.build.workspace.records import BuiltWheel, SourceTree, Toolchain
+from cuwheel.build.workspace.request import BuildRequest
+from cuwheel.build.workspace.workspace import Workspace
+from cuwheel.check.cuda.toolkits import toolkit_by_release
+from tests.support.requirements import sandbox_here
 
 HASTY = RetryPolicy(pause=0.01)  # as often as ever, and no waiting in between
 EPOCH = 1_700_000_000  # of every source in the tests, seconds since 1970
@@ -131,9 +127,9 @@ def make_job(
     **settings: Any,
 ) -> Job:
     """A job on this very machine; the Python is the one that runs the tests, or `python`."""
-    asked = BuildSettings(**settings)
-    found = read_machine(asked, python or own_python(), provider=target.provider)
-    return Job(target=target, settings=asked, workspace=workspace, machine=found)
+    request = BuildRequest(**{"sandbox": sandbox_here(), **settings})
+    machine = read_machine(request, python or own_python(), provider=target.provider)
+    return Job(target=target, settings=request, workspace=workspace, machine=machine)
 
 
 def heard(workspace: Workspace) -> str:

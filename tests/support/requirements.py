@@ -13,18 +13,17 @@ import os
 import platform
 import shutil
 import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NamedTuple, NoReturn
 
 import pytest
 
 from bench.cgroup import limited
-from cuwheel.errors import CuwheelError
-from cuwheel.sandbox.backends import choose_sandbox
-from cuwheel.system.process import run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from cuwheel.base.errors import CuwheelError
+from cuwheel.base.system.process import run
+from cuwheel.build.sandbox.backends import choose_sandbox, working_kinds
 
 VARIABLE = "CUWHEEL_REQUIRE"  # names of parts, separated by commas
 
@@ -32,6 +31,21 @@ VARIABLE = "CUWHEEL_REQUIRE"  # names of parts, separated by commas
 _NAMESPACES = "unshare --user --map-root-user --mount --net --pid --fork --mount-proc"
 _MOUNTS = f"{_NAMESPACES} mount -t tmpfs none /mnt"
 _LIMIT = 1 << 30  # bytes; of a cgroup that nothing is run in
+_SLURM = {  # program: Debian's package
+    "munged": "munge",
+    "slurmctld": "slurmctld",
+    "slurmd": "slurmd",
+    "sbatch": "slurm-client",
+}
+
+
+class Part(NamedTuple):
+    """What a test can need of a machine."""
+
+    missing: Callable[[], str]
+    """Returns what the machine lacks; nothing where the part is there."""
+    packages: tuple[str, ...] = ()
+    """Debian's packages that bring it."""
 
 
 def require(part: str, proves: str) -> None:
@@ -55,7 +69,25 @@ def lack(part: str, missing: str, proves: str) -> NoReturn:
     """
     if part in required(os.environ):
         pytest.fail(f"{VARIABLE} names {part}, but {missing}", pytrace=False)
-    pytest.skip(f"{missing}; unproved here: {proves}")  # noqa: TID251 - the only place
+    pytest.skip(f"{part}: {missing}; unproved here: {proves}")  # noqa: TID251 - the only place
+
+
+def summarize_skips(reasons: Iterable[str]) -> str:
+    """Return one line: how many tests lack which part, and what installs the parts.
+
+    Args:
+        reasons: why tests were skipped, as `lack` writes it.
+
+    Returns:
+        The line; empty where no test was skipped.
+    """
+    parts = Counter(reason.removeprefix("Skipped: ").partition(":")[0] for reason in reasons)
+    if not parts:
+        return ""
+    packages = sorted({name for part in parts.keys() & PARTS for name in PARTS[part].packages})
+    by_part = ", ".join(f"{part} {count}" for part, count in parts.most_common())
+    line = f"not proved here: {parts.total()} tests, which need {by_part}"
+    return f"{line}; to run them: apt-get install {' '.join(packages)}" if packages else line
 
 
 def required(environ: Mapping[str, str]) -> frozenset[str]:
@@ -75,7 +107,12 @@ def required(environ: Mapping[str, str]) -> frozenset[str]:
 @functools.cache
 def _missing(part: str) -> str:
     """What the machine lacks for a part; nothing where the part is there."""
-    return PARTS[part]()
+    return PARTS[part].missing()
+
+
+def sandbox_here() -> str:
+    """What `--sandbox` says in tests of other things: a machine may allow none."""
+    return "auto" if working_kinds() else "none"
 
 
 def _refusal(kind: str) -> str:
@@ -99,26 +136,24 @@ def _refused_cgroup() -> str:
         return f"{refusal.what}: {refusal.why}"
 
 
-def _program(name: str, package: str) -> Callable[[], str]:
-    return lambda: "" if shutil.which(name) else f"{name} isn't installed (Debian: {package})"
+def _program(name: str, package: str) -> Part:
+    packages = tuple(package.split())
+    missing = f"{name} isn't installed (Debian: {package})"
+    return Part(lambda: "" if shutil.which(name) else missing, packages)
 
 
 def _missing_slurm() -> str:
-    package = {
-        "munged": "munge",
-        "slurmctld": "slurmctld",
-        "slurmd": "slurmd",
-        "sbatch": "slurm-client",
-    }
-    lacking = [name for program, name in package.items() if not shutil.which(program)]
+    lacking = [name for program, name in _SLURM.items() if not shutil.which(program)]
     return f"parts of Slurm aren't installed (Debian: {' '.join(lacking)})" if lacking else ""
 
 
-def _file(path: str, missing: str) -> Callable[[], str]:
-    return lambda: "" if Path(path).exists() else missing
+def _file(path: str, missing: str, *packages: str) -> Part:
+    return Part(lambda: "" if Path(path).exists() else missing, packages)
 
 
-def _missing_fuse() -> str:
+def _missing_bindfs() -> str:
+    if missing := _program("bindfs", "bindfs").missing() or _refused_namespaces():
+        return missing
     try:
         os.close(os.open("/dev/fuse", os.O_RDWR))
     except OSError as error:
@@ -153,22 +188,21 @@ def _found_by_test() -> str:
     raise AssertionError("a test that needs this part finds out by itself: call lack()")
 
 
-PARTS: Mapping[str, Callable[[], str]] = {
-    "sandbox": lambda: _refusal("unshare"),
-    "bwrap": lambda: _refusal("bubblewrap"),
-    "namespaces": _refused_namespaces,
-    "cgroup": _refused_cgroup,
-    "root": lambda: "" if os.geteuid() == 0 else "this user isn't root",
-    "seccomp": _found_by_test,
-    "slurm": _missing_slurm,
-    "bindfs": lambda: _program("bindfs", "bindfs")() or _refused_namespaces() or _missing_fuse(),
+PARTS: Mapping[str, Part] = {
+    "sandbox": Part(lambda: _refusal("unshare")),
+    "bwrap": Part(lambda: _refusal("bubblewrap"), ("bubblewrap",)),
+    "namespaces": Part(_refused_namespaces),
+    "cgroup": Part(_refused_cgroup),
+    "root": Part(lambda: "" if os.geteuid() == 0 else "this user isn't root"),
+    "seccomp": Part(_found_by_test),
+    "slurm": Part(_missing_slurm, tuple(_SLURM.values())),
+    "bindfs": Part(_missing_bindfs, ("bindfs",)),
     "bash": _program("bash", "bash"),
     "fish": _program("fish", "fish"),
     "zsh": _program("zsh", "zsh"),
     "redis": _program("redis-server", "redis-server"),
     "cmake": _program("cmake", "cmake"),
     "gold": _program("ld.gold", "binutils"),
-    "llvm-dis": _program("llvm-dis-14", "llvm-14"),
     "cross-gcc": _program("aarch64-linux-gnu-g++", "g++-aarch64-linux-gnu"),
     "qemu": _program("qemu-aarch64-static", "qemu-user-static"),
     "arm64-root": _program("debootstrap", "debootstrap"),
@@ -177,18 +211,18 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "chromium": _program("chromium", "chromium"),
     "openssl": _program("openssl", "openssl"),
     "systemd": _program("systemd-analyze", "systemd"),
-    "atheris": _missing_atheris,
-    "torch": _missing_torch,
-    "boot": _found_by_test,
-    "ccache": _found_by_test,
-    "disks": _second_disk,
-    "driverless": _driver,
-    "fftw": _file("/usr/include/fftw3.h", "FFTW isn't installed (Debian: libfftw3-dev)"),
-    "glibc-package": _found_by_test,
-    "old-python": _found_by_test,
-    "python-3.11": lambda: "" if sys.version_info >= (3, 11) else "this Python is 3.10",
-    "ranges": _found_by_test,
-    "system-python": _found_by_test,
+    "atheris": Part(_missing_atheris),
+    "torch": Part(_missing_torch),
+    "boot": Part(_found_by_test),
+    "ccache": Part(_found_by_test),
+    "disks": Part(_second_disk),
+    "driverless": Part(_driver),
+    "fftw": _file("/usr/include/fftw3.h", "FFTW isn't installed", "libfftw3-dev"),
+    "glibc-package": Part(_found_by_test),
+    "old-python": Part(_found_by_test),
+    "python-3.11": Part(lambda: "" if sys.version_info >= (3, 11) else "this Python is 3.10"),
+    "ranges": Part(_found_by_test),
+    "system-python": Part(_found_by_test, ("python3",)),
     "toolkit": _file("/usr/local/cuda/bin/nvcc", "there is no toolkit in /usr/local/cuda"),
 }
-"""Names of parts, each with what tells whether it is missing, and why."""
+"""Parts by name."""

@@ -12,12 +12,9 @@ import os
 import re
 import shlex
 import subprocess
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
+from pathlib import Path
 
 NOT_RUN = "**Not run here"
 

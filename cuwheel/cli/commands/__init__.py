@@ -1,6 +1,5 @@
-"""One module for each session: what it understands behind `--`, and what it does.
+"""One module for each session or a few that belong together, each with its parser and its run.
 
-Called by `dispatch`, which imports the one that is asked for, and by the reference pages. Face: of
-the session `lock-check`, `lock_check_parser()` and `run_lock_check(given, console)`. The
-folders are the tags of the sessions, as `nox -t` has them.
+`dispatch` imports them; a session `lock-check` has `lock_check_parser()` and `run_lock_check(args,
+console)`.
 """

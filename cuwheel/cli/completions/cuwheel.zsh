@@ -36,6 +36,7 @@ _shtab_cuwheel_commands() {
     release:'Show what a release would contain; publish wheels and notes: --publish.'
     smoke:'Install and import a built wheel: -- TARGET.'
     toolchain:'Make a CUDA toolchain and print its path: -- 130.'
+    trust:'Let the recipes of a project folder run: they are Python.'
     verify:'Build in several ways, compare the bytes: -- TARGET|all.'
   )
   _describe 'cuwheel commands' _commands
@@ -87,18 +88,19 @@ _shtab_cuwheel_build_options=(
   "--source[build this instead of the recipe\'s source]:DIR|ARCHIVE:_files"
   "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
   "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
-  "--work[folder for intermediate files\; default\: work\/ in the checkout]:DIR:_files -/"
+  "--work[folder for intermediate files\; default\: work\/ in the project]:DIR:_files -/"
   "--offline[download nothing, use only the cache]"
   "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"
   "--jobs[compiles at once\; auto\: one per core, as memory allows]:N|auto:"
-  "--dist[folder for finished wheels\; default\: dist\/ in the checkout]:DIR:_files -/"
-  "--sandbox[what isolates the build from the network and other files\; default\: bubblewrap if it is installed, else the kernel\'s namespaces (unshare), else none]:sandbox:(auto bubblewrap unshare none)"
+  "--dist[folder for finished wheels\; default\: dist\/ in the project]:DIR:_files -/"
+  "--sandbox[what keeps the package\'s code from the network and your files\; default\: bubblewrap if it is installed, else the kernel\'s namespaces (unshare)\; none\: it can do all that you can]:sandbox:(auto bubblewrap unshare none)"
   "--keep-work[keep the intermediate files after a successful build]"
   "--container[build in this image, with its compilers and C library\; the network is off while the package\'s own build runs]:IMAGE@sha256:DIGEST:"
   "--container-engine[program that runs the image\; default\: podman if it is installed]:container_engine:(podman docker)"
   "--no-cache[build again even if nothing has changed, and compile everything]"
   "--build-tag[build tag of the wheel\; default\: none, or the next one if dist\/ has a different wheel of this name]:N:"
   "--replace[overwrite a published wheel of this name instead of giving the new one a build tag]"
+  "--replace-broader[publish the wheel even if dist\/ has one of this version that serves more GPUs, Pythons or systems\; installers then prefer the new one]"
   {--quiet,-q}"[print only warnings and errors, and the wheel\'s path to standard output]"
   {--verbose,-v}"[list each loaded library with its supplier, and the seconds of each stage]"
   "--json[print the result for each wheel to standard output, one JSON object per line]"
@@ -166,7 +168,7 @@ _shtab_cuwheel_explain_options=(
   {--verbose,-v}"[show every log line that indicates a cause, and links]"
   "--json[print JSON to standard output instead of text]"
   "--jsonl[read one \{\"id\"\: \…, \"log\"\: \…\} per line, print one \{\"id\"\: \…, \"causes\"\: \[\…\]\} per line]"
-  "(*):log files, folders with log files, or - for standard input:_files"
+  "(*):log files, folders with log files, or - for standard input\; or the name of an entry of TROUBLESHOOTING.md, which is printed:_files"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -186,6 +188,7 @@ _shtab_cuwheel_index_options=(
   "--to[publish\: write wheels, indexes and web pages, ready to be served]:DIR:_files -/"
   "--base-url[with --to\: where the wheels are, if elsewhere\: the files of a release, a bucket]:URL:"
   "--address[with --to\: where DIR is served, for the commands to copy\; default\: determined by the browser]:URL:"
+  "--replace-broader[with --to\: publish a wheel even if DIR has one of its version that serves more GPUs, Pythons or systems\; installers then prefer the new one]"
   "--variants[with --to\: also each wheel\'s variant (PEP 825, a draft), which installers that support variants choose by driver and GPU]"
   "--yank[yank wheels\: installers only use them where they are pinned]:FILE|NAME==VERSION:_files"
   "--reason[with --yank\: the reason, shown to users who pinned the wheel]:TEXT:"
@@ -215,14 +218,17 @@ _shtab_cuwheel_init_defaults_added=0
 _shtab_cuwheel_install_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--python[an interpreter, the folder of an environment, or a conda environment\'s name\; default\: the active environment, else the \`python3\` on PATH]:PATH|ENVIRONMENT:_files"
-  "*--index[where to look, repeatable\: an index, a site of \`cuwheel index\`, a page with wheels, a release\'s page or GitHub API URL, a folder\; or a workflow\'s artifact, a zip\; default\: dist\/ in the checkout, CUWHEEL_INDEXES, and the indexes configured for pip and uv]:ADDRESS:"
+  "*--index[where to look, repeatable\: an index, a site of \`cuwheel index\`, a page with wheels, a release\'s page or GitHub API URL, a folder\; default\: dist\/ in the project, CUWHEEL_INDEXES, and the indexes configured for pip and uv]:ADDRESS:"
   "--fallback[if no wheel fits, or it doesn\'t work\: fail\; requirement\: install the recipe\'s release by name, if it has a wheel\; build\: build one\; default\: fail]:fallback:(fail requirement build)"
   "--require-statement[refuse a wheel that has no provenance file]"
   "--policy[refuse a wheel that too few of these rebuilders rebuilt to the same bytes]:FILE:_files"
   "*--statements[a folder or URL with rebuilders\' statements, besides the wheel\'s own folder\; repeatable]:DIR|FILE|ADDRESS:_files"
-  "--dist[folder of wheels, to which --fallback build writes one\; default\: dist\/ in the checkout]:DIR:_files -/"
-  "--work[work folder of a build\; default\: work\/ in the checkout]:DIR:_files -/"
+  "--dist[folder of wheels, to which --fallback build writes one\; default\: dist\/ in the project]:DIR:_files -/"
+  "--work[work folder of a build\; default\: work\/ in the project]:DIR:_files -/"
   "--dry-run[print what would be done, and change nothing]"
+  "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"
+  "--jobs[compiles at once\; auto\: one per core, as memory allows]:N|auto:"
+  "--sandbox[what keeps the package\'s code from the network and your files\; default\: bubblewrap if it is installed, else the kernel\'s namespaces (unshare)\; none\: it can do all that you can]:sandbox:(auto bubblewrap unshare none)"
   {--quiet,-q}"[print only warnings and errors]"
   {--verbose,-v}"[print the install command]"
   "--json[print what was done as JSON to standard output]"
@@ -278,7 +284,7 @@ _shtab_cuwheel_matrix_options=(
   {--verbose,-v}"[print each full SHA-256]"
   "--json[print the cells to build as a GitHub Actions matrix]"
   "--executor[where to build\: on this machine, one cell after the other, or on a Slurm cluster with the same folders, many at once\; default\: local]:executor:(local slurm)"
-  "--partition[partition of the cluster\; default\: the cluster\'s own default]:partition:"
+  "--partition[partition of the cluster\; default\: the cluster\'s own default]:PARTITION:"
   "--cores[CPU cores for each cell\; default\: 8]:N:"
   "--time-limit[time limit of each cell\'s job\; default\: 300]:MINUTES:"
   "--retries[how often to restart a cell whose node was lost\; default\: 2]:N:"
@@ -288,12 +294,12 @@ _shtab_cuwheel_matrix_options=(
   "--target-root[root folder of another platform, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
   "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
   "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
-  "--work[folder for intermediate files\; default\: work\/ in the checkout]:DIR:_files -/"
+  "--work[folder for intermediate files\; default\: work\/ in the project]:DIR:_files -/"
   "--offline[download nothing, use only the cache]"
   "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"
   "--jobs[compiles at once\; auto\: one per core, as memory allows]:N|auto:"
-  "--dist[folder for finished wheels\; default\: dist\/ in the checkout]:DIR:_files -/"
-  "--sandbox[what isolates the build from the network and other files\; default\: bubblewrap if it is installed, else the kernel\'s namespaces (unshare), else none]:sandbox:(auto bubblewrap unshare none)"
+  "--dist[folder for finished wheels\; default\: dist\/ in the project]:DIR:_files -/"
+  "--sandbox[what keeps the package\'s code from the network and your files\; default\: bubblewrap if it is installed, else the kernel\'s namespaces (unshare)\; none\: it can do all that you can]:sandbox:(auto bubblewrap unshare none)"
   "--container[build in this image, with its compilers and C library\; the network is off while the package\'s own build runs]:IMAGE@sha256:DIGEST:"
   "--container-engine[program that runs the image\; default\: podman if it is installed]:container_engine:(podman docker)"
   ":default\: show:(show build)"
@@ -316,8 +322,8 @@ _shtab_cuwheel_new_defaults_added=0
 _shtab_cuwheel_nightly_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "*--python[Python releases, repeatable\; default\: each that the recipe and its framework support]:3.12:"
-  "--update[run \`git pull --ff-only\` in the checkout first]"
-  "--quick[measure less\: \`perf -- --quick\`]"
+  "--update[run \`git pull --ff-only\` in the project first]"
+  "--quick[measure less\: \`perf --quick\`]"
   "--to[folder of the reports, including \`latest\`\; default\: nightly\/ in the checkout]:DIR:_files -/"
   "--time-limit[for the whole cycle\: what still runs then is terminated, and the report is written\; default\: 300]:MINUTES:"
   "--keep[number of newest reports to keep\; default\: 30]:N:"
@@ -327,12 +333,12 @@ _shtab_cuwheel_nightly_options=(
   {--verbose,-v}"[print the last output of each step, and its log]"
   "--json[print the report as JSON to standard output]"
   "*--arch[compute capability without dot, repeatable\; default\: the recipe\'s list]:90:"
-  "--work[folder for intermediate files\; default\: work\/ in the checkout]:DIR:_files -/"
+  "--work[folder for intermediate files\; default\: work\/ in the project]:DIR:_files -/"
   "--offline[download nothing, use only the cache]"
   "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"
   "--jobs[compiles at once\; auto\: one per core, as memory allows]:N|auto:"
-  "--dist[folder for finished wheels\; default\: dist\/ in the checkout]:DIR:_files -/"
-  "--sandbox[what isolates the build from the network and other files\; default\: bubblewrap if it is installed, else the kernel\'s namespaces (unshare), else none]:sandbox:(auto bubblewrap unshare none)"
+  "--dist[folder for finished wheels\; default\: dist\/ in the project]:DIR:_files -/"
+  "--sandbox[what keeps the package\'s code from the network and your files\; default\: bubblewrap if it is installed, else the kernel\'s namespaces (unshare)\; none\: it can do all that you can]:sandbox:(auto bubblewrap unshare none)"
   "(*)::recipe and toolkit, such as causal-conv1d-130\; default\: all that this machine can build:($(cuwheel help --targets))"
 )
 
@@ -367,6 +373,7 @@ _shtab_cuwheel_perf_options=(
   "--report[folder for perf.json, perf.png, perf.html\; default\: reports\/perf\/]:DIR:_files -/"
   "--history[folder with earlier runs, to which this one is added\; default\: in the report folder]:DIR:_files -/"
   "--offline[download nothing]"
+  "--sandbox[what keeps the package\'s code from the network and your files\; default\: bubblewrap if it is installed, else the kernel\'s namespaces (unshare)\; none\: it can do all that you can]:sandbox:(auto bubblewrap unshare none)"
   {--quiet,-q}"[print only problems, and the result]"
   {--verbose,-v}"[list the errors of blocks, and the kernels of each case]"
   "--json[print JSON to standard output instead of text]"
@@ -401,10 +408,12 @@ _shtab_cuwheel_profile_options=(
   "--source[build this instead of the recipe\'s source]:DIR|ARCHIVE:_files"
   "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
   "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
-  "--work[folder for intermediate files\; default\: work\/ in the checkout]:DIR:_files -/"
+  "--work[folder for intermediate files\; default\: work\/ in the project]:DIR:_files -/"
   "--offline[download nothing, use only the cache]"
   "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"
-  "--dist[folder for the wheel if it has to be built first]:DIR:_files -/"
+  "--jobs[compiles at once\; auto\: one per core, as memory allows]:N|auto:"
+  "--dist[folder for finished wheels\; default\: dist\/ in the project]:DIR:_files -/"
+  "--sandbox[what keeps the package\'s code from the network and your files\; default\: bubblewrap if it is installed, else the kernel\'s namespaces (unshare)\; none\: it can do all that you can]:sandbox:(auto bubblewrap unshare none)"
   {--quiet,-q}"[print only the paths of picture and trace]"
   {--verbose,-v}"[list every compile, not only the slowest]"
   "--json[print JSON to standard output instead of text]"
@@ -420,13 +429,14 @@ _shtab_cuwheel_rebuild_options=(
   "--sigstore[sign with the identity of this CI job, through Sigstore\; the entry is public]"
   "--trust-config[trust_config.json of a Sigstore other than the public one]:FILE:_files"
   "--new-key[create a private key for --key, print its line for policies, then stop]:FILE:_files"
-  "--to[folder for the signed statement\; default\: the wheel\'s folder, or where cuwheel was started]:DIR:_files -/"
+  "--to[folder for the signed statement\; default\: the wheel\'s folder\; of an address, the working directory]:DIR:_files -/"
   "--source[the source, if the provenance says that the wheel was built with --source]:DIR|ARCHIVE:_files"
   "--here[build with this checkout, whatever the differences]"
-  "--jobs[compiles at once]:N|auto:"
-  "--sandbox[as for a build]:sandbox:(auto bubblewrap unshare none)"
+  "*--remote[a remote of this clone whose branches may contain the wheel\'s commit, repeatable\; default\: only your own branches and tags count]:NAME:"
+  "--jobs[compiles at once\; auto\: one per core, as memory allows]:N|auto:"
+  "--sandbox[what keeps the package\'s code from the network and your files\; default\: bubblewrap if it is installed, else the kernel\'s namespaces (unshare)\; none\: it can do all that you can]:sandbox:(auto bubblewrap unshare none)"
   "--target-root[root folder of another platform, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
-  "--work[folder for intermediate files\; default\: work\/ in the checkout]:DIR:_files -/"
+  "--work[folder for intermediate files\; default\: work\/ in the project]:DIR:_files -/"
   "--offline[download nothing, use only the cache]"
   "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"
   {--quiet,-q}"[print only whether the bytes are the same, and if not, what differs]"
@@ -441,12 +451,14 @@ _shtab_cuwheel_rebuild_defaults_added=0
 _shtab_cuwheel_release_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--publish[publish\; without this nothing is written]"
-  "*--dist[a folder with wheels, repeatable\; default\: dist\/ in the checkout]:DIR:_files -/"
+  "*--dist[a folder with wheels, repeatable\; default\: dist\/ in the project]:DIR:_files -/"
   "--to[the folder to be served\: releases, indexes, wheels\; default\: public\/]:DIR:_files -/"
   "--upload[the upload URL of an index for twine, or its name in \~\/.pypirc]:URL|NAME:"
   "--index[with --upload\: the URL from which pip reads that index\; default\: simple\/ below URL]:URL:"
   "--require[only release wheels with a passed record of exactly their bytes]:perf,verify:"
+  "--given-source[also release wheels of sources given with --source, which no recipe pins]"
   "*--reports[a folder with such records, repeatable\; default\: reports\/ and nightly\/]:DIR:_files -/"
+  "--replace-broader[release a wheel even if one of its version serves more GPUs, Pythons or systems\; installers then prefer the new one]"
   "--tag[complete a release that was started]:TAG:"
   "--base-url[the releases\' files are at URL\/TAG\/, as on GitHub\: DIR only gets the new wheels]:URL:"
   "--address[where DIR is served, for the commands to copy]:URL:"
@@ -472,9 +484,11 @@ _shtab_cuwheel_smoke_options=(
   "--source[build this instead of the recipe\'s source]:DIR|ARCHIVE:_files"
   "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
   "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
-  "--work[folder for intermediate files\; default\: work\/ in the checkout]:DIR:_files -/"
+  "--work[folder for intermediate files\; default\: work\/ in the project]:DIR:_files -/"
   "--offline[download nothing, use only the cache]"
   "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"
+  "--dist[folder for finished wheels\; default\: dist\/ in the project]:DIR:_files -/"
+  "--sandbox[what keeps the package\'s code from the network and your files\; default\: bubblewrap if it is installed, else the kernel\'s namespaces (unshare)\; none\: it can do all that you can]:sandbox:(auto bubblewrap unshare none)"
   {--quiet,-q}"[print only warnings and errors]"
   {--verbose,-v}"[list each loaded library with its supplier]"
   "--json[print the results to standard output, one JSON object per line]"
@@ -487,12 +501,21 @@ _shtab_cuwheel_smoke_defaults_added=0
 _shtab_cuwheel_toolchain_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
-  "--offline[download nothing]"
+  "--offline[download nothing, use only the cache]"
   "(*)::CUDA releases, as in target names:"
 )
 
 # guard to ensure default positional specs are added only once per session
 _shtab_cuwheel_toolchain_defaults_added=0
+
+_shtab_cuwheel_trust_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--remove[no longer let them run]"
+  ":default\: the current folder:_files -/"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cuwheel_trust_defaults_added=0
 
 _shtab_cuwheel_verify_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -504,12 +527,14 @@ _shtab_cuwheel_verify_options=(
   "--source[build this instead of the recipe\'s source]:DIR|ARCHIVE:_files"
   "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
   "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
-  "--work[folder for intermediate files\; default\: work\/ in the checkout]:DIR:_files -/"
+  "--work[folder for intermediate files\; default\: work\/ in the project]:DIR:_files -/"
   "--offline[download nothing, use only the cache]"
   "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"
+  "--jobs[compiles at once\; auto\: one per core, as memory allows]:N|auto:"
+  "--sandbox[what keeps the package\'s code from the network and your files\; default\: bubblewrap if it is installed, else the kernel\'s namespaces (unshare)\; none\: it can do all that you can]:sandbox:(auto bubblewrap unshare none)"
   "--against[build once with the inputs of this wheel or .provenance.json, and compare with it]:WHEEL|PROVENANCE:_files"
   "--record[write the results to docs\/reproducibility.md]"
-  "--report[folder for verify\/SHA256.json, for \`release -- --require verify\`\; default\: reports\/]:DIR:_files -/"
+  "--report[folder for verify\/SHA256.json, for \`release --require verify\`\; default\: reports\/]:DIR:_files -/"
   {--quiet,-q}"[print only whether the bytes are the same, and if not, what differs]"
   {--verbose,-v}"[print each full SHA-256, and what each build varied]"
   "--json[print the results to standard output, one JSON object per line]"
@@ -564,6 +589,7 @@ _shtab_cuwheel() {
         release) _arguments -C -s $_shtab_cuwheel_release_options ;;
         smoke) _arguments -C -s $_shtab_cuwheel_smoke_options ;;
         toolchain) _arguments -C -s $_shtab_cuwheel_toolchain_options ;;
+        trust) _arguments -C -s $_shtab_cuwheel_trust_options ;;
         verify) _arguments -C -s $_shtab_cuwheel_verify_options ;;
       esac
   esac

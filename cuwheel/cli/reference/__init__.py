@@ -1,4 +1,1 @@
-"""Pages that are written from the code: options, recipe fields, toolkits, TROUBLESHOOTING.md.
-
-Called by the session `docs`. Face: `write`.
-"""
+"""Pages that are written from the code: options, recipe fields, toolkits, TROUBLESHOOTING.md."""

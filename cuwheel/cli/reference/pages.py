@@ -1,13 +1,10 @@
-"""What generated pages are made of: docstrings taken apart, tables, the mark at the top."""
+"""Parts of generated pages: parsed docstrings, tables, the mark at the top."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 MARK = "<!-- Written by `nox -s docs` from {source}; don't edit. -->"
 _SECTIONS = ("Args:", "Attributes:", "Raises:", "Returns:", "Yields:")
@@ -50,12 +47,12 @@ def read_docstring(owner: object) -> Docstring:
 
 
 def code(text: str) -> str:
-    """Text as code."""
+    """Return a text as code."""
     return f"`{text}`"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown; cells may hold `|`."""
+    """Return a table in Markdown; cells may hold `|`."""
     lines = [
         head,
         ["---"] * len(head),
@@ -65,5 +62,5 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def page(parts: Iterable[str]) -> str:
-    """Paragraphs, tables and headings as a file."""
+    """Return paragraphs, tables and headings as a file."""
     return "\n\n".join(parts) + "\n"

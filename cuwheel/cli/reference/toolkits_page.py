@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
-from cuwheel.binaries.archs import DeviceCode, runs_on, sort_archs
+from cuwheel.base.formats.binaries.archs import DeviceCode, runs_on, sort_archs
+from cuwheel.base.paths import ROOT
+from cuwheel.build.toolchains.conda.lock_file import read_conda_lock
+from cuwheel.check.cuda import components, toolkits
 from cuwheel.cli.reference.pages import MARK, code, page, read_docstring, table
-from cuwheel.conda.lock_file import read_conda_lock
-from cuwheel.cuda import components, toolkits
-from cuwheel.paths import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
 
 _ARCHS_INTRO = """\
 Valid values for `archs` of a recipe and for `--arch`: all that the toolkit's own nvcc accepts. GPUs
@@ -37,21 +33,15 @@ of them: it requires the wheel that supplies them, and finds them there by a rel
 addition there is `driver`, for the libraries of the machine's NVIDIA driver, which no wheel has.
 [how-to/link-to-nvidia-wheels.md](../how-to/link-to-nvidia-wheels.md) shows how."""
 _SUPPLIERS_INTRO = """\
-Which wheel on the package index supplies them, what our wheel requires for it, and where recipe
-authors find the same elsewhere. `read from` names the releases whose files and metadata the rows
-were read from; tests/e2e/test_component_facts.py reads them again. conda-forge's names are those of
-its index; none of its packages could be opened here. The static libraries are those of a complete
-toolkit; of NVIDIA's wheels only `nvidia-cuda-runtime` has one that a recipe can link,
-`cudart_static`."""
+Which wheel on the package index supplies them, what our wheel requires for it, and the package of
+conda-forge's index with the same. `cuwheel/check/cuda/nvidia_wheels.py` names the releases that the
+rows were read from; tests/e2e/test_component_facts.py reads them again."""
 _LOST_INTRO = """\
 NVIDIA's libraries find each other by their own rpath. These don't, in the wheels' layout, in the
 releases listed: something else has to load the other library first, as `import torch` does with
-most (`cuwheel/cuda/frameworks.py` says which)."""
+most (`cuwheel/check/cuda/frameworks.py` says which)."""
 _LIBRARY_COLUMNS = ("component", "CUDA", "sonames", "needs", "opens", "may open")
-_SUPPLIER_COLUMNS = (
-    *("wheel", "components", "requirement", "folder", "brings", "conda-forge", "archives"),
-    "read from",
-)
+_SUPPLIER_COLUMNS = (*("wheel", "components", "requirement", "folder", "brings", "conda-forge"),)
 _LOST_COLUMNS = ("component", "CUDA", "doesn't reach", "in releases")
 _CONDA_INTRO = """\
 What the provider `conda` installs, from `envs/cuda<tag>/conda-lock.yml`;
@@ -60,12 +50,14 @@ _CONDA_COLUMNS = ("toolkit", "nvcc", "GCC", "sysroot", "packages", "download", "
 
 
 def toolkits_page() -> str:
-    """The page."""
+    """Return the page."""
     conda_locks = sorted((ROOT / "envs").glob("cuda*/conda-lock.yml"))
     return page(
         [
             "# CUDA releases and components",
-            MARK.format(source="cuwheel/cuda/toolkits.py, nvidia_wheels.py and the conda locks"),
+            MARK.format(
+                source="cuwheel/check/cuda/toolkits.py, nvidia_wheels.py and the conda locks"
+            ),
             "## Releases",
             "Valid values for `toolkits` of a recipe.",
             _releases_table(),
@@ -82,60 +74,68 @@ def toolkits_page() -> str:
 
 
 def _releases_table() -> str:
-    """A row for each toolkit, above it what each column means; archs have a table of their own."""
+    """Return a row for each toolkit below the columns' meanings; without archs."""
     columns = [name for name in read_docstring(toolkits.Toolkit).entries if name != "archs"]
-    rows = [[_cell(getattr(one, name)) for name in columns] for one in toolkits.TOOLKITS]
+    rows = [[_cell(getattr(toolkit, name)) for name in columns] for toolkit in toolkits.TOOLKITS]
     return f"{_meanings(toolkits.Toolkit)}\n\n{table(columns, rows)}"
 
 
 def _known_archs() -> tuple[str, ...]:
-    return sort_archs(arch for one in toolkits.TOOLKITS for arch in one.archs)
+    return sort_archs(arch for toolkit in toolkits.TOOLKITS for arch in toolkit.archs)
 
 
 def _arch_row(arch: str) -> list[str]:
-    compiling = tuple(one.release for one in toolkits.TOOLKITS if arch in one.archs)
+    compiling = [toolkit.release for toolkit in toolkits.TOOLKITS if arch in toolkit.archs]
+    releases = " to ".join(map(code, dict.fromkeys((compiling[0], compiling[-1]))))
     gpus = tuple(other for other in _known_archs() if other.isdigit())
     sass = tuple(gpu for gpu in gpus if runs_on(DeviceCode(sass=(arch,)), gpu))
     ptx = f"{code(arch)} and all newer" if arch.isdigit() else _cell(sass)
-    return [code(arch), _cell(compiling), _cell(sass), ptx]
+    return [code(arch), releases, _cell(sass), ptx]
 
 
 def _component_parts() -> Iterator[str]:
-    """What the libraries are, who supplies them, and which of them don't find each other."""
+    """Yield the libraries, their suppliers, and those that don't find each other."""
     rows = components.COMPONENTS
     yield _COMPONENTS_INTRO
     yield _meanings(components.Component)
-    fields = [(one.name, one.cuda, one.sonames, one.needs, one.opens, one.may_open) for one in rows]
+    fields = [(row.name, row.cuda, row.sonames, row.needs, row.opens, row.may_open) for row in rows]
     yield table(_LIBRARY_COLUMNS, [list(map(_cell, row)) for row in fields])
     yield "### Suppliers"
     yield _SUPPLIERS_INTRO
-    groups = itertools.groupby(rows, key=lambda one: (one.cuda, one.distribution))
+    groups = itertools.groupby(rows, key=lambda row: (row.cuda, row.distribution))
     yield table(_SUPPLIER_COLUMNS, [_supplier_row(list(group)) for _, group in groups])
     yield "### Libraries that don't find each other"
     yield _LOST_INTRO
-    yield table(_LOST_COLUMNS, [row for one in rows for row in _lost_rows(one)])
+    yield table(
+        _LOST_COLUMNS,
+        [
+            (code(row.name), _cell(row.cuda), _cell(tuple(sonames)), code(releases or "all read"))
+            for row in rows
+            for releases, sonames in _by_release(row.lost).items()
+        ],
+    )
+
+
+def _by_release(lost: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the sonames for each releases of a wheel."""
+    groups: dict[str, list[str]] = {}
+    for soname, releases in lost:
+        groups.setdefault(releases, []).append(soname)
+    return groups
 
 
 def _supplier_row(group: Sequence[components.Component]) -> list[str]:
-    """A row of a wheel; its components have all but names and archives in common."""
+    """Return a wheel's row; its components have all of it but their names in common."""
     first = group[0]
     fields = (
         first.distribution,
-        tuple(one.name for one in group),
+        tuple(difference.name for difference in group),
         first.requirement.removeprefix(first.distribution),
         first.site_folder,
         first.brings,
         first.conda,
-        tuple(dict.fromkeys(name for one in group for name in one.static)),
     )
-    return [*(_cell(field) for field in fields), first.source.partition(" ")[2]]
-
-
-def _lost_rows(one: components.Component) -> Iterator[list[str]]:
-    for soname, releases in one.lost:
-        wheel = code(one.distribution)
-        where = f"{wheel} {code(releases)}" if releases else f"every {wheel} that was read"
-        yield [code(one.name), _cell(one.cuda), code(soname), where]
+    return [_cell(field) for field in fields]
 
 
 def _conda_row(path: Path) -> list[str]:
@@ -159,7 +159,7 @@ def _meanings(kind: type) -> str:
 
 
 def _cell(value: str | int | tuple[str | tuple[str, str], ...] | None) -> str:
-    """What a field holds; a pair is two words, nothing is an empty cell."""
+    """Return a field's text; a pair is two words."""
     if isinstance(value, tuple):
-        return " ".join(code(one if isinstance(one, str) else " ".join(one)) for one in value)
+        return " ".join(code(item if isinstance(item, str) else " ".join(item)) for item in value)
     return code(str(value)) if value not in {"", None} else ""

@@ -1,60 +1,129 @@
-"""TROUBLESHOOTING.md: what cuwheel itself says, what tools say, what the audit finds."""
+"""TROUBLESHOOTING.md: the commonest failures, and all that `nox -s explain -- NAME` has more on."""
 
 from __future__ import annotations
 
 import inspect
 import io
-import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from cuwheel import errors
-from cuwheel.audit import findings
-from cuwheel.cli.reference.pages import MARK, page, read_docstring, table
-from cuwheel.cuda import toolkits
-from cuwheel.diagnose import verdict
-from cuwheel.errors import CuwheelError
-from cuwheel.explain.catalogue import groups
-from cuwheel.explain.explanation import Explainer
+from cuwheel.base import errors
+from cuwheel.base.errors import CuwheelError
+from cuwheel.check.audit import findings
+from cuwheel.check.cuda import toolkits
+from cuwheel.check.diagnose import verdict
+from cuwheel.check.explain.catalogue import FailureCause, causes, groups
+from cuwheel.check.explain.explanation import Explainer
+from cuwheel.cli.reference.pages import MARK, code, page, read_docstring, table
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cuwheel.explain.catalogue import FailureCause, Group
-
-
-# Exit codes are given out by what a reader was doing: each of these opens a group of errors.
-_GROUPS = {
-    2: "The command line and the recipe",
-    10: "Locks and packages",
-    20: "The CUDA toolchain",
-    30: "The source and its patches",
-    50: "Before the build",
-    60: "The package's own build",
-    70: "The finished wheel",
-    100: "Publishing",
-    110: "Single stages",
-    120: "The machine",
-}
+# Chosen by hand: the causes that collected logs and threads have most, the commonest first.
+COMMONEST = (
+    *("missing-cuda-headers", "built-without-cuda", "cmake-cuda-compiler-not-found"),
+    *("pip-index-lacks-version", "cuda-home-not-set", "isolated-build-no-torch"),
+    *("no-cuda-device", "torch-cuda-mismatch", "torch-abi-mismatch", "no-kernel-image"),
+    *("oom-killed-compile", "host-compiler-too-new", "arch-newer-than-nvcc", "nvcc-not-found"),
+    *("driver-too-old", "glibcxx-too-old", "libcudart-not-found", "python-version-unsupported"),
+    *("setuptools-pkg-resources-removed", "submodule-missing"),
+)
+_FAILURES = "cuwheel/check/explain/failures"
 _AUDIT_INTRO = """\
 The rules of `nox -s audit` and of a build's stage `audit`. An `error` means that the wheel can't
 do what it promises, a `warning` that it only does so under conditions that it doesn't state, a
 `note` is for information. Violations of a recipe's contract are always errors."""
 _DIAGNOSE_INTRO = """\
-Problems that only `nox -s diagnose` finds; its other verdicts link to the entries of known
-failures.
-[docs/how-to/diagnose.md](docs/how-to/diagnose.md) shows reports of broken environments."""
+Problems that only `nox -s diagnose` finds; its other verdicts name the causes above.
+[docs/how-to/diagnose.md](docs/how-to/diagnose.md) has reports of broken environments."""
 _INTRO = """\
-Pass any log to `nox -s explain -- LOG` (a failed build of cuwheel does so automatically): it
-finds the decisive line, and says what to do in your case. The failures that it knows are
-[below](#tools)."""
-_TOOLS_INTRO = """\
-Errors of compilers, installers, loaders and frameworks, for packages built by anyone. Each entry
-begins with a sample; paths and versions differ from case to case. The entries are data under
-cuwheel/explain/failures/; [how to add one](docs/how-to/failure-catalogue.md)."""
+`nox -s explain -- LOG` finds the decisive line in a log of any tool and prints the fix for that
+case; a failed build of cuwheel does so automatically. `nox -s explain -- NAME` prints one entry of
+this page in full, offline: `nox -s explain -- cuda-home-not-set`."""
+_TOOLS_INTRO = f"""\
+Errors of compilers, installers, loaders and frameworks, for packages built by anyone. Their
+samples, causes and fixes are data in [{_FAILURES}]({_FAILURES});
+[how to add one](docs/how-to/failure-catalogue.md)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnEntry:
+    """An entry on something that cuwheel itself says; `name` is its anchor."""
+
+    name: str
+    title: str
+    summary: str
+    text: str
+
+
+def troubleshooting() -> str:
+    """Return the page."""
+    commonest = []
+    for cause in map(causes().__getitem__, COMMONEST):
+        why, fix = (" ".join(texts[-1].split()) for texts in (cause.why, cause.fix))
+        commonest.append((f"[{cause.title}](#{cause.slug})", why, fix))
+    parts = [
+        "# Troubleshooting",
+        MARK.format(source="errors.py, explain/failures/ and audit/findings.py"),
+        _INTRO,
+        "## The commonest failures",
+        table(("what goes wrong", "cause", "fix"), commonest),
+        '<a id="tools"></a>\n\n## All causes',
+        _TOOLS_INTRO,
+    ]
+    for group in groups():
+        rows = [(_anchored(cause.slug), cause.title, cause.stage) for cause in group.causes]
+        parts += [f"### {group.title}", table(("name", "cause", "where it shows"), rows)]
+    errors_table = _errors_table(lambda entry: _anchored(entry.name))
+    parts += ["## What cuwheel says", _errors_intro(), errors_table]
+    for heading, intro, entries in _findings():
+        found = [(_anchored(entry.name), entry.summary) for entry in entries]
+        parts += [heading, intro, table(("name", "finding"), found)]
+    return page(parts)
+
+
+def entry_of(name: str) -> str | None:
+    """Return the entry that an error, a report or TROUBLESHOOTING.md names, as Markdown.
+
+    Args:
+        name: `cuda-home-not-set`, `#cuda-home-not-set` or `TROUBLESHOOTING.md#cuda-home-not-set`.
+
+    Returns:
+        None where there is none of this name.
+    """
+    anchor = name.rpartition("#")[2]
+    if cause := causes().get(anchor):
+        return f"# {cause.title}\n\n{cause_text(cause, Explainer())}"
+    own = (entry for entry in _own_entries() if entry.name == anchor)
+    return next((f"# {entry.title}\n\n{entry.text}" for entry in own), None)
+
+
+def entry_names() -> list[str]:
+    """Return the name of every entry, without `#`."""
+    return [*causes(), *(entry.name for entry in _own_entries())]
+
+
+def _own_entries() -> Iterator[OwnEntry]:
+    yield from error_entries()
+    for _, _, entries in _findings():
+        yield from entries
+
+
+def error_entries() -> tuple[OwnEntry, ...]:
+    """Return the entry of every error of cuwheel, by exit code."""
+    entries = []
+    for kind in error_classes():
+        name, docstring = kind.__name__.removesuffix("Error"), read_docstring(kind)
+        words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
+        entry = OwnEntry(
+            name=kind.anchor,
+            title=words.strip().capitalize(),
+            summary=docstring.summary,
+            text=f"Exit code {kind.exit_code}. {docstring.text}",
+        )
+        entries.append(entry)
+    return tuple(entries)
 
 
 def error_classes() -> tuple[type[CuwheelError], ...]:
-    """Every error that a reader can meet, by exit code."""
+    """Return every error that has an entry, by exit code."""
     classes = [
         kind
         for kind in vars(errors).values()
@@ -63,68 +132,29 @@ def error_classes() -> tuple[type[CuwheelError], ...]:
     return tuple(sorted(classes, key=lambda kind: kind.exit_code))
 
 
-def troubleshooting() -> str:
-    """The page."""
-    index = [row for group in groups() for row in _rows(group)]
-    explainer = Explainer()
-    parts = [
-        "# Troubleshooting",
-        MARK.format(source="errors.py, explain/failures/ and audit/findings.py"),
-        _INTRO,
-        "## What cuwheel says",
-        *errors_section("###"),
-        '<a id="tools"></a>\n\n## What tools say',
-        _TOOLS_INTRO,
-        table(("what", "where it shows"), index),
+def _findings() -> Iterator[tuple[str, str, list[OwnEntry]]]:
+    """Yield heading, introduction and entries of what audit and diagnose find."""
+    rules = [
+        OwnEntry(
+            name=rule.anchor,
+            title=f"{rule.name[0].upper()}{rule.name[1:]}",
+            summary=rule.summary,
+            text=f"{rule.summary} {rule.text}",
+        )
+        for rule in findings.RULES
     ]
-    for one in groups():
-        parts += [f"### {one.title}", one.about]
-        parts += [_cause_entry(cause, explainer) for cause in one.causes]
-    return page([*parts, *findings_section()])
-
-
-def errors_section(level: str) -> list[str]:
-    """What cuwheel says, error by error.
-
-    Args:
-        level: of the headings of groups, `###`; those of errors are one below.
-    """
-    found = error_classes()
-    rows = [
-        (str(kind.exit_code), f"[{_title(kind)}](#{kind.anchor})", read_docstring(kind).summary)
-        for kind in found
-    ]
-    parts = [_errors_intro(), table(("exit code", "error", "what it says"), rows)]
-    for group, kinds in itertools.groupby(found, _group):
-        parts += [f"{level} {group}", *(_entry(kind, f"{level}#") for kind in kinds)]
-    return parts
-
-
-def findings_section() -> list[str]:
-    """What the audit finds, and what only diagnose does."""
-    parts = ["## What the audit finds", _AUDIT_INTRO, *map(_rule_entry, findings.RULES)]
-    parts += ["## What diagnose finds", _DIAGNOSE_INTRO]
-    return parts + [
-        f'<a id="{anchor}"></a>\n\n### {entry.title}\n\n{entry.text}'
+    yield "## What the audit finds", _AUDIT_INTRO, rules
+    own = [
+        OwnEntry(name=anchor, title=entry.title, summary=entry.title, text=entry.text)
         for anchor, entry in verdict.OWN_ENTRIES.items()
     ]
-
-
-def _rows(group: Group) -> Iterator[tuple[str, str]]:
-    yield f"**{group.title}**", ""
-    for cause in group.causes:
-        yield f"[{cause.title}](#{cause.slug})", cause.stage
-
-
-def _cause_entry(cause: FailureCause, explainer: Explainer) -> str:
-    heading = f'<a id="{cause.slug}"></a>\n\n#### {cause.title}'
-    return f"{heading}\n\n{cause_text(cause, explainer)}"
+    yield "## What diagnose finds", _DIAGNOSE_INTRO, own
 
 
 def cause_text(cause: FailureCause, explainer: Explainer) -> str:
-    """What a page says of a cause, without its title.
+    """Return the entry of a cause, without its title.
 
-    Its sample is explained as a log would be, so that the page shows what `explain` says.
+    Its sample is explained as a log would be, so that the entry has what `explain` prints.
     """
     sample = cause.examples[0]
     answer = explainer.explain(io.BytesIO(sample.encode())).causes[0]
@@ -141,44 +171,52 @@ def cause_text(cause: FailureCause, explainer: Explainer) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _rule_entry(rule: findings.Rule) -> str:
-    heading = f'<a id="{rule.anchor}"></a>\n\n### {rule.name[0].upper()}{rule.name[1:]}'
-    return f"{heading}\n\n{rule.summary} {rule.text}"
+def errors_page() -> str:
+    """Return the site's page of errors, with their entries."""
+    links = _errors_table(lambda entry: f"[{entry.title}](#{entry.name})")
+    entries = [_section(entry, "##") for entry in error_entries()]
+    return page(["# Errors of cuwheel", _errors_intro(), links, *entries])
 
 
-def _group(kind: type[CuwheelError]) -> str:
-    return _GROUPS[max(first for first in _GROUPS if first <= kind.exit_code)]
+def findings_page() -> str:
+    """Return the site's page of what audit and diagnose find, with the entries."""
+    parts = ["# Findings of audit and diagnose"]
+    for heading, intro, entries in _findings():
+        parts += [heading, intro, *(_section(entry, "###") for entry in entries)]
+    return page(parts)
+
+
+def _section(entry: OwnEntry, level: str) -> str:
+    return f'<a id="{entry.name}"></a>\n\n{level} {entry.title}\n\n{entry.text}'
+
+
+def _anchored(anchor: str) -> str:
+    return f'<a id="{anchor}"></a>{code(anchor)}'
+
+
+def _errors_table(name: Callable[[OwnEntry], str]) -> str:
+    codes = (str(kind.exit_code) for kind in error_classes())
+    rows = [
+        (number, name(entry), entry.summary)
+        for number, entry in zip(codes, error_entries(), strict=True)
+    ]
+    return table(("exit code", "error", "what happened"), rows)
 
 
 def _errors_intro() -> str:
+    try:
+        toolkits.check_archs("causal-conv1d", toolkits.TOOLKITS[-1], ("70",))
+        raise ValueError("the table of toolkits now knows sm_70: take another sample")
+    except CuwheelError as error:
+        sample = str(error)
     return f"""\
 An error is printed once, at the end:
 
 ```
-{_sample_error()}
+{sample}
 ```
 
-The last line refers to one of the entries below. nox itself always exits with status 1 on failure;
-the exit codes are those of the engine (`python -m cuwheel`), and nox prints them. 130 means that
-Ctrl-C was pressed, 143 that cuwheel received SIGTERM or SIGHUP: no partial files are left, and the
-next run continues from there."""
-
-
-def _sample_error() -> str:
-    try:
-        toolkits.check_archs("causal-conv1d", toolkits.TOOLKITS[-1], ("70",))
-    except CuwheelError as error:
-        return str(error)
-    raise ValueError("the table of toolkits now knows sm_70: take another sample")
-
-
-def _title(kind: type[CuwheelError]) -> str:
-    """`Unsupported arch` for `UnsupportedArchError`."""
-    name = kind.__name__.removesuffix("Error")
-    words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
-    return words.strip().capitalize()
-
-
-def _entry(kind: type[CuwheelError], level: str) -> str:
-    heading = f'<a id="{kind.anchor}"></a>\n\n{level} {_title(kind)}'
-    return f"{heading}\n\nExit code {kind.exit_code}. {read_docstring(kind).text}"
+The last line names an entry: `nox -s explain -- recipe` prints it. nox itself always
+exits with status 1 on failure; the exit codes are those of the engine (`python -m cuwheel`), and
+nox prints them. 130 means that Ctrl-C was pressed, 143 that cuwheel received SIGTERM or SIGHUP: no
+partial files are left, and the next run continues from there."""

@@ -9,8 +9,9 @@ try:
 except ModuleNotFoundError:
     sys.exit(
         f"{sys.executable}, which runs nox, has no cuwheel: install it there "
-        "(`pip install cuwheel`, `pipx inject nox cuwheel`, or "
-        "`uv tool install nox --with cuwheel`)"
+        "from a checkout or wheel of it, as it isn't on the package index "
+        "(`pip install ./cuwheel`, `pipx inject nox ./cuwheel`, or "
+        "`uv tool install nox --with ./cuwheel`)"
     )
 
 nox.options.sessions = ("matrix",)  # what plain `nox` runs: it shows what there is

@@ -7,21 +7,23 @@ import re
 import shutil
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import jsonschema
 import pytest
 
-from cuwheel.cli.reference.json_schema import extends, schema_of
-from cuwheel.cli.reference.schemas import DOCUMENTS, FOLDER, check_version, check_versions
+from cuwheel.base.errors import UsageError
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.output.documents import Document, Schema
+from cuwheel.cli.reference.schemas import (
+    DOCUMENTS,
+    FOLDER,
+    check_version,
+    check_versions,
+    schema_of,
+)
 from cuwheel.cli.reference.write import write_documents
-from cuwheel.errors import UsageError
-from cuwheel.paths import ROOT
-from cuwheel.system.output.documents import Schema
 from tests.support.documents import SCHEMAS, validator
-
-if TYPE_CHECKING:
-    from cuwheel.system.output.documents import Document
 
 NAMES = sorted(one.SCHEMA.name for one in DOCUMENTS)
 
@@ -54,16 +56,16 @@ class Example:
 
 def changed(version: str = "1.0", **fields: Any) -> type[Document]:
     """The example with other fields; None takes one away."""
-    kept = {**Example.__annotations__, **fields}
-    made: type[Document] = make_dataclass(
+    copy = {**Example.__annotations__, **fields}
+    result: type[Document] = make_dataclass(
         "Example",
-        [(name, kind) for name, kind in kept.items() if kind is not None and name != "SCHEMA"],
+        [(name, kind) for name, kind in copy.items() if kind is not None and name != "SCHEMA"],
         namespace={"SCHEMA": Schema("example", version), "__module__": __name__},
     )
-    return made
+    return result
 
 
-def test_schema_says_what_the_types_say() -> None:
+def test_schema_follows_the_types() -> None:
     schema = schema_of(Example)
 
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -85,21 +87,17 @@ def test_refuses_type_that_json_lacks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "says"),
+    "after",
     [
-        (changed(more=str), "second number"),
-        (changed(state=Literal["good", "bad", "ugly"]), "second number"),
-        (changed(low=str), "first number"),
-        (changed(state=None), "first number"),
-        (changed("1.1", state=Literal["good"]), "first number"),
-        (changed("1.1", parts=tuple[str, ...]), "first number"),
+        changed(more=str),
+        changed(state=Literal["good", "bad", "ugly"]),
+        changed(low=str),
+        changed(state=None),
     ],
 )
-def test_change_without_its_version_is_refused(after: type[Document], says: str) -> None:
-    with pytest.raises(UsageError) as caught:
+def test_change_without_its_version_is_refused(after: type[Document]) -> None:
+    with pytest.raises(UsageError, match="the form of the document `example` has changed"):
         check_version(after, schema_of(changed()))
-
-    assert says in caught.value.fix
 
 
 @pytest.mark.parametrize(
@@ -111,7 +109,7 @@ def test_change_with_its_version_passes(after: type[Document]) -> None:
 
 
 def test_texts_are_no_change() -> None:
-    assert extends(schema_of(Example), schema_of(changed()))
+    check_version(changed(), schema_of(Example))
 
 
 def test_writes_nothing_where_a_version_is_missing(tmp_path: Path) -> None:
@@ -122,17 +120,17 @@ def test_writes_nothing_where_a_version_is_missing(tmp_path: Path) -> None:
     schema["properties"]["gone"] = {"type": "string"}
     path.write_text(json.dumps(schema))
 
-    with pytest.raises(UsageError, match="the form of the document `audit` is another"):
+    with pytest.raises(UsageError, match="the form of the document `audit` has changed"):
         write_documents(tmp_path)
 
     assert json.loads(path.read_text()) == schema
 
 
 def test_every_document_is_published() -> None:
-    made = re.compile(r'^    SCHEMA: ClassVar\[Schema\] = Schema\("(.*?)"', re.MULTILINE)
+    result = re.compile(r'^    SCHEMA: ClassVar\[Schema\] = Schema\("(.*?)"', re.MULTILINE)
     sources = (path.read_text() for path in (ROOT / "cuwheel").rglob("*.py"))
 
-    assert sorted(name for text in sources for name in made.findall(text)) == NAMES
+    assert sorted(name for text in sources for name in result.findall(text)) == NAMES
 
 
 def test_versions_of_the_published_schemas_hold() -> None:

@@ -22,7 +22,7 @@ class AfterCMake(build_py):
 
 
 setup(
-    version="0.49.0.dev0",
+    version="0.49.1",
     cmake_source_dir=".",
     cmdclass={"build_py": AfterCMake},
     distclass=WithLibrary,

@@ -1,4 +1,1 @@
-"""Sessions that keep recipes, locks, caches and pages as they should be.
-
-Each module has a `…_parser` and a `run_…` for each of its sessions; `cli/dispatch` finds them.
-"""
+"""Sessions that maintain a project: its locks, recipes, caches, indexes and releases."""

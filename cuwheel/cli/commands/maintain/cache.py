@@ -6,30 +6,33 @@ import argparse
 import datetime
 import re
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from pathlib import Path
+from typing import ClassVar, Literal
 
 import rich.markup
 import rich.table
 
-from cuwheel.cache.contents import read_cache
-from cuwheel.cache.pruning import DAY, choose, preview, prune
-from cuwheel.cli.parser import Parser, new_parser, size_argument
-from cuwheel.cli.report_options import add_report_options
-from cuwheel.errors import UsageError
-from cuwheel.paths import default_cache
-from cuwheel.pypi.uv import forget
-from cuwheel.system.output.documents import Schema
-from cuwheel.system.output.terminal import report_terminal
-from cuwheel.system.quantities import show_size
+from cuwheel.base.errors import UsageError
+from cuwheel.base.paths import default_cache
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.output.documents import Schema
+from cuwheel.base.system.output.terminal import report_terminal
+from cuwheel.base.system.quantities import show_size
+from cuwheel.build.environments.uv import forget
+from cuwheel.build.workspace.cache_contents import (
+    DAY,
+    CacheContents,
+    CacheEntry,
+    Pruned,
+    choose,
+    prune,
+    read_cache,
+)
+from cuwheel.cli.parser import JSON_TEXT, Option, Parser, new_parser, size_argument
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from cuwheel.cache.contents import CacheContents, Entry
-    from cuwheel.cache.pruning import Pruned
-    from cuwheel.system.console import Console
+_KIND_TITLES = ("folder", "size", "entries", "oldest use", "what")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,64 +106,68 @@ class CachePruneDocument:
 
 
 def cache_parser() -> Parser:
-    """The command line of the session."""
-    parser = new_parser(
-        "cache", "Show the cache's contents, and remove what is unused, also while builds run."
+    """Return the parser of the session."""
+    return new_parser(
+        "cache",
+        "Show the cache's contents, and remove what is unused, also while builds run.",
+        {
+            "--prune": "remove what the next two options select",
+            "--unused-for DAYS": Option(
+                "entries that no build has used for this many days; 0: all that none uses now",
+                read=_days,
+            ),
+            "--size 20G": Option(
+                "the entries unused for longest, until the whole cache has this size",
+                read=size_argument,
+            ),
+            "--dry-run": "only print what --prune would remove",
+            "--quiet": "print only its size",
+            "--verbose": "list every entry",
+            "--json": JSON_TEXT,
+        },
     )
-    add = parser.add_argument
-    add("--prune", action="store_true", help="remove what the next two options select")
-    add(
-        "--unused-for",
-        type=_days,
-        metavar="DAYS",
-        help="entries that no build has used for this many days; 0: all that none uses now",
-    )
-    add(
-        "--size",
-        type=size_argument,
-        metavar="20G",
-        help="the entries unused for longest, until the whole cache has this size",
-    )
-    add("--dry-run", action="store_true", help="only print what --prune would remove")
-    add_report_options(
-        parser,
-        quiet="print only its size",
-        verbose="list every entry",
-    )
-    return parser
 
 
-def run_cache(given: argparse.Namespace, console: Console) -> None:
-    """Say what the cache holds, or remove some of it."""
-    is_limited = given.unused_for is not None or given.size is not None
-    if given.prune != is_limited:
+def run_cache(args: argparse.Namespace, console: Console) -> None:
+    """Print what the cache holds, or remove some of it."""
+    is_limited = args.unused_for is not None or args.size is not None
+    if args.prune != is_limited:
         raise UsageError(
-            "--prune needs --unused-for or --size" if given.prune else "--prune is missing",
+            "--prune needs --unused-for or --size" if args.prune else "--prune is missing",
             why="without a limit there is nothing to select"
-            if given.prune
+            if args.prune
             else "nothing is removed without it",
             fix="nox -s cache -- --prune --unused-for 30, or nox -s cache -- --prune --size 20G",
         )
     folder = default_cache()
     with console.live(f"reading {folder}"):
         before = read_cache(folder)
-    if not given.prune:
-        if given.json:
-            console.answer(_contents_document(before))
-        else:
-            _print_table(before, console)
-        return
-    seconds = None if given.unused_for is None else given.unused_for * DAY
-    chosen = choose(before, time.time(), unused_for=seconds, size=given.size)
-    if given.dry_run:
-        done, after = preview(chosen), before
-        _say_removed(done.removed, console, "would be removed")
+    if args.prune:
+        _prune(before, args, console)
+    elif args.json:
+        console.answer(_contents_document(before))
     else:
-        done, after = _prune(before, chosen, given.size, console)
-    if given.json:
+        _print_table(before, console)
+
+
+def _prune(before: CacheContents, args: argparse.Namespace, console: Console) -> None:
+    """Remove what the options select, or print what would be removed."""
+    seconds = None if args.unused_for is None else args.unused_for * DAY
+    chosen = choose(before, time.time(), unused_for=seconds, size=args.size)
+    done, after = prune(chosen, dry_run=args.dry_run), before
+    state: Literal["removed", "would be removed"] = (
+        "would be removed" if args.dry_run else "removed"
+    )
+    for entry in done.removed:
+        console.note(f"{state}: {entry.kind.folder}/{entry.path.name}  {show_size(entry.size)}")
+    if not done.removed:
+        console.note(f"nothing {state}: everything is in use, or was used since then")
+    if not args.dry_run:
+        after = _free(before, done, args.size, console)
+    if args.json:
         pruned = CachePruneDocument(
             folder=after.folder,
-            state="would be removed" if given.dry_run else "removed",
+            state=state,
             entries=tuple(map(_cached, done.removed)),
             in_use=tuple(map(_cached, done.in_use)),
             size_before=before.size,
@@ -169,18 +176,14 @@ def run_cache(given: argparse.Namespace, console: Console) -> None:
         console.answer(pruned)
 
 
-def _prune(
-    before: CacheContents, chosen: Sequence[Entry], size: int | None, console: Console
-) -> tuple[Pruned, CacheContents]:
-    """Remove entries; what became of them, and what the cache holds now."""
-    done = prune(chosen)
-    _say_removed(done.removed, console, "removed")
+def _free(before: CacheContents, done: Pruned, size: int | None, console: Console) -> CacheContents:
+    """Remove uv's packages too where a size requires it; return the cache's contents then."""
     if done.in_use:
-        names = ", ".join(one.path.name for one in done.in_use)
+        names = ", ".join(entry.path.name for entry in done.in_use)
         console.note(f"a running build uses {names}: kept")
     after = read_cache(before.folder)
     if size is not None and after.size > size:
-        # Its packages have a second name in each environment that has them, and that stays.
+        # Environments hold hard links to its packages, which stay.
         forget((), cache=before.folder)
         after = read_cache(before.folder)
         console.note(
@@ -192,25 +195,20 @@ def _prune(
             f"that is more than {show_size(size)}: the rest is in use, was used today, or is the "
             "compile cache, whose limit is CUWHEEL_COMPILE_CACHE_SIZE"
         )
-    return done, after
+    return after
 
 
-def _say_removed(entries: Sequence[Entry], console: Console, verb: str) -> None:
-    for one in entries:
-        console.note(f"{verb}: {one.kind.folder}/{one.path.name}  {show_size(one.size)}")
-    if not entries:
-        console.note(f"nothing {verb}: everything is in use, or was used since then")
-
-
-def _cached(one: Entry) -> CachedEntry:
-    return CachedEntry(kind=one.kind.folder, name=one.path.name, size=one.size, used=_day(one.used))
+def _cached(entry: CacheEntry) -> CachedEntry:
+    return CachedEntry(
+        kind=entry.kind.folder, name=entry.path.name, size=entry.size, used=_day(entry.used)
+    )
 
 
 def _contents_document(contents: CacheContents) -> CacheDocument:
     kinds = {
         kind.folder or "other": CachedKind(
             size=size,
-            entries=tuple(_cached(one) for one in contents.entries if one.kind == kind),
+            entries=tuple(_cached(entry) for entry in contents.entries if entry.kind == kind),
         )
         for kind, size in contents.sizes.items()
     }
@@ -218,34 +216,33 @@ def _contents_document(contents: CacheContents) -> CacheDocument:
 
 
 def _print_table(contents: CacheContents, console: Console) -> None:
+    """Print a row for each folder, or with `--verbose` for each entry."""
     terminal = report_terminal()
+    titles = ("entry", "size", "used") if console.is_verbose else _KIND_TITLES
+    table = rich.table.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for title in titles:
+        is_number = title in {"size", "entries"}
+        table.add_column(title, justify="right" if is_number else "left", overflow="fold")
+    for row in _entry_rows(contents) if console.is_verbose else _kind_rows(contents):
+        table.add_row(*map(rich.markup.escape, row))
     if not console.is_quiet:
-        terminal.print(_entry_table(contents) if console.is_verbose else _kind_table(contents))
+        terminal.print(table)
         terminal.print()
     terminal.print(f"{contents.folder}: {show_size(contents.size)}", markup=False)
 
 
-def _entry_table(contents: CacheContents) -> rich.table.Table:
-    table = rich.table.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column("entry", overflow="fold")
-    table.add_column("size", justify="right")
-    table.add_column("used")
-    for one in sorted(contents.entries, key=lambda one: (one.kind.folder, -one.size)):
-        name = rich.markup.escape(f"{one.kind.folder}/{one.path.name}")
-        table.add_row(name, show_size(one.size), _day(one.used))
-    return table
+def _entry_rows(contents: CacheContents) -> Iterator[tuple[str, ...]]:
+    for entry in sorted(contents.entries, key=lambda item: (item.kind.folder, -item.size)):
+        name = f"{entry.kind.folder}/{entry.path.name}"
+        yield name, show_size(entry.size), _day(entry.used)
 
 
-def _kind_table(contents: CacheContents) -> rich.table.Table:
-    table = rich.table.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for heading in ("folder", "size", "entries", "oldest use", "what"):
-        table.add_column(heading, justify="right" if heading in {"size", "entries"} else "left")
+def _kind_rows(contents: CacheContents) -> Iterator[tuple[str, ...]]:
     for kind, size in contents.sizes.items():
+        used = [entry.used for entry in contents.entries if entry.kind == kind]
+        count, oldest = (str(len(used)), _day(min(used))) if used else ("", "")
         if size:
-            used = [one.used for one in contents.entries if one.kind == kind]
-            count, oldest = (str(len(used)), _day(min(used))) if used else ("", "")
-            table.add_row(kind.folder or "(others)", show_size(size), count, oldest, kind.what)
-    return table
+            yield kind.folder or "(others)", show_size(size), count, oldest, kind.what
 
 
 def _day(seconds: float) -> str:
@@ -253,11 +250,7 @@ def _day(seconds: float) -> str:
 
 
 def _days(text: str) -> float:
-    """A number of days.
-
-    Raises:
-        argparse.ArgumentTypeError: it is none.
-    """
+    """Return a number of days, with fractions."""
     if not re.fullmatch(r"\d+(\.\d+)?", text):
         raise argparse.ArgumentTypeError(f"{text} is not a number of days")
     return float(text)

@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
-import json
+import argparse
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import ClassVar
 from urllib.parse import urlsplit
 
-from cuwheel import limits
-from cuwheel.cli.parser import Parser, new_parser, size_argument
-from cuwheel.cli.report_options import add_report_options
-from cuwheel.cli.yank_options import add_yank_options, yanks_of
-from cuwheel.errors import IndexCheckError, UsageError, naming_option
-from cuwheel.fetch.urls import redact_url
-from cuwheel.index.check.report import check_document, print_check
-from cuwheel.index.check.result import CheckRequest
-from cuwheel.index.check.rules import RULES
-from cuwheel.index.check.session import check_indexes
-from cuwheel.index.folder_index import write_index
-from cuwheel.index.site import SiteRequest, write_site, yank_in_site
-from cuwheel.index.yanks import yank
-from cuwheel.paths import default_cache, given_path, project_folder
-from cuwheel.system.output.documents import Schema
-from cuwheel.system.output.terminal import report_terminal
-from cuwheel.system.quantities import plural
-from cuwheel.system.whole_files import read_text
-from cuwheel.wheel.publication import SIMPLE
+from cuwheel.base import limits
+from cuwheel.base.errors import UsageError, WheelIndexError, naming_option
+from cuwheel.base.fetch.urls import credentials_of, redact_url
+from cuwheel.base.formats.wheel.publication import SIMPLE, published_texts
+from cuwheel.base.paths import default_cache, project_folder, user_path
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.output.documents import Schema
+from cuwheel.base.system.output.terminal import report_terminal
+from cuwheel.base.system.quantities import plural
+from cuwheel.base.system.regular_files import parse_json, read_text
+from cuwheel.build.wheelhouse.entries import METADATA
+from cuwheel.build.wheelhouse.folder_index import write_index
+from cuwheel.build.wheelhouse.yanks import yank
+from cuwheel.build.workspace.masking import refuse_secrets, refuse_secrets_in_wheels
+from cuwheel.cli.parser import Option, Options, Parser, existing, new_parser, size_argument
+from cuwheel.publish.index.check.report import check_document, print_check
+from cuwheel.publish.index.check.walk import CheckRequest, check_indexes
+from cuwheel.publish.index.site import SiteRequest, write_site, yank_in_site
 
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
-
-    from cuwheel.index.check.result import CheckResult
-    from cuwheel.index.check.rules import Rule
-    from cuwheel.system.console import Console
+YANK: Options = {
+    "--yank FILE|NAME==VERSION": "yank wheels: installers only use them where they are pinned",
+    "--reason TEXT": Option(
+        "with --yank: the reason, shown to users who pinned the wheel", default=""
+    ),
+    "--unyank FILE|NAME==VERSION": "undo --yank",
+}
+_WHY_REASON = "installers show the reason to users who pinned the wheel"
+YANK_NEEDS = {("--reason", "--yank"): _WHY_REASON, ("--yank", "--reason"): _WHY_REASON}
+_CHECKING = ("--only", "--quick", "--snapshot", "--max-download")
+_PUBLISHING = ("--base-url", "--address", "--replace-broader", "--variants")
+_WRITING = ("--dist", "--to", *_PUBLISHING, "--yank", "--unyank")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,110 +81,130 @@ class IndexDocument:
 
 
 def index_parser() -> Parser:
-    """The command line of the session."""
-    parser = new_parser(
-        "index", "Write the package index of a folder of wheels, or everything that a server needs."
-    )
-    add = parser.add_argument
-    add(
-        "--dist",
-        action="append",
-        metavar="DIR",
-        help="a folder with wheels, repeatable with --to; default: dist/ in the checkout",
-    )
-    add(
-        "--to",
-        metavar="DIR",
-        help="publish: write wheels, indexes and web pages, ready to be served",
-    )
-    add(
-        "--base-url",
-        default="",
-        metavar="URL",
-        help="with --to: where the wheels are, if elsewhere: the files of a release, a bucket",
-    )
-    add(
-        "--address",
-        default="",
-        metavar="URL",
-        help="with --to: where DIR is served, for the commands to copy; default: determined by "
-        "the browser",
-    )
-    add(
-        "--variants",
-        action="store_true",
-        help="with --to: also each wheel's variant (PEP 825, a draft), which installers that "
-        "support variants choose by driver and GPU",
-    )
-    add_yank_options(parser)
-    _add_check_options(parser)
-    add_report_options(
-        parser,
-        quiet="print only warnings and errors",
-        verbose="list each wheel of the index, and each violation of a rule",
-        as_json="print what was written or found as JSON to standard output",
-    )
-    return parser
-
-
-def _add_check_options(parser: Parser) -> None:
-    add = parser.add_argument
-    add(
-        "--check",
-        action="append",
-        default=[],
-        metavar="ADDRESS|DIR",
-        help="check an existing index instead, of any project, repeatable: pages, files, hashes, "
-        "METADATA, RECORD; docs/reference/index-check.md",
-    )
-    add(
-        "--only",
-        action="append",
-        default=[],
-        metavar="PROJECT",
-        help="with --check: only this project, repeatable",
-    )
-    add(
-        "--quick",
-        action="store_true",
-        help="with --check: read parts of wheels only, and verify no hashes",
-    )
-    add(
-        "--snapshot",
-        metavar="FILE",
-        help="with --check: compare with the state saved before, then save the new one",
-    )
-    add(
-        "--max-download",
-        type=size_argument,
-        metavar="SIZE",
-        help="with --check: download at most this much, `500M`, `20G`; default: 64 GiB",
+    """Return the parser of the session."""
+    why_check, why_to = "without it an index is written", "without it links lead to wheels beside"
+    return new_parser(
+        "index",
+        "Write the package index of a folder of wheels, or everything that a server needs.",
+        {
+            "--dist DIR...": "a folder with wheels, repeatable with --to; default: dist/ in the "
+            "checkout",
+            "--to DIR": "publish: write wheels, indexes and web pages, ready to be served",
+            "--base-url URL": Option(
+                "with --to: where the wheels are, if elsewhere: the files of a release, a bucket",
+                default="",
+            ),
+            "--address URL": Option(
+                "with --to: where DIR is served, for the commands to copy; default: "
+                "determined by the browser",
+                default="",
+            ),
+            "--replace-broader": "with --to: publish a wheel even if DIR has one of its version "
+            "that serves more GPUs, Pythons or systems; installers then prefer the new one",
+            "--variants": "with --to: also each wheel's variant (PEP 825, a draft), which "
+            "installers that support variants choose by driver and GPU",
+            **YANK,
+            "--check ADDRESS|DIR...": "check an existing index instead, of any project, "
+            "repeatable: pages, files, hashes, METADATA, RECORD; docs/reference/index-check.md",
+            "--only PROJECT...": "with --check: only this project, repeatable",
+            "--quick": "with --check: read parts of wheels only, and verify no hashes",
+            "--snapshot FILE": "with --check: compare with the state saved before, then save the "
+            "new one",
+            "--max-download SIZE": Option(
+                "with --check: download at most this much, `500M`, `20G`; default: 64 GiB",
+                read=size_argument,
+            ),
+            "--quiet": "print only warnings and errors",
+            "--verbose": "list each wheel of the index, and each violation of a rule",
+            "--json": "print what was written or found as JSON to standard output",
+        },
+        needs={
+            **YANK_NEEDS,
+            **{(option, "--check"): why_check for option in _CHECKING},
+            **{(option, "--to"): why_to for option in _PUBLISHING},
+        },
+        excludes={
+            **{("--check", option): "an existing index is checked as it is" for option in _WRITING},
+            ("--base-url", "--variants"): "variants are written next to the published wheels, "
+            "which are elsewhere: publish without --base-url, upload files/ to that URL, copy its "
+            "wheels into --dist, then write the pages with --base-url",
+        },
     )
 
 
-def run_index(given: argparse.Namespace, console: Console) -> None:
+def yanks_of(args: argparse.Namespace) -> dict[str, str | None]:
+    """Return the reason of each wheel to yank, None for those to unyank."""
+    if args.yank and args.yank == args.unyank:
+        raise UsageError(
+            f"--yank and --unyank were both given for {args.yank}",
+            why="a wheel is either yanked or not",
+            fix="leave out one of them",
+        )
+    pairs = ((args.yank, args.reason), (args.unyank, None))
+    return {name: reason for name, reason in pairs if name}
+
+
+def check_addresses(args: argparse.Namespace) -> None:
+    """Raise a UsageError unless `--base-url` and `--address` are URLs of public folders."""
+    for option, address in (("--base-url", args.base_url), ("--address", args.address)):
+        if fault := _address_fault(address) if address else "":
+            raise UsageError(
+                f"{option} {redact_url(address)!r} is not the URL of a folder: {fault}",
+                why="it is the first part of links for installers and people",
+                fix="write https://HOST/PATH, spaces as %20",
+            )
+
+
+def _address_fault(address: str) -> str:
+    """Return the reason why an address can't be a folder's; empty if it can."""
+    try:
+        parts = urlsplit(address)
+        host, _ = parts.hostname, parts.port
+    except ValueError as problem:
+        return str(problem)
+    if not address.isprintable() or " " in address:
+        return "it contains a space or a control character"
+    if parts.scheme not in {"http", "https"}:
+        return "it doesn't begin with https:// or http://"
+    if any(credentials_of(address)):
+        return "it contains a user or a password, which everyone could read"
+    if "?" in address or "#" in address:
+        return "it contains a query or a fragment"
+    return "" if host else "it has no host"
+
+
+def run_index(args: argparse.Namespace, console: Console) -> None:
     """Write the package index, or check one."""
-    _check_belongs(given)
-    if given.check:
-        _run_check(given, console)
+    check_addresses(args)
+    if args.check:
+        _run_check(args, console)
         return
-    folders = tuple(map(given_path, given.dist)) if given.dist else (project_folder() / "dist",)
-    _check(given, folders)
-    if not given.to:
-        yanked = _yank(given, lambda asked: yank(asked, folders), console)
+    folders = tuple(map(user_path, args.dist)) if args.dist else (project_folder() / "dist",)
+    for folder in folders if args.dist else ():
+        existing(folder, "--dist", "give the folder with the wheels", is_folder=True)
+    if len(folders) > 1 and not args.to:
+        raise UsageError(
+            "several folders can't share an index",
+            why="without --to the index is written into the folder itself",
+            fix="publish them together: -- --dist A --dist B --to DIR",
+        )
+    if not args.to:
+        yanked = _yank(args, lambda reasons: yank(reasons, folders), console)
+        _refuse_secrets(folders[0])
         simple = write_index(folders[0])
-        _tell(f"wrote {simple}", IndexDocument(index=simple, yanks=yanked), given, console)
+        _print_written(f"wrote {simple}", IndexDocument(index=simple, yanks=yanked), args, console)
         return
     site = SiteRequest(
         folders=folders,
-        site=given_path(given.to),
-        base_url=given.base_url,
-        address=given.address,
+        site=user_path(args.to),
+        base_url=args.base_url,
+        address=args.address,
         cache=default_cache(),
-        has_variants=given.variants,
+        replaces_broader=args.replace_broader,
+        has_variants=args.variants,
     )
     with naming_option("--to", site.site):
-        yanked = _yank(given, lambda asked: yank_in_site(site, asked), console)
+        yanked = _yank(args, lambda reasons: yank_in_site(site, reasons), console)
         with console.live("index"):
             done = write_site(site)
     text = (
@@ -195,154 +220,71 @@ def run_index(given: argparse.Namespace, console: Console) -> None:
         variants=done.variants,
         cuda=tuple(done.cuda),
     )
-    _tell(text, replace(written, yanks=yanked), given, console)
+    _print_written(text, replace(written, yanks=yanked), args, console)
 
 
-def _run_check(given: argparse.Namespace, console: Console) -> None:
-    """Check indexes.
-
-    Raises:
-        IndexCheckError: one has errors.
-        UsageError: it is no index.
-        DownloadError: one doesn't answer.
-    """
-    asked = CheckRequest(
-        places=tuple(one if "://" in one else str(given_path(one)) for one in given.check),
-        projects=tuple(given.only),
-        is_quick=given.quick,
-        snapshot=given_path(given.snapshot) if given.snapshot else None,
+def _refuse_secrets(dist: Path) -> None:
+    """Refuse secrets in statements, and in wheels that no index or build has read yet."""
+    wheels = tuple(dist.glob("*.whl"))
+    refuse_secrets(published_texts(wheels))
+    refuse_secrets_in_wheels(
+        wheel for wheel in wheels if not wheel.with_name(f"{wheel.name}{METADATA}").exists()
     )
-    if given.max_download is not None:
-        asked = replace(asked, max_download=given.max_download)
-    result = check_indexes(asked, console)
-    if given.json:
+
+
+def _run_check(args: argparse.Namespace, console: Console) -> None:
+    """Check indexes; raise a WheelIndexError for errors."""
+    request = CheckRequest(
+        places=tuple(text if "://" in text else str(user_path(text)) for text in args.check),
+        projects=tuple(args.only),
+        is_quick=args.quick,
+        snapshot=user_path(args.snapshot) if args.snapshot else None,
+    )
+    if args.max_download is not None:
+        request = replace(request, max_download=args.max_download)
+    result = check_indexes(request, console)
+    if args.json:
         console.answer(check_document(result))
     else:
         print_check(result, report_terminal(), console)
     if errors := result.count("error"):
-        raise IndexCheckError(
+        broken = (rule.code for rule in result.broken_rules() if rule.severity == "error")
+        raise WheelIndexError(
             f"{', '.join(result.indexes)}: {plural(errors, 'error')}",
-            why=f"{', '.join(one.code for one in RULES if _is_error(one, result))}: listed above",
+            why=f"{', '.join(broken)}: listed above",
             fix="follow the `to fix` lines there, and check again",
         )
 
 
-def _check_belongs(given: argparse.Namespace) -> None:
-    """See that nothing is said that would be passed over.
-
-    Raises:
-        UsageError: it would be.
-    """
-    writing = ("dist", "to", "base_url", "address", "variants", "yank", "reason", "unyank")
-    checking = ("only", "quick", "snapshot", "max_download")
-    if given.check and (other := _first_given(given, writing)):
-        raise UsageError(
-            f"--check writes nothing, and {other} is for writing",
-            why="an existing index is checked as it is served",
-            fix="write it first, then check it: nox -s index -- --check DIR",
-        )
-    if not given.check and (other := _first_given(given, checking)):
-        raise UsageError(
-            f"{other} is for --check, and nothing is to be checked",
-            why="without --check an index is written",
-            fix="choose what to check: nox -s index -- --check DIR",
-        )
-    for option, address in (("--base-url", given.base_url), ("--address", given.address)):
-        if fault := _address_fault(address) if address else "":
-            raise UsageError(
-                f"{option} {redact_url(address)!r} is not the URL of a folder: {fault}",
-                why="it is the first part of links for installers and people",
-                fix="write https://HOST/PATH, spaces as %20",
-            )
-
-
-def _first_given(given: argparse.Namespace, names: Iterable[str]) -> str:
-    """The first of some options that isn't at its default; empty where all are."""
-    parser = index_parser()
-    said = (name for name in names if getattr(given, name) != parser.get_default(name))
-    return next((f"--{name.replace('_', '-')}" for name in said), "")
-
-
-def _address_fault(address: str) -> str:
-    """Why files can't stand at an address; empty where they can."""
-    try:
-        parts = urlsplit(address)
-        host, _ = parts.hostname, parts.port
-    except ValueError as problem:
-        return str(problem)
-    if not address.isprintable() or " " in address:
-        return "it contains a space or a control character"
-    if parts.scheme not in {"http", "https"}:
-        return "it doesn't begin with https:// or http://"
-    if "?" in address or "#" in address:
-        return "it contains a query or a fragment"
-    return "" if host else "it has no host"
-
-
-def _is_error(rule: Rule, result: CheckResult) -> bool:
-    return rule.severity == "error" and bool(result.counts[rule.code])
-
-
 def _yank(
-    given: argparse.Namespace,
+    args: argparse.Namespace,
     act: Callable[[Mapping[str, str | None]], Mapping[str, tuple[str, ...]]],
     console: Console,
 ) -> ChangedYanks:
-    """Withdraw wheels and take that back, as asked for; which ones."""
-    asked = yanks_of(given)
-    done = act(asked) if asked else {}
-    for name, reason in asked.items():
+    """Yank and unyank wheels; return their names."""
+    reasons = yanks_of(args)
+    done = act(reasons) if reasons else {}
+    for name, reason in reasons.items():
         verb = "fixed" if reason is None else "withdrawn"
         console.note(f"{plural(len(done[name]), 'wheel')} {verb}: {', '.join(done[name])}")
     return ChangedYanks(
-        withdrawn=tuple(done.get(given.yank, ())), good_again=tuple(done.get(given.unyank, ()))
+        withdrawn=tuple(done.get(args.yank, ())), good_again=tuple(done.get(args.unyank, ()))
     )
 
 
-def _tell(text: str, written: IndexDocument, given: argparse.Namespace, console: Console) -> None:
-    """Say what was written, of which wheels."""
+def _print_written(
+    text: str, written: IndexDocument, args: argparse.Namespace, console: Console
+) -> None:
+    """Print what was written, and its wheels."""
     console.note(text)
-    if not (console.is_verbose or given.json):
-        return  # of many wheels the pages take as long to read as they took to write
+    if not (console.is_verbose or args.json):
+        return  # reading the pages of many wheels takes as long as writing them
     pages = [
-        json.loads(read_text(path, limit=limits.INDEX_PAGE))
+        parse_json(read_text(path, limit=limits.INDEX_PAGE))
         for path in written.index.glob("*/index.json")
     ]
-    wheels = sorted(one["filename"] for page in pages for one in page["files"])
+    wheels = sorted(file["filename"] for page in pages for file in page["files"])
     for name in wheels if console.is_verbose else ():
         console.note(f"  {name}")
-    if given.json:
+    if args.json:
         console.answer(replace(written, wheels=tuple(wheels)))
-
-
-def _check(given: argparse.Namespace, folders: tuple[Path, ...]) -> None:
-    """See that what was asked for fits together.
-
-    Raises:
-        UsageError: it doesn't, or a folder isn't there.
-    """
-    if missing := [folder for folder in folders if given.dist and not folder.is_dir()]:
-        raise UsageError(
-            f"the folder {missing[0]} doesn't exist",
-            why="--dist names it, relative to the folder in which nox was started",
-            fix="give the folder with the wheels",
-        )
-    if len(folders) > 1 and not given.to:
-        raise UsageError(
-            "several folders can't share an index",
-            why="without --to the index is written into the folder itself",
-            fix="publish them together: -- --dist A --dist B --to DIR",
-        )
-    if (given.base_url or given.address or given.variants) and not given.to:
-        raise UsageError(
-            "--base-url, --address and --variants need --to",
-            why="without --to the index links to the wheels next to it",
-            fix="give the folder to write: -- --to DIR",
-        )
-    if given.base_url and given.variants:
-        raise UsageError(
-            "--variants writes wheels, and with --base-url the wheels are elsewhere",
-            why="they are written next to the published ones",
-            fix="publish without --base-url, upload the folder files/ to that URL, copy its "
-            "wheels into --dist, then write the pages with --base-url",
-        )

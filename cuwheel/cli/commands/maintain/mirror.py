@@ -1,120 +1,117 @@
-"""The session `mirror`."""
+"""The sessions that fetch what builds need: `toolchain`, and `mirror` for builds elsewhere."""
 
 from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from cuwheel.build.checks import platform_problems
-from cuwheel.cli.parser import Parser, new_parser
-from cuwheel.cli.target_choice import choose_target, named_targets, release_of
-from cuwheel.cli.target_options import PROVIDER_HELP, add_platform, add_targets
-from cuwheel.errors import InterpreterNotFoundError, UsageError
-from cuwheel.fetch.mirror import MIRROR_VARIABLE
-from cuwheel.locks.mirror import mirror
-from cuwheel.locks.mirror_folder import README, served_name
-from cuwheel.paths import given_path
-from cuwheel.system.pythons import Interpreter, find_python, own_python
-from cuwheel.system.versions import version_key
-from cuwheel.workspace.problems import raise_problems
-from cuwheel.workspace.workspace import bare_workspace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from cuwheel.model.target import Target
-    from cuwheel.system.console import Console
+from cuwheel.base.errors import InterpreterNotFoundError, UsageError
+from cuwheel.base.fetch.urls import MIRROR_VARIABLE
+from cuwheel.base.paths import user_path
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.pythons import Interpreter, find_python, own_python
+from cuwheel.build.locks.mirror import mirror
+from cuwheel.build.locks.mirror_folder import README, served_name
+from cuwheel.build.pipeline.machine_checks import check_platform
+from cuwheel.build.toolchains.provide import provide_toolchain
+from cuwheel.build.workspace.problems import raise_problems
+from cuwheel.build.workspace.request import OPTIONS
+from cuwheel.build.workspace.workspace import bare_workspace
+from cuwheel.check.cuda.toolkits import TOOLKITS, toolkit_by_release
+from cuwheel.cli.parser import Parser, new_parser, refuse_none
+from cuwheel.cli.target_choice import (
+    TARGETS,
+    build_options,
+    choose_target,
+    named_targets,
+    release_of,
+    request_of,
+)
 
 
 def mirror_parser() -> Parser:
-    """The command line of the session."""
-    parser = new_parser(
-        "mirror", "Write everything that a target needs to a folder, for builds without a network."
+    """Return the parser of the session."""
+    return new_parser(
+        "mirror",
+        "Write everything that a target needs to a folder, for builds without a network.",
+        {
+            **TARGETS,
+            "--to DIR": "folder of the mirror; an existing mirror is kept and completed",
+            "--python 3.12...": "a Python to run nox with and to build for, repeatable; default: "
+            "the one that runs nox here",
+            **build_options("framework"),
+            "--toolchain {pypi,conda}": OPTIONS["toolchain"].metadata["help"],
+            "--source FILE": "the archive that the recipe pins, if this machine can't download it",
+            **build_options("platform", "target_root"),
+        },
     )
-    add_targets(parser)
-    add = parser.add_argument
-    add(
-        "--to", metavar="DIR", help="folder of the mirror; an existing mirror is kept and completed"
-    )
-    add(
-        "--python",
-        action="append",
-        default=[],
-        metavar="3.12",
-        help="a Python to run nox with and to build for, repeatable; default: the one that runs "
-        "nox here",
-    )
-    add(
-        "--framework",
-        metavar="torch==2.11.0",
-        help="release that the wheel is compiled against; default: the recipe's",
-    )
-    add("--toolchain", choices=("pypi", "conda"), help=PROVIDER_HELP)
-    add(
-        "--source",
-        metavar="FILE",
-        help="the archive that the recipe pins, if this machine can't download it",
-    )
-    add_platform(parser)
-    parser.set_defaults(arch=[], link=None)  # a mirror holds no more for other ones
-    return parser
 
 
-def run_mirror(given: argparse.Namespace, console: Console) -> None:
+def run_mirror(args: argparse.Namespace, console: Console) -> None:
     """Write a mirror."""
-    named = named_targets("mirror", given.targets)
-    if not given.to:
+    named = named_targets("mirror", args.targets)
+    if not args.to:
         raise UsageError(
             "nox -s mirror --: --to is missing",
             why="it is the folder to write",
-            fix=f"nox -s mirror -- {' '.join(given.targets)} --to DIR",
+            fix=f"nox -s mirror -- {' '.join(args.targets)} --to DIR",
         )
-    pythons = given.python or [own_python().release]
-    source = given_path(given.source) if given.source else None
-    plain = argparse.Namespace(**{**vars(given), "source": None})
-    releases = [_release(asked) for asked in pythons]
-    chosen = (choose_target(entry, tag, one, plain) for entry, tag in named for one in releases)
-    targets = [other for target in chosen for other in _served_pythons(target, releases)]
-    raise_problems((fault for one in targets for fault in platform_problems(one)), "mirror")
+    releases = [_release(python) for python in args.python or [own_python().release]]
+    source = user_path(args.source) if args.source else None
+    plain = request_of(args, source=None)
+    targets = [
+        choose_target(entry, tag, release, plain) for entry, tag in named for release in releases
+    ]
+    raise_problems((fault for target in targets for fault in check_platform(target)), "mirror")
     with console.stage("mirror"):
-        made = mirror(
+        done = mirror(
             targets,
-            given_path(given.to),
+            user_path(args.to),
             bare_workspace(console),
             source=source,
             pythons=releases,  # a wheel of the stable ABI is built with another one
         )
     console.print_durations()
-    console.note(f"{made.folder} has {made.files} files, {made.size / (1 << 30):.2f} GiB,")
+    console.note(f"{done.folder} has {done.files} files, {done.size / (1 << 30):.2f} GiB,")
     console.note(
-        f"everything for {', '.join(made.targets)}; its {README} explains how to use it. To build:"
+        f"everything for {', '.join(done.targets)}; its {README} explains how to use it. To build:"
     )
-    console.note(f"  export {MIRROR_VARIABLE}={made.folder.as_uri()}")
+    console.note(f"  export {MIRROR_VARIABLE}={done.folder.as_uri()}")
     for name in dict.fromkeys(map(served_name, targets)):
-        console.note(f"  {made.targets[name].command}")
+        console.note(f"  {done.targets[name].command}")
 
 
-def _served_pythons(target: Target, releases: Sequence[str]) -> Iterator[Target]:
-    """A target, and where its root folder may have another Python than it names, those too.
-
-    A wheel of the stable ABI is built with the oldest Python that the other machine's root folder
-    has, and the mirror may be written where there is none.
-    """
-    yield target
-    if target.platform.is_foreign and target.recipe.python == "abi3":
-        # A free-threaded Python has no stable ABI (PEP 703).
-        fitting = (one for one in releases if not one.endswith("t"))
-        oldest = version_key(target.recipe.oldest_python)
-        later = (one for one in fitting if version_key(one) >= oldest)
-        yield from (replace(target, python=one) for one in later if one != target.python)
-
-
-def _release(asked: str) -> str:
-    found: Interpreter | InterpreterNotFoundError
+def _release(text: str) -> str:
+    python: Interpreter | InterpreterNotFoundError
     try:
-        found = find_python(asked, os.environ)
+        python = find_python(text, os.environ)
     except InterpreterNotFoundError as missing:
-        found = missing
-    return release_of(asked, found)
+        python = missing
+    return release_of(text, python)
+
+
+def toolchain_parser() -> Parser:
+    """Return the parser of the session."""
+    return new_parser(
+        "toolchain",
+        "Make CUDA toolchains and print their folders.",
+        {
+            "toolkits 130*": "CUDA releases, as in target names",
+            **build_options("toolchain", "offline"),
+        },
+    )
+
+
+def run_toolchain(args: argparse.Namespace, console: Console) -> None:
+    """Make toolchains."""
+    refuse_none("toolchain", "toolkit", args.toolkits, [toolkit.tag for toolkit in TOOLKITS])
+    toolkits = [toolkit_by_release(name) for name in args.toolkits]
+    workspace = bare_workspace(console)
+    for toolkit in toolkits:
+        provider = args.toolchain or toolkit.provider
+        with console.stage("toolchain"):
+            toolchain = provide_toolchain(
+                toolkit, provider, workspace, offline=args.offline, reads_all=True
+            )
+        console.print_durations()
+        print(toolchain.home)  # noqa: T201 - data, for scripts

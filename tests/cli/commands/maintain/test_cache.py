@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from cuwheel.base.errors import UsageError
+from cuwheel.base.system.console import Console
 from cuwheel.cli.dispatch import run_command
-from cuwheel.errors import UsageError
-from cuwheel.system.console import Console
 from tests.support.documents import read_document
 from tests.support.factories import heard, make_workspace
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _OLD = (1_000_000.0, 1_000_000.0)
 
@@ -22,7 +19,11 @@ _OLD = (1_000_000.0, 1_000_000.0)
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
-    for name in ("toolchains/cuda130-pypi-1", "environments/tiny-1", "uv/archive"):
+    for name in (
+        "toolchains/cuda130-pypi-000000000001",
+        "environments/tiny-000000000001",
+        "uv/archive",
+    ):
         (folder / name).mkdir(parents=True)
         (folder / name / "file").write_bytes(b"x" * (1 << 20))
         os.utime(folder / name, _OLD)
@@ -30,22 +31,22 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_says_what_is_there(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shows_what_is_there(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_command("cache", [], Console())
 
-    said = capsys.readouterr().out
-    assert "toolchains" in said
-    assert "1970-01-12" in said
-    assert f"{cache}: 3.0 MiB" in said
+    output = capsys.readouterr().out
+    assert "toolchains" in output
+    assert "1970-01-12" in output
+    assert f"{cache}: 3.0 MiB" in output
 
 
-def test_says_it_as_data(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_returns_contents_as_data(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_command("cache", ["--json"], Console())
 
     data = read_document(capsys.readouterr().out, "cache")
     assert data["folder"] == str(cache)
     [entry] = data["kinds"]["environments"]["entries"]
-    assert (entry["name"], entry["used"]) == ("tiny-1", "1970-01-12")
+    assert (entry["name"], entry["used"]) == ("tiny-000000000001", "1970-01-12")
 
 
 def test_removes_what_is_old(cache: Path, tmp_path: Path) -> None:
@@ -53,8 +54,8 @@ def test_removes_what_is_old(cache: Path, tmp_path: Path) -> None:
 
     run_command("cache", ["--prune", "--unused-for", "30"], workspace.console)
 
-    assert not (cache / "toolchains" / "cuda130-pypi-1").exists()
-    assert "removed: environments/tiny-1  1.0 MiB" in heard(workspace)
+    assert not (cache / "toolchains" / "cuda130-pypi-000000000001").exists()
+    assert "removed: environments/tiny-000000000001  1.0 MiB" in heard(workspace)
     assert "2.0 MiB freed, 1.0 MiB left" in heard(workspace)
 
 
@@ -67,17 +68,17 @@ def test_removes_uvs_packages_where_the_rest_is_not_enough(cache: Path, tmp_path
     assert "uv's unpacked packages were removed too" in heard(workspace)
 
 
-def test_only_says_what_it_would_do(cache: Path, tmp_path: Path) -> None:
+def test_dry_run_removes_nothing(cache: Path, tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path)
 
     run_command("cache", ["--prune", "--unused-for", "30", "--dry-run"], workspace.console)
 
-    assert "would be removed: toolchains/cuda130-pypi-1" in heard(workspace)
-    assert (cache / "toolchains" / "cuda130-pypi-1").exists()
+    assert "would be removed: toolchains/cuda130-pypi-000000000001" in heard(workspace)
+    assert (cache / "toolchains" / "cuda130-pypi-000000000001").exists()
 
 
 @pytest.mark.parametrize(("option", "state"), [("--dry-run", "would be removed"), ("", "removed")])
-def test_says_as_data_what_is_removed(
+def test_returns_as_data_what_is_removed(
     option: str, state: str, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--prune", "--unused-for", "30", "--json", *filter(None, [option])]
@@ -85,16 +86,21 @@ def test_says_as_data_what_is_removed(
     run_command("cache", words, Console())
 
     data = read_document(capsys.readouterr().out, "cache-prune")
-    gone = {"kind": "environments", "name": "tiny-1", "size": 1 << 20, "used": "1970-01-12"}
+    gone = {
+        "kind": "environments",
+        "name": "tiny-000000000001",
+        "size": 1 << 20,
+        "used": "1970-01-12",
+    }
     assert gone in data["entries"]
     assert (data["state"], data["in_use"], data["size_before"]) == (state, [], 3 << 20)
     assert data["size"] == (3 << 20 if option else 1 << 20)
-    assert (cache / "environments" / "tiny-1").exists() == bool(option)
+    assert (cache / "environments" / "tiny-000000000001").exists() == bool(option)
 
 
 @pytest.mark.parametrize("arguments", [["--prune"], ["--size", "20G"], ["--unused-for", "3"]])
 @pytest.mark.usefixtures("cache")
-def test_removes_nothing_that_was_not_asked_for(arguments: list[str]) -> None:
+def test_removes_nothing_that_was_not_requested(arguments: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         run_command("cache", arguments, Console())
 

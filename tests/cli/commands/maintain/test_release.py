@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from cuwheel.base.errors import ReleaseRequirementError, UsageError
+from cuwheel.base.system.console import Console
 from cuwheel.cli.dispatch import run_command
-from cuwheel.errors import ReleaseRequirementError, UsageError
-from cuwheel.system.console import Console
 from tests.support.documents import read_document
-from tests.support.released import Project
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.support.publish.releases import Project
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """One wheel in `dist/`, and nox started beside it."""
+    """One wheel in `dist/`, and nox started next to it."""
     monkeypatch.setenv("CUWHEEL_INVOKED_FROM", str(tmp_path))
     monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "cache"))
-    made = Project(folder=tmp_path)
-    made.add()
-    return made
+    result = Project(folder=tmp_path)
+    result.add()
+    return result
 
 
 def run(*words: str) -> None:
     run_command("release", ["--dist", "dist", "--to", "public", *words], Console())
 
 
-def test_writes_nothing_unless_asked_to(
+def test_writes_nothing_without_a_request(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("--json")
@@ -53,18 +50,25 @@ def test_requires_what_is_named(option: str, project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (("--require", "pref"), "perf"),
-        (("--index", "https://host/simple/"), "--index is for --upload"),
         (("--upload", "https://me:secret@host/"), "contains a user or a password"),
         (("--tag", "v2026-01-01"), "has no release"),
     ],
 )
-def test_refuses(words: tuple[str, ...], says: str, project: Project) -> None:
+def test_refuses(words: tuple[str, ...], message: str, project: Project) -> None:
     assert project.dist.is_dir()
     with pytest.raises(UsageError) as caught:
         run(*words)
 
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["--base-url", "--address"])
+def test_refuses_a_password_in_published_links(option: str, project: Project) -> None:
+    with pytest.raises(UsageError, match="a user or a password"):
+        run("--publish", option, "https://me:hunter2@host.invalid/")
+
+    assert not project.site.exists()

@@ -1,0 +1,1 @@
+"""What everything else needs: the system, downloads, file formats, errors."""

@@ -1,0 +1,239 @@
+"""Search of sdists, wheels and releases on the indexes that pip and uv are configured for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pypi_simple
+from packaging.utils import canonicalize_version
+from packaging.version import InvalidVersion, Version
+
+from cuwheel.base.errors import DownloadError, HashMismatchError, UnknownProjectError
+from cuwheel.base.fetch.indexes.pages import lacks, link_fault, read_project_page, with_credentials
+from cuwheel.base.fetch.indexes.uv_settings import uv_settings
+from cuwheel.base.fetch.pip_settings import pip_settings
+from cuwheel.base.fetch.retry import RETRY_POLICY, Attempts, RetryPolicy
+from cuwheel.base.fetch.urls import is_local, redact_url
+from cuwheel.base.system.files import checked_sha256
+from cuwheel.base.system.parallel import Stop
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexFile:
+    """File that an index offers.
+
+    Attributes:
+        sha256: as the index states it; empty where it doesn't.
+        size: bytes; None where the index states none.
+    """
+
+    name: str
+    url: str
+    sha256: str
+    size: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexRelease:
+    """Release of a project on an index.
+
+    Attributes:
+        sdist: its source; None where it has none.
+        is_yanked: all of its files were withdrawn (PEP 592).
+    """
+
+    version: Version
+    sdist: IndexFile | None
+    wheels: tuple[str, ...]
+    is_yanked: bool
+
+    @property
+    def is_final(self) -> bool:
+        """True if pip would choose it without a request for this very version."""
+        return not (self.version.is_prerelease or self.is_yanked)
+
+
+def find_sdist(
+    project: str,
+    version: str,
+    sha256: str,
+    *,
+    indexes: Iterable[str],
+    retry_policy: RetryPolicy = RETRY_POLICY,
+) -> str:
+    """Return the address of a release's sdist, which may hold the index's user and password.
+
+    Args:
+        sha256: of the sdist; where an index gives no hashes, the release's sdist is taken.
+        indexes: addresses of simple indexes (PEP 503 or 691), searched in this order.
+
+    Raises:
+        DownloadError: no index has it.
+        HashMismatchError: an index has this release, with another file.
+    """
+    reasons: dict[str, str] = {}
+    has_others = False
+    attempts = Attempts(retry_policy)
+    for index in indexes:
+        attempts.reset_count()
+        page = read_project_page(index, project, attempts)
+        if isinstance(page, str):
+            reasons[index] = page
+            continue
+        sdists = _sdists_of(page, version)
+        if chosen := next((sdist for sdist in sdists if _sha256(sdist) in {"", sha256}), None):
+            if not (why := link_fault(chosen.url, index)):
+                return with_credentials(chosen.url, index)
+            reasons[index] = why
+        elif sdists:
+            has_others = True
+            reasons[index] = f"has SHA-256 {', '.join(map(_sha256, sdists))}"
+        else:
+            reasons[index] = f"has {page.project}, but no sdist of {version}"
+    why = "; ".join(f"{redact_url(index)}: {reason}" for index, reason in reasons.items())
+    if has_others:
+        raise HashMismatchError(
+            f"no index has the sdist of {project} {version} that the recipe pins",
+            why=f"the recipe's SHA-256 is {sha256}; {why}",
+            fix="correct the recipe's `sha256` only if you know that upstream's file changed",
+        )
+    raise DownloadError(
+        f"no index has the sdist of {project} {version}",
+        why=why,
+        fix="set UV_DEFAULT_INDEX or PIP_INDEX_URL to your index, or pass the source with `-- "
+        "--source FILE`",
+    )
+
+
+def find_wheels(
+    project: str,
+    *,
+    indexes: Iterable[str],
+    retry_policy: RetryPolicy = RETRY_POLICY,
+    stop: Stop | None = None,
+) -> tuple[IndexFile, ...]:
+    """Return all wheels of a project on the first index that has it; raises DownloadError."""
+    index, page = _first_page(project, indexes, Attempts(retry_policy, stop), "wheels of ")
+    return tuple(_file_of(file, index) for file in page.packages if file.package_type == "wheel")
+
+
+def find_releases(
+    project: str,
+    *,
+    indexes: Iterable[str],
+    retry_policy: RetryPolicy = RETRY_POLICY,
+    stop: Stop | None = None,
+) -> tuple[IndexRelease, ...]:
+    """Return all releases of a project on the first index that has it, the newest last.
+
+    Raises UnknownProjectError where every index answers and none has it, else DownloadError.
+    """
+    index, page = _first_page(project, indexes, Attempts(retry_policy, stop))
+    by_version: defaultdict[Version, list[pypi_simple.DistributionPackage]] = defaultdict(list)
+    for file in page.packages:
+        with contextlib.suppress(InvalidVersion):  # of the time before PEP 440
+            by_version[Version(file.version or "")].append(file)
+    releases = []
+    for version, files in sorted(by_version.items()):
+        sdists = [_file_of(file, index) for file in files if file.package_type == "sdist"]
+        wheels = tuple(file.filename for file in files if file.package_type == "wheel")
+        is_yanked = all(file.is_yanked for file in files)
+        sdist = sdists[-1] if sdists else None
+        releases.append(
+            IndexRelease(version=version, sdist=sdist, wheels=wheels, is_yanked=is_yanked)
+        )
+    return tuple(releases)
+
+
+def _first_page(
+    project: str, indexes: Iterable[str], attempts: Attempts, wanted: str = ""
+) -> tuple[str, pypi_simple.ProjectPage]:
+    reasons = {}
+    for index in indexes:
+        attempts.reset_count()
+        page = read_project_page(index, project, attempts)
+        if isinstance(page, pypi_simple.ProjectPage):
+            return index, page
+        reasons[index] = page
+    has_answers = bool(reasons) and set(reasons.values()) == {lacks(project)}
+    why = "; ".join(f"{redact_url(index)}: {reason}" for index, reason in reasons.items())
+    if not has_answers:
+        raise DownloadError(
+            f"{wanted}{project} can't be looked up",
+            why=why or "no index is configured that can be read without a network",
+            fix="see that the index can be reached (network, HTTPS_PROXY, SSL_CERT_FILE), or name "
+            "yours with UV_DEFAULT_INDEX or PIP_INDEX_URL",
+        )
+    raise (DownloadError if wanted else UnknownProjectError)(
+        f"no index has {wanted}{project}",
+        why=why,
+        fix="set UV_DEFAULT_INDEX or PIP_INDEX_URL to your index",
+    )
+
+
+def _file_of(file: pypi_simple.DistributionPackage, index: str) -> IndexFile:
+    if why := link_fault(file.url, index):
+        raise DownloadError(
+            f"{file.filename} can't be downloaded from {redact_url(index)}",
+            why=why,
+            fix="use another index: set UV_DEFAULT_INDEX or PIP_INDEX_URL",
+        )
+    return IndexFile(
+        name=file.filename,
+        url=with_credentials(file.url, index),
+        sha256=_sha256(file),
+        size=file.size,
+    )
+
+
+def _sdists_of(
+    page: pypi_simple.ProjectPage, version: str
+) -> list[pypi_simple.DistributionPackage]:
+    normal = canonicalize_version(version)
+    return [
+        file
+        for file in page.packages
+        if file.package_type == "sdist"
+        and file.version is not None
+        and canonicalize_version(file.version) == normal
+    ]
+
+
+def _sha256(file: pypi_simple.DistributionPackage) -> str:
+    """Return the SHA-256 as the index states it, in small letters; empty where it states none."""
+    return checked_sha256(file.digests.get("sha256", ""))
+
+
+def configured_indexes(
+    environ: Mapping[str, str] = os.environ, *, offline: bool = False
+) -> tuple[str, ...]:
+    """Return the indexes to search, the main one first; PyPI where nothing is configured.
+
+    uv's variables win over its files, and both over pip's.
+
+    Raises:
+        InstallError: a configuration file can't be understood.
+    """
+    uv, pip = uv_settings(environ), pip_settings(environ)
+    tables: list[dict[str, Any]] = uv.get("index", [])
+    main = [environ.get("UV_DEFAULT_INDEX", ""), environ.get("UV_INDEX_URL", "")]
+    main += [table["url"] for table in tables if table.get("default")]
+    main += [uv.get("index-url", ""), pip.get("index-url", "")]
+    more = [environ.get("UV_INDEX", ""), environ.get("UV_EXTRA_INDEX_URL", "")]
+    more += [table["url"] for table in tables if not table.get("default")]
+    more += [*uv.get("extra-index-url", ()), pip.get("extra-index-url", "")]
+    first = next(filter(None, main), pypi_simple.PYPI_SIMPLE_ENDPOINT)
+    entries = [first, *(entry for text in more for entry in text.split())]
+    urls = dict.fromkeys(map(_without_name, entries))
+    return tuple(url for url in urls if is_local(url) or not offline)
+
+
+def _without_name(entry: str) -> str:
+    """Return the URL of an entry of UV_DEFAULT_INDEX or UV_INDEX, which may be `name=url`."""
+    name, sign, url = entry.partition("=")
+    return url if sign and "/" not in name else entry

@@ -1,0 +1,13 @@
+"""Readers of compiled files: ELF, fat binaries, cubins, PTX, archs."""
+
+__all__ = [
+    "archs",
+    "cudart",
+    "device_code",
+    "elf",
+    "elf_image",
+    "elf_symbols",
+    "fatbin",
+    "kernel_code",
+    "windows",
+]

@@ -1,0 +1,323 @@
+"""Facts of an ELF file for the dynamic loader and the audit."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, Literal
+
+from cuwheel.base import limits
+from cuwheel.base.formats.binaries.elf_image import (
+    MAGIC,
+    NEEDED,
+    RPATH,
+    RUNPATH,
+    STRINGS,
+    STRINGS_SIZE,
+    SYMBOLS,
+    ElfFormatError,
+    ElfImage,
+    read_notes,
+)
+
+__all__ = ["Elf", "ElfFormatError", "Section", "is_elf", "read_elf"]
+
+Relro = Literal["full", "partial", "none"]
+
+_LINKED_KINDS = (2, 3)  # ET_EXEC, ET_DYN
+_CUDA_MACHINE = "EM_CUDA"
+# Names of the ELF registry; other machines are named by their number.
+_MACHINES = {
+    3: "EM_386",
+    21: "EM_PPC64",
+    22: "EM_S390",
+    40: "EM_ARM",
+    62: "EM_X86_64",
+    183: "EM_AARCH64",
+    190: _CUDA_MACHINE,
+    224: "EM_AMDGPU",
+    243: "EM_RISCV",
+}
+_FLAG_EXECUTE = 1  # PF_X, System V ABI, "Program Header"
+_LOAD = 1  # PT_LOAD
+_STACK = 0x6474E551  # PT_GNU_STACK
+_RELRO = 0x6474E552  # PT_GNU_RELRO
+_NOTES = 4  # PT_NOTE
+_X86_64 = 62
+_PROPERTIES = (b"GNU\0", 5)  # NT_GNU_PROPERTY_TYPE_0
+_LEVEL_NEEDED = 0xC0008002  # GNU_PROPERTY_X86_ISA_1_NEEDED
+_LEVELS = ((8, "x86-64-v4"), (4, "x86-64-v3"), (2, "x86-64-v2"))
+_PROPERTY = struct.Struct("<II")
+_PROPERTY_ALIGN = 8  # bytes, in files of 64 bits
+_NOTES_MAX = 1 << 20  # bytes
+
+# System V ABI, "Dynamic Section"; those of versions: Linux Standard Base, "Symbol Versioning".
+_TEXT_RELOCATIONS, _BIND_NOW = 22, 24
+_FLAGS, _FLAGS_1 = 30, 0x6FFFFFFB
+_VERSIONS, _VERSIONS_COUNT = 0x6FFFFFFE, 0x6FFFFFFF
+_FLAG_TEXT_RELOCATIONS, _FLAG_BIND_NOW, _FLAG_1_NOW = 4, 8, 1
+
+_MODULE_START = "PyInit_"  # PEP 489: the symbol that an import requires
+_LOADERS = ("dlopen", "dlmopen")
+_OWN_NAME = rb"PyInit_[^\0]{0,%d}|dlm?open(?=\0)" % limits.ELF_NAME
+# Functions of the driver, and mangled names in the namespaces of PyTorch (Itanium C++ ABI,
+# "External Names"), which are searched where a library with this start is needed.
+_INTERFACES = (
+    ("libcuda.so.1", rb"(?<=\0)cu[A-Z]\w*(?=\0)"),
+    (
+        ("libtorch", "libc10"),
+        rb"(?<=\0)_Z(?:T[VIST])?N?[VrK]*[RO]?(?:2at|3c10|5torch)\w*(?=\0)",
+    ),
+)
+_CHUNK = 1 << 20  # bytes
+_KEPT = 128  # bytes of memory for a name, in addition to its own
+_ENTRY_SIZE = 16  # bytes, of an entry of either list of versions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """Section with its name, and its offset and size in the file, in bytes."""
+
+    name: str
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elf:
+    """An ELF file.
+
+    Attributes:
+        machine: e.g. `EM_X86_64`; `EM_CUDA` for a bare cubin.
+        abi: version of the ABI, from the header; of interest in a cubin.
+        flags: the machine's own, from the header; in a cubin they hold the arch.
+        soname: `DT_SONAME`, empty where there is none.
+        needed: `DT_NEEDED`, in the file's order.
+        rpath: entries of `DT_RPATH`.
+        runpath: entries of `DT_RUNPATH`; the loader ignores `DT_RPATH` where there is one.
+        versions: library and symbol version that it needs, e.g. `("libc.so.6", "GLIBC_2.34")`.
+        sections: every section that has bytes in the file.
+        has_executable_stack: it requires one, or doesn't state which stack it needs,
+            which glibc takes for the same (`DEFAULT_STACK_PERMS`).
+        relro: what the loader makes read-only after it has bound the symbols: all of its tables
+            (`full`), all but those for calls (`partial`), nothing.
+        python_modules: names under which Python can import it, from its `PyInit_` symbols.
+        uses_dlopen: it calls `dlopen` or `dlmopen`, so `needed` may be incomplete.
+        driver_functions: of the CUDA driver that it needs, `cuMemAlloc_v2`; searched where it
+            needs `libcuda.so.1`.
+        torch_symbols: of PyTorch's C++ interface that it needs, mangled; searched where it needs
+            a library of PyTorch's.
+        instruction_set: the required level of x86-64, `x86-64-v3`; empty: none is stated.
+        page_size: the largest pages of memory with which the loader maps it, bytes (glibc,
+            elf/dl-map-segments.h and dl-load.c); 0 where there is nothing to map.
+    """
+
+    machine: str
+    abi: int
+    flags: int
+    is_linked: bool
+    is_dynamic: bool
+    soname: str
+    needed: tuple[str, ...]
+    rpath: tuple[str, ...]
+    runpath: tuple[str, ...]
+    versions: tuple[tuple[str, str], ...]
+    sections: tuple[Section, ...]
+    has_executable_stack: bool
+    has_text_relocations: bool
+    relro: Relro
+    python_modules: tuple[str, ...]
+    uses_dlopen: bool
+    driver_functions: tuple[str, ...]
+    torch_symbols: tuple[str, ...]
+    instruction_set: str
+    page_size: int
+
+    @property
+    def search_path(self) -> tuple[str, ...]:
+        """Entries that the loader searches."""
+        return self.runpath or self.rpath
+
+    @property
+    def is_host_code(self) -> bool:
+        """True if strip and patchelf may change it: linked, and not for the GPU."""
+        return self.is_linked and self.machine != _CUDA_MACHINE
+
+    @property
+    def is_cubin(self) -> bool:
+        """True if it is code for the GPU."""
+        return self.machine == _CUDA_MACHINE
+
+    def section(self, name: str) -> Section | None:
+        """Return the section of that name, or None."""
+        return next((section for section in self.sections if section.name == name), None)
+
+
+def is_elf(stream: IO[bytes]) -> bool:
+    """Return True if a stream begins as an ELF file does; rewind it to its start."""
+    stream.seek(0)
+    start = stream.read(len(MAGIC))
+    stream.seek(0)
+    return start == MAGIC
+
+
+def read_elf(stream: IO[bytes]) -> Elf:
+    """Read an ELF file from a seekable stream, without loading it into memory.
+
+    All facts for the loader are read as the loader reads them, from the program headers, so that a
+    file without section headers gives the same.
+
+    Raises:
+        ElfFormatError: it isn't ELF, or is damaged.
+    """
+    try:
+        return _read(ElfImage(stream))
+    except ElfFormatError as problem:
+        raise ElfFormatError(f"not a valid ELF file: {problem}") from None
+
+
+def _read(image: ElfImage) -> Elf:
+    tags = image.dynamic
+    needed = image.texts(NEEDED)
+    stack = [segment.flags for segment in image.segments if segment.kind == _STACK]
+    modules, uses_dlopen, interfaces = _symbol_facts(image, needed)
+    names = image.section_names()
+    return Elf(
+        machine=_MACHINES.get(image.machine, str(image.machine)),
+        abi=image.abi,
+        flags=image.flags,
+        is_linked=image.kind in _LINKED_KINDS,
+        is_dynamic=bool(tags),
+        soname=image.soname,
+        needed=needed,
+        rpath=image.search_entries(RPATH),
+        runpath=image.search_entries(RUNPATH),
+        versions=tuple(_versions(image)),
+        sections=tuple(
+            Section(name=names.get(section.name, ""), offset=section.offset, size=section.size)
+            for section in image.sections
+            if section.is_in_file
+        ),
+        has_executable_stack=bool(tags) and (not stack or bool(stack[0] & _FLAG_EXECUTE)),
+        has_text_relocations=bool(
+            tags[_TEXT_RELOCATIONS] or image.first(_FLAGS) & _FLAG_TEXT_RELOCATIONS
+        ),
+        relro=_relro(image),
+        python_modules=tuple(sorted(modules)),
+        uses_dlopen=uses_dlopen,
+        driver_functions=tuple(sorted(name for name in interfaces if not name.startswith("_Z"))),
+        torch_symbols=tuple(sorted(name for name in interfaces if name.startswith("_Z"))),
+        instruction_set=_instruction_set(image),
+        page_size=_page_size(image),
+    )
+
+
+def _page_size(image: ElfImage) -> int:
+    loads = [segment for segment in image.segments if segment.kind == _LOAD]
+    sizes = [segment.alignment for segment in loads]
+    # The distance of address and offset has to be a multiple too: `shift & -shift` is the largest
+    # power of two that divides it.
+    shifts = [segment.address - segment.offset for segment in loads]
+    return min((*sizes, *(shift & -shift for shift in shifts if shift)), default=0)
+
+
+def _relro(image: ElfImage) -> Relro:
+    if not any(segment.kind == _RELRO for segment in image.segments):
+        return "none"
+    is_bound = (
+        image.dynamic[_BIND_NOW]
+        or image.first(_FLAGS) & _FLAG_BIND_NOW
+        or image.first(_FLAGS_1) & _FLAG_1_NOW
+    )
+    return "full" if is_bound else "partial"
+
+
+def _instruction_set(image: ElfImage) -> str:
+    """Return the level of x86-64 in the notes that compilers and linkers leave.
+
+    "Linux Extensions to gABI" and x86-64 psABI, chapters "Program Property".
+    """
+    needed = 0
+    for segment in image.segments if image.machine == _X86_64 and image.is_wide else ():
+        if segment.kind == _NOTES and segment.alignment == _PROPERTY_ALIGN:
+            data = image.read(segment.offset, min(segment.size, _NOTES_MAX))
+            for owner, kind, content in read_notes(data, _PROPERTY_ALIGN):
+                if (owner, kind) == _PROPERTIES:
+                    needed |= _needed_levels(content)
+    return next((name for bit, name in _LEVELS if needed & bit), "")
+
+
+def _needed_levels(properties: bytes) -> int:
+    offset = 0
+    while offset + _PROPERTY.size <= len(properties):
+        kind, size = _PROPERTY.unpack_from(properties, offset)
+        offset += _PROPERTY.size
+        if kind == _LEVEL_NEEDED:
+            return int.from_bytes(properties[offset : offset + min(size, 4)], "little")
+        offset += -(-size // _PROPERTY_ALIGN) * _PROPERTY_ALIGN
+    return 0
+
+
+def _versions(image: ElfImage) -> Iterator[tuple[str, str]]:
+    """Yield libraries with the versions that are needed of them, from two-level chained lists."""
+    known = 0
+    libraries = _chain(image, "HHIII", image.offset_of_tag(_VERSIONS), image.first(_VERSIONS_COUNT))
+    for offset, (_, count, library, first, _) in libraries:
+        name = image.name(image.strings + library)
+        known += count + 1
+        if known > limits.ELF_VERSIONS:  # lists can overlap, so that a small file names billions
+            raise ElfFormatError(f"it needs more than {limits.ELF_VERSIONS:,} symbol versions")
+        for _, (_, _, _, version, _) in _chain(image, "IHHII", offset + first, count):
+            yield name, image.name(image.strings + version)
+
+
+def _chain(
+    image: ElfImage, form: str, offset: int, count: int
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield the entries of a list, with their offsets; the last field leads to the next one."""
+    for _ in range(count if offset else 0):
+        entry = image.unpack(form, offset)
+        yield offset, entry
+        if entry[-1] < _ENTRY_SIZE:
+            return
+        offset += entry[-1]
+
+
+def _symbol_facts(image: ElfImage, needed: tuple[str, ...]) -> tuple[set[str], bool, set[str]]:
+    """Return the Python modules that a file defines, if it calls the loader, and its other needs.
+
+    Few of a million names are of interest, so those are searched in the table of names, and the
+    symbols are only compared by the offsets of their names.
+    """
+    modules: set[str] = set()
+    others: set[str] = set()
+    has_symbols = image.dynamic[SYMBOLS] and image.dynamic[STRINGS]
+    names = _names_of_interest(image, needed) if has_symbols else {}
+    for offset, section in image.symbols() if names else ():
+        name = names.get(offset, "")
+        if section and name.startswith(_MODULE_START):
+            modules.add(name.removeprefix(_MODULE_START))
+        elif not section and not name.startswith(_MODULE_START):
+            others.add(name)
+    return modules, not others.isdisjoint(_LOADERS), others - {"", *_LOADERS}
+
+
+def _names_of_interest(image: ElfImage, needed: tuple[str, ...]) -> dict[int, str]:
+    """Return names by their offset in the table of names; one may be the end of another."""
+    interfaces = [
+        pattern
+        for libraries, pattern in _INTERFACES
+        if any(soname.startswith(libraries) for soname in needed)
+    ]
+    pattern = re.compile(b"|".join((_OWN_NAME, *interfaces)))
+    size, memory, names = image.first(STRINGS_SIZE), 0, {}
+    for offset in range(0, size, _CHUNK):
+        text = image.read(image.strings + offset, min(_CHUNK + limits.ELF_NAME, size - offset))
+        for match in pattern.finditer(text):
+            names[offset + match.start()] = match[0].decode("utf-8", "replace")
+            memory += len(match[0]) + _KEPT
+            if memory > limits.ELF_NAMES:
+                raise ElfFormatError(f"its names take more than {limits.ELF_NAMES} bytes")
+    return names

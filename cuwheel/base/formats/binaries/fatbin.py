@@ -1,0 +1,250 @@
+"""Archs of the device code in a file, read without any CUDA tool.
+
+NVIDIA doesn't document the format. The offsets below were read off files that nvcc 13.0.88 made
+(several `-gencode`, `sm_90a`, `sm_100f`, `lto_80`, every `--compress-mode`, `-rdc=true`) and agree
+with the output of `cuobjdump -lelf -lptx` for the same files, and for NVIDIA's own libraries of
+CUDA 12 and 13. `fatbinary_section.h` of the toolkit names the sections. Code for tiles (nvcc 13.5,
+`-enable-tile`) is a fat binary of its own in the same section.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from typing import IO, NamedTuple
+
+from cuwheel.base import limits
+from cuwheel.base.formats.binaries.archs import DeviceCode, arch_suffix, sort_archs
+from cuwheel.base.formats.binaries.elf import Section
+from cuwheel.base.formats.binaries.windows import Window
+
+# The first holds the code that the driver loads. The second is input of the device link, which
+# `-rdc=true` leaves in the linked library; no GPU runs it. NVIDIA's have fat binaries in other
+# sections too: cuFFT in `.data` and `.ldata`, cuBLASLt, cuDNN and cuTENSOR in `.cask_resource`.
+LOADED_SECTION = ".nv_fatbin"
+RELOCATABLE_SECTION = "__nv_relfatbin"
+
+# A container: magic (u32), version (u16), header size (u16), size of its elements (u64).
+_CONTAINER = struct.Struct("<8xQ")
+_START = struct.pack("<IHH", 0xBA55ED50, 1, _CONTAINER.size)
+# An element: kind (u16), version (u16), header size (u32), size of its code (u64), twelve bytes
+# of other use, arch (u32), eight more, flags (u64).
+_ELEMENT = struct.Struct("<HHIQ12xI8xQ")
+_PTX = 1
+_SASS = 2
+_LTO = 8
+_TILE = 128
+_ALIGNMENT = 8  # bytes: containers lie at multiples of it
+_NOT_ZERO = re.compile(rb"[^\0]")
+_PTX_TARGET = re.compile(rb"^\s*\.target\s+sm_(\d+[af]?)\b", re.MULTILINE)
+
+
+class FatbinFormatError(ValueError):
+    """A section for device code can't be read as such."""
+
+
+class Fatbin(NamedTuple):
+    """Fat binary in a file.
+
+    Attributes:
+        offset: in the file, bytes.
+        padded_end: end of the zeros behind it, bytes: linkers align with them.
+    """
+
+    offset: int
+    padded_end: int
+    elements: frozenset[tuple[int, str]]
+
+
+_OFFSET = attrgetter("offset")
+
+
+class FatbinFinder:
+    """Search for every fat binary in a file that is read from end to end; payloads are skipped.
+
+    Args:
+        size: of the file, bytes.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._found: list[Fatbin] = []
+        self._offset = 0  # of the next read; may lie far ahead
+        self._open: tuple[int, int] | None = None  # the current container: offset, end
+        self._elements: set[tuple[int, str]] = set()
+        # Thousands of fat binaries hold the same few kinds: equal sets are kept once.
+        self._kept: dict[frozenset[tuple[int, str]], frozenset[tuple[int, str]]] = {}
+        self._is_padding = False  # behind a container
+
+    @property
+    def has_too_many(self) -> bool:
+        """True if there are more fat binaries, or kinds of code, than in any real file."""
+        return len(self._found) > limits.FATBINS or len(self._kept) > limits.ELEMENTS
+
+    @property
+    def found(self) -> tuple[Fatbin, ...]:
+        """All of them, in the file's order."""
+        return tuple(self._found)
+
+    def search(self, window: Window) -> None:
+        """Search the next part of the file, until `has_too_many`."""
+        if self.has_too_many:
+            return
+        end = window.offset + window.end
+        self._offset = max(self._offset, window.offset + window.begin)
+        while self._offset < end and not self.has_too_many:
+            if self._open:
+                self._read_element(window, self._open[1])
+            elif self._is_padding:
+                used = _NOT_ZERO.search(window.data, self._offset - window.offset, window.end)
+                self._offset = window.offset + (used.start() if used else window.end)
+                self._found[-1] = self._found[-1]._replace(padded_end=self._offset)
+                self._is_padding = not used
+            else:
+                self._find(window)
+
+    def _find(self, window: Window) -> None:
+        """Go to the next container, or to the window's end."""
+        at = window.data.find(_START, self._offset - window.offset, window.end + len(_START) - 1)
+        self._offset = window.offset + (at if at >= 0 else window.end)
+        if at < 0:
+            return
+        header = window.data[at : at + _CONTAINER.size]
+        size = _CONTAINER.unpack(header)[0] if len(header) == _CONTAINER.size else self._size
+        begin = self._offset + _CONTAINER.size
+        if begin + size > self._size:  # programs that write fat binaries hold the eight bytes too
+            self._offset += 1
+            return
+        self._open, self._elements = (self._offset, begin + size), set()
+        self._offset = begin
+        self._close_at_end()
+
+    def _read_element(self, window: Window, end: int) -> None:
+        at = self._offset - window.offset
+        fields = window.data[at : at + _ELEMENT.size]
+        if len(fields) < _ELEMENT.size:
+            fields = bytes(_ELEMENT.size)
+        code, header, size = _parse_element(fields)
+        if header < _ELEMENT.size or self._offset + header + size > end:
+            self._open = None  # no fat binary, or a damaged one
+            self._offset += 1
+            return
+        self._elements.add(code)
+        if len(self._elements) > limits.ELEMENTS:
+            self._open = None  # nothing is compiled for so many
+        self._offset += header + size
+        self._close_at_end()
+
+    def _close_at_end(self) -> None:
+        """Record the container, if all of it was read; a link of only PTX adds an empty one."""
+        if self._open and self._offset == self._open[1]:
+            elements = frozenset(self._elements)
+            shared = self._kept.setdefault(elements, elements)
+            self._found.append(Fatbin(*self._open, shared))
+            self._open, self._is_padding = None, True
+
+
+def _parse_element(fields: bytes) -> tuple[tuple[int, str], int, int]:
+    """Return an element's kind and arch, the size of its header, and that of its code."""
+    kind, _, header, size, arch, flags = _ELEMENT.unpack(fields)
+    return (kind, f"{arch}{arch_suffix(flags)}"), header, size
+
+
+def hop_fatbins(stream: IO[bytes], section: Section) -> tuple[Fatbin, ...]:
+    """Return the fat binaries of a section for device code; only their headers are read.
+
+    Raises:
+        FatbinFormatError: it holds something else.
+    """
+    fatbins: list[Fatbin] = []
+    zeros = 0  # bytes since the last fat binary
+    offset, end = section.offset, section.offset + section.size
+    while offset < end:
+        stream.seek(offset)
+        header = stream.read(_CONTAINER.size)
+        if header.startswith(_START) and len(header) == _CONTAINER.size:
+            begin = offset + _CONTAINER.size
+            behind = begin + _CONTAINER.unpack(header)[0]
+            elements = _hop_elements(stream, begin, min(behind, end))
+            fatbins.append(Fatbin(offset, behind, elements))
+            offset = behind
+            zeros = 0
+        elif any(header) or zeros > limits.SECTION_PADDING:
+            raise FatbinFormatError(
+                f"no fat binary at byte {offset - section.offset} of {section.name}"
+            )
+        else:
+            offset += _ALIGNMENT
+            zeros += _ALIGNMENT
+        if len(fatbins) > limits.FATBINS:
+            raise FatbinFormatError(
+                f"{section.name} contains more than {limits.FATBINS} fat binaries"
+            )
+    return tuple(fatbins)
+
+
+def _hop_elements(stream: IO[bytes], offset: int, end: int) -> frozenset[tuple[int, str]]:
+    elements = set()
+    while offset < end:
+        stream.seek(offset)
+        fields = stream.read(_ELEMENT.size)
+        if len(fields) < _ELEMENT.size:
+            raise FatbinFormatError("the file ends within a fat binary")
+        code, header, size = _parse_element(fields)
+        if header < _ELEMENT.size:
+            raise FatbinFormatError("an element of a fat binary has no valid header")
+        elements.add(code)
+        if len(elements) > limits.ELEMENTS:
+            raise FatbinFormatError("a fat binary claims more kinds of code than exist")
+        offset += header + size
+    return frozenset(elements)
+
+
+def code_of(fatbins: Iterable[Fatbin]) -> DeviceCode:
+    """Return the archs of the code in some fat binaries.
+
+    A link by nvcc adds an empty module for each arch of the link command; it counts like any other.
+    """
+    archs: dict[int, set[str]] = {kind: set() for kind in (_SASS, _PTX, _LTO, _TILE)}
+    for kind, arch in {element for fatbin in fatbins for element in fatbin.elements}:
+        archs.get(kind, set()).add(arch)
+    sass, ptx, lto, tile = map(sort_archs, archs.values())
+    return DeviceCode(sass=sass, ptx=ptx, lto=lto, tile=tile)
+
+
+def fatbins_of(section: Section, fatbins: Sequence[Fatbin]) -> Sequence[Fatbin]:
+    """Return the fat binaries in a section; raises FatbinFormatError."""
+    end = section.offset + section.size
+    first = bisect_left(fatbins, section.offset, key=_OFFSET)
+    members = fatbins[first : bisect_left(fatbins, end, key=_OFFSET)]
+    if section.name in (LOADED_SECTION, RELOCATABLE_SECTION):
+        offset = section.offset
+        for fatbin in members:
+            if fatbin.offset != offset:
+                break
+            offset = fatbin.padded_end
+        if offset < end:
+            raise FatbinFormatError(
+                f"no fat binary at byte {offset - section.offset} of {section.name}"
+            )
+    return members
+
+
+def code_of_ptx(text: bytes) -> DeviceCode:
+    """Return the arch of a file of PTX, from its beginning (PTX ISA, "PTX Module Directives")."""
+    return DeviceCode(ptx=sort_archs(target.decode() for target in _PTX_TARGET.findall(text)))
+
+
+def code_of_cubin(abi: int, flags: int) -> DeviceCode:
+    """Return the arch of a bare cubin, without its suffix: the header of `sm_90a` has 90.
+
+    Read off cubins of nvcc 11.8 to 13.0. The ABI version is 7 for CUDA 11 and 12, 8 for CUDA 13.
+    """
+    arch = flags >> 8 if abi >= _ABI_OF_CUDA_13 else flags
+    return DeviceCode(sass=(str(arch & 0xFF),))
+
+
+_ABI_OF_CUDA_13 = 8

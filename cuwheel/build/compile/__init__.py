@@ -1,0 +1,13 @@
+"""The compilers of a build: the toolkit's view, the launcher, the memory gate and the cache."""
+
+__all__ = [
+    "build_mounts",
+    "cache",
+    "canary",
+    "environment",
+    "events",
+    "launcher_setup",
+    "link_flags",
+    "memory",
+    "torch_extension",
+]

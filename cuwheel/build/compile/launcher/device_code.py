@@ -1,0 +1,305 @@
+"""Device code shared between builds for different platforms: PTX and cubins, by equal bytes.
+
+nvcc compiles device code by the same two programs for every host: cicc makes PTX of a preprocessed
+source, ptxas makes a cubin of PTX. A build for `linux_aarch64` after one for `linux_x86_64`
+compiles the same kernels, but what is preprocessed differs in every host header. So outputs are
+reused by what the programs read:
+
+- ptxas: a cubin is reused for equal PTX, options and programs.
+- cicc: its front end alone runs, a tenth to a third of its time. PTX is reused if the front end's
+  LLVM bitcode, the options and the programs are equal.
+
+`-lgenfe`, `-keep` and the variable that enables them are in no documentation of NVIDIA's:
+`build/compile/canary.py` tries them for each toolchain. docs/adr/0044.
+
+Variables, without each of which nothing is shared:
+    CUWHEEL_DEVICE_CODE: folder of the recipe's compile cache, for all platforms.
+    CUWHEEL_DEVICE_TOOLS: SHA-256 over cicc, ptxas and libdevice.
+    CUWHEEL_PLATFORM: what the build compiles host code for, `linux_aarch64`.
+"""
+
+from __future__ import annotations
+
+import os
+
+from cuwheel.build.compile.launcher import kept_files
+from cuwheel.build.compile.memory_gate import event_log, gate
+
+# cicc takes options for single phases only with this in its environment.
+_PHASES = ("NVVMCCWIZ", "553282")
+# Ended by SIGHUP, SIGINT, SIGQUIT, SIGTERM, or by SIGKILL as often as the memory gate tries.
+_STOPPED = frozenset(128 + number for number in (1, 2, 3, 9, 15))
+_BITCODE = ".lgenfe.bc"  # end of the name under which `-keep` leaves the front end's output
+_DEVICE_SOURCE = "device.cpp1.ii"
+_FORMAT = "3"  # raise it when entries of an older cuwheel must not be used
+
+# Files that cicc opens, by the option that names them: nvcc --dryrun of 13.0 to 13.5.
+_OPENED = frozenset(
+    (
+        *("-o", "--module_id_file_name", "--gen_c_file_name", "--stub_file_name"),
+        "--gen_device_file_name",
+    )
+)
+# Texts for the stub that the front end writes, anew for each platform.
+_NAMES = frozenset(("--orig_src_file_name", "--orig_src_path_name", "--include_file_name"))
+# Facts about the host compiler and the host: their effect on device code is in the bitcode.
+_HOST = ("--gnu_version", "--unsigned_chars", "--unsigned_wchar_t", "--arm_cross_compiler")
+# Options that the front end doesn't know, or knows by another name.
+_BACK_END = (
+    *("-ftz=", "-prec_div=", "-prec_sqrt=", "-fmad=", "-fma=", "-fast-math", "-O", "-opt"),
+    *("-maxreg", "-lnk", "-llc", "-Ofast-compile", "--no-version-ident"),
+)
+# With these a program writes more than its output, or paths and times into it.
+_NOT_SHARED = (
+    *("-g", "--device-debug", "-lineinfo", "--generate-line-info", "-generate-line-info"),
+    *("-src-in-ptx", "--source-in-ptx", "-time", "--time", "-keep", "-dlto", "--emit", "-dump"),
+    *("--dump", "-dryrun", "@", "-optf", "--options-file", "-split-compile", "--split-compile"),
+    *("-enable-tile", "-nvvmir-library"),
+)
+
+
+class DeviceCommand:
+    """The command line of cicc or ptxas, taken apart."""
+
+    def __init__(self, program: str, arguments: list[str]) -> None:
+        self.program = program
+        self.output = self.source = ""
+        self.opened: list[str] = []
+        self.rest: list[str] = []
+        sources = []
+        words = iter(arguments)
+        for word in words:
+            name, equals, value = word.partition("=")
+            if name in _OPENED | _NAMES:
+                self._add(name, value if equals else next(words, ""))
+            elif word.endswith((".ii", ".ptx")) and word[0] != "-":
+                sources.append(word)
+            else:
+                self.rest.append(word)
+        if len(sources) == 1:
+            self.source = sources[0]
+
+    def _add(self, name: str, value: str) -> None:
+        if name == "-o":
+            self.output = value
+        elif name in _OPENED:
+            self.opened += [name, os.path.abspath(value)]  # noqa: PTH100
+        else:
+            self.rest += [name, value]
+
+    @property
+    def can_be_shared(self) -> bool:
+        """True if it makes nothing but its output, which follows from input and options."""
+        if not self.source or not self.output:
+            return False
+        return not any(word.startswith(_NOT_SHARED) for word in self.rest)
+
+    def key_words(self) -> list[str]:
+        """Return the options on which the output depends; names and facts of the host left out."""
+        key = []
+        words = iter(self.rest)
+        for word in words:
+            if word in _NAMES:
+                next(words, "")
+            elif not word.startswith(_HOST):
+                key.append(word)
+        return key
+
+    def argv(self) -> list[str]:
+        """Return the whole command line."""
+        return [self.program, *self.rest, *self.opened, self.source, "-o", self.output]
+
+    def front_end(self, bitcode: str) -> list[str]:
+        """Return the command that runs cicc's front end alone and writes its bitcode."""
+        options = []
+        arch = ""
+        rest = iter(self.rest)
+        for word in rest:
+            if word == "-arch":
+                arch = next(rest, "")
+            elif word.startswith("-arch="):
+                arch = word.partition("=")[2]
+            elif word != "-m64" and not word.startswith(_BACK_END):
+                options.append(word)
+        return [
+            *(self.program, "-lgenfe", "--nv_arch", arch, "--m64", *options, *self.opened),
+            *("--emit-llvm-bc", self.source, "-o", bitcode),
+        ]
+
+
+class Store:
+    """The folder with the device code of one recipe: messages and output of each command."""
+
+    def __init__(self, folder: str, tools: str, platform: str) -> None:
+        self._folder = folder
+        self._tools = tools
+        self._platform = platform
+
+    def folder_of(self, kind: str, parts: list[str]) -> str:
+        """Return the folder with the results of one command for all of its inputs."""
+        text = "\0".join((_FORMAT, self._tools, kind, *parts))
+        key = kept_files.digest(text.encode("utf-8", "surrogateescape")).hex()
+        return f"{self._folder}/{key[:2]}/{key[2:]}"
+
+    def has_other_platforms(self, folder: str) -> bool:
+        """Return True if there is a result of a build for another platform."""
+        return any(not name.endswith(f".{self._platform}") for name in _names(folder))
+
+    def restore(self, folder: str, content: bytes, command: DeviceCommand) -> bool:
+        """Write the kept output for an input, print its messages and note it in the event log."""
+        start = kept_files.digest(content).hex()
+        for name in _names(folder):
+            if not name.startswith(f"{start}."):
+                continue
+            try:
+                messages, output = kept_files.read_parts(f"{folder}/{name}")
+                kept_files.replace(command.output, output)
+                kept_files.write_all(2, messages)
+            except (OSError, ValueError):
+                continue
+            fields: dict[str, object] = {
+                "kind": "shared",
+                "compile": os.environ.get("CUWHEEL_COMPILE", ""),
+                "name": os.path.basename(command.program),  # noqa: PTH119
+                "file": os.environ.get("CUWHEEL_FILE", ""),
+                "made_for": name.rpartition(".")[2],
+                "taken_for": self._platform,
+            }
+            event_log.append(os.environ.get("CUWHEEL_EVENTS", ""), fields)
+            return True
+        return False
+
+    def keep(self, folder: str, content: bytes, result: list[bytes]) -> None:
+        """Keep the messages and the output of a command for an input."""
+        start = kept_files.digest(content).hex()
+        kept_files.keep_parts(f"{folder}/{start}.{self._platform}", result)
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return []
+
+
+def run_ptxas(command: DeviceCommand, store: Store, scratch: str) -> int:
+    """Make a cubin, or reuse one; return the exit status."""
+    try:
+        ptx = kept_files.read(command.source)
+    except OSError:
+        return _start(command.argv())
+    folder = store.folder_of("ptxas", command.key_words())
+    if store.restore(folder, ptx, command):
+        return 0
+    status, result = _run(command.argv(), command, scratch)
+    if result:
+        store.keep(folder, ptx, result)
+    return status
+
+
+def run_cicc(command: DeviceCommand, store: Store, scratch: str) -> int:
+    """Make PTX, or reuse that of a build with the same bitcode; return the exit status."""
+    source, command.output = os.path.abspath(command.source), os.path.abspath(command.output)  # noqa: PTH100
+    try:
+        # `-keep` names its files by the input. Bitcode holds the folder in which cicc was started.
+        command.source = f"{scratch}/{_DEVICE_SOURCE}"
+        os.symlink(source, command.source)  # noqa: PTH211
+        os.environ[_PHASES[0]] = _PHASES[1]
+        os.chdir("/")
+    except OSError:
+        command.source = source
+        return _start(command.argv())
+    folder = store.folder_of("cicc", [os.environ.get("CUWHEEL_FILE", ""), *command.key_words()])
+    if store.has_other_platforms(folder):
+        reused = _reuse_ptx(command, store, folder, scratch)
+        if reused is not None:
+            return reused
+    status, result = _run([command.program, "-keep", *command.argv()[1:]], command, scratch)
+    for name in _names(scratch):
+        if result and name.endswith(_BITCODE):
+            store.keep(folder, kept_files.read(f"{scratch}/{name}"), result)
+    return status
+
+
+def _reuse_ptx(command: DeviceCommand, store: Store, folder: str, scratch: str) -> int | None:
+    """Run the front end, and reuse the PTX of a build in which its bitcode was the same.
+
+    The front end's messages are part of those that are kept with the PTX.
+
+    Returns:
+        The exit status; None where cicc has to run.
+    """
+    bitcode, messages = f"{scratch}/front-end.bc", f"{scratch}/messages"
+    with _OutputHeld(messages):
+        status = _start(command.front_end(bitcode))
+    try:
+        if status in _STOPPED:
+            kept_files.write_all(2, kept_files.read(messages))
+            return status
+        is_restored = not status and store.restore(folder, kept_files.read(bitcode), command)
+    except OSError:
+        return None
+    return 0 if is_restored else None
+
+
+def _run(argv: list[str], command: DeviceCommand, scratch: str) -> tuple[int, list[bytes]]:
+    """Run a program; return its exit status, and messages and output where it succeeded."""
+    held = f"{scratch}/messages"
+    with _OutputHeld(held):
+        status = _start(argv)
+    try:
+        messages = kept_files.read(held)
+        kept_files.write_all(2, messages)
+        return status, [] if status else [messages, kept_files.read(command.output)]
+    except OSError:
+        return status, []
+
+
+class _OutputHeld:
+    """Sends the messages of programs that are started meanwhile into a file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._real: tuple[int, int] = (-1, -1)
+
+    def __enter__(self) -> None:
+        self._real = (os.dup(1), os.dup(2))
+        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        for number in (1, 2):
+            os.dup2(file, number)
+        os.close(file)
+
+    def __exit__(self, *_: object) -> None:
+        for number, real in enumerate(self._real, 1):
+            os.dup2(real, number)
+            os.close(real)
+
+
+def _start(argv: list[str]) -> int:
+    """Run a program under the memory gate; return its exit status."""
+    return gate.main(argv[0], argv[1:])
+
+
+def main(real: str, arguments: list[str]) -> int:
+    """Run cicc or ptxas, or reuse the output of a build for another platform; as `gate.main`."""
+    read = os.environ.get
+    folder, tools = read("CUWHEEL_DEVICE_CODE", ""), read("CUWHEEL_DEVICE_TOOLS", "")
+    platform = read("CUWHEEL_PLATFORM", "")
+    run = {"cicc": run_cicc, "ptxas": run_ptxas}.get(os.path.basename(real))  # noqa: PTH119
+    command = DeviceCommand(real, arguments)
+    if not (folder and tools and platform and run and command.can_be_shared):
+        return gate.main(real, arguments)
+    scratch = f"{os.environ.get('TMPDIR') or '/tmp'}/cuwheel-device-{os.getpid()}"  # noqa: S108
+    try:
+        os.mkdir(scratch, 0o700)  # noqa: PTH102
+    except OSError:
+        return gate.main(real, arguments)
+    try:
+        return run(command, Store(folder, tools, platform), scratch)
+    finally:
+        try:
+            for name in _names(scratch):
+                kept_files.remove(f"{scratch}/{name}")
+            os.rmdir(scratch)  # noqa: PTH106
+        except OSError:
+            pass

@@ -1,4 +1,0 @@
-"""The compile cache of a build: which program, which storage, what it hit.
-
-Called by `build` and its stage. Face: `choice`, `folders`, `statistics`.
-"""

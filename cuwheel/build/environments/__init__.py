@@ -1,0 +1,11 @@
+"""Environments of Python packages: uv, locks with hashes, and the wheels of a lock that fit."""
+
+__all__ = [
+    "additions",
+    "framework_release",
+    "installed",
+    "lock_file",
+    "requirements",
+    "uv",
+    "wheel_selection",
+]

@@ -1,0 +1,124 @@
+"""The Pythons and the CUDA release of a framework's release, from the package index.
+
+The cache keeps them, as they don't change for a release that is out.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import re
+from bisect import bisect
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
+
+from cuwheel.base.errors import RecipeError
+from cuwheel.base.fetch.indexes.indexes import IndexFile, configured_indexes, find_wheels
+from cuwheel.base.system.files import write_atomically
+from cuwheel.base.system.folders.temporary import temporary_folder
+from cuwheel.base.system.versions import plain_release
+from cuwheel.build.environments.lock_file import cuda_of_lock
+from cuwheel.build.environments.uv import resolve
+from cuwheel.build.workspace.serialization import read_record, to_json
+
+_PYTHON_TAG = re.compile(r"cp3(\d+)(t?)")
+_NEAR = 2  # releases that a message names on either side
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameworkRelease:
+    """A release of a framework.
+
+    Attributes:
+        name: its distribution, `torch`.
+        version: `2.15.0`.
+        cuda: the CUDA release that its wheels were built with, `13.2`; empty where its requirements
+            don't name it.
+        pythons: those that it has wheels for on such a machine, oldest first: `3.11`, `3.14t`.
+    """
+
+    name: str
+    version: str
+    cuda: str
+    pythons: tuple[str, ...]
+
+    @property
+    def oldest_python(self) -> str:
+        """`3.11`."""
+        return plain_release(self.pythons[0])
+
+
+def read_framework_release(name: str, version: str, *, cache: Path) -> FrameworkRelease:
+    """Read a release from the cache, else from the index.
+
+    Raises:
+        RecipeError: there is no such release for this kind of machine.
+        DownloadError: the index can't be reached.
+        InstallError: its requirements can't be resolved.
+    """
+    file = cache / "frameworks" / f"{name}-{version}.json"
+    known = read_record(file, FrameworkRelease)
+    if known and known.pythons:
+        return known
+    release = _read_index(name, version, cache)
+    write_atomically(file, to_json(release))
+    return release
+
+
+def _read_index(name: str, version: str, cache: Path) -> FrameworkRelease:
+    files = find_wheels(name, indexes=configured_indexes(os.environ))
+    pythons = _pythons_by_release(files)
+    wanted = Version(version)
+    if wanted not in pythons:
+        ordered = sorted(pythons)
+        at = bisect(ordered, wanted)
+        near = ", ".join(map(str, ordered[max(at - _NEAR, 0) : at + _NEAR]))
+        raise RecipeError(
+            f"there is no {name} {version} for Linux on {platform.machine()}",
+            why=f"the index has {near or 'no wheels for it'}",
+            fix="choose one of these with --framework",
+        )
+    return FrameworkRelease(
+        name=name,
+        version=version,
+        cuda=_required_cuda(f"{name}=={version}", plain_release(pythons[wanted][0]), cache),
+        pythons=pythons[wanted],
+    )
+
+
+def _pythons_by_release(files: Iterable[IndexFile]) -> dict[Version, tuple[str, ...]]:
+    pythons: dict[Version, set[tuple[int, str]]] = {}
+    for file in files:
+        try:
+            _, release, _, tags = parse_wheel_filename(file.name)
+        except InvalidWheelFilename:
+            continue
+        for tag in tags:
+            abi = _PYTHON_TAG.fullmatch(tag.abi)
+            if abi and "linux" in tag.platform and tag.platform.endswith(platform.machine()):
+                pythons.setdefault(release, set()).add((int(abi[1]), abi[2]))
+    return {
+        release: tuple(f"3.{minor}{kind}" for minor, kind in sorted(minors))
+        for release, minors in pythons.items()
+    }
+
+
+def _required_cuda(requirement: str, python: str, cache: Path) -> str:
+    """Return the CUDA release that a release's requirements lead to."""
+    tomorrow = datetime.datetime.now(tz=datetime.timezone.utc) + datetime.timedelta(days=1)
+    with temporary_folder() as folder:
+        source, lock = folder / "framework.in", folder / "framework.lock"
+        source.write_text(f"{requirement}\n")
+        body = resolve(
+            source,
+            python=python,
+            uploaded_before=f"{tomorrow.date()}T00:00:00Z",
+            cache=cache,
+        )
+        lock.write_text(body)
+        return cuda_of_lock(lock)

@@ -1,0 +1,137 @@
+"""Installed packages whose files equal those of their wheels, and that no other folder shares.
+
+uv checks a wheel's hash when it downloads it, but never checks its unpacked copy again, and links
+that into every folder that it fills. So each file is compared with its wheel's RECORD, and if one
+differs the packages are downloaded and checked anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from cuwheel.base.errors import DamagedPackagesError
+from cuwheel.base.fetch.private_files import make_private
+from cuwheel.base.formats.wheel.record import STRONGER, record_digest, record_rows
+from cuwheel.base.system.files import empty, hash_of_file, list_tree
+from cuwheel.base.system.pythons import Interpreter
+from cuwheel.base.system.regular_files import read_text
+from cuwheel.build.environments.lock_file import read_pins
+from cuwheel.build.environments.uv import forget, install, make_environment
+from cuwheel.build.workspace.workspace import Workspace
+
+_SHOWN = 3  # files that an error names
+
+
+def fill_environment(  # noqa: PLR0913 - source, destination and report
+    folder: Path, base: Interpreter, lock: Path, workspace: Workspace, *, offline: bool, log: Path
+) -> Path:
+    """Make an environment with the packages of a lock, and return the folder of its packages.
+
+    Raises:
+        DamagedPackagesError: files differ from their wheels, and `offline` is set.
+        CuwheelError: as `uv.make_environment` and `uv.install`.
+    """
+    site = folder / "lib" / f"python{base.release}" / "site-packages"
+
+    def fill() -> None:
+        make_environment(folder, base.path, cache=workspace.cache, log=log)
+        install(folder / "bin" / "python", lock, workspace, offline=offline, log=log)
+
+    _install_verified(fill, folder, site, lock, workspace, offline=offline)
+    return site
+
+
+def fill_folder(  # noqa: PLR0913 - source, destination and report
+    folder: Path,
+    python: Path,
+    lock: Path,
+    workspace: Workspace,
+    *,
+    offline: bool,
+    log: Path,
+    machine: str = "",
+) -> None:
+    """Fill a folder with the packages of a lock.
+
+    Args:
+        python: that they are chosen for.
+        machine: another kind of machine, `aarch64`; empty: this one's.
+
+    Raises:
+        DamagedPackagesError: files differ from their wheels, and `offline` is set.
+        CuwheelError: as `uv.install`.
+    """
+
+    def fill() -> None:
+        install(python, lock, workspace, offline=offline, log=log, into=folder, machine=machine)
+
+    _install_verified(fill, folder, folder, lock, workspace, offline=offline)
+
+
+def _install_verified(  # noqa: PLR0913 - source, destination and report
+    fill: Callable[[], None],
+    folder: Path,
+    site: Path,
+    lock: Path,
+    workspace: Workspace,
+    *,
+    offline: bool,
+) -> None:
+    """Fill a folder with locked packages; download them again if the cache has damaged ones.
+
+    Afterwards its files have no name elsewhere.
+    """
+    fill()
+    try:
+        check_records(site, lock.name)
+    except DamagedPackagesError:
+        if offline:
+            raise
+        message = "the installer's cache is damaged too; its files are downloaded again"
+        workspace.console.warn(message)
+        forget([pin.requirement.name for pin in read_pins(lock)], cache=workspace.cache)
+        empty(folder)
+        fill()
+        check_records(site, lock.name)
+    make_private(folder)
+
+
+def check_records(folder: Path, owner: str) -> None:
+    """Compare every file with its wheel's RECORD.
+
+    Raises:
+        DamagedPackagesError: with the first files that differ, are missing or are in no RECORD.
+    """
+    expected: dict[str, str] = {}
+    wrong = []
+    for record in sorted(folder.glob("*.dist-info/RECORD")):
+        try:
+            rows = record_rows(read_text(record))
+        except ValueError:  # UTF-8's too
+            rows = ()
+        if not rows:
+            wrong.append(str(record.relative_to(folder)))
+        expected.update({name: digest for name, digest, _ in rows})
+    names = sorted(name for name, digest in expected.items() if digest)
+    with ThreadPoolExecutor() as pool:
+        actual = pool.map(lambda name: _record_hash(folder / name, expected[name]), names)
+        wrong += [name for name, is_ in zip(names, actual, strict=True) if is_ != expected[name]]
+    # A file that was put into the installer's cache would be imported like any other.
+    wrong += sorted({str(name) for name in list_tree(folder)} - expected.keys())
+    if wrong:
+        raise DamagedPackagesError(
+            f"{len(wrong)} files of {owner} differ from their wheels' RECORD",
+            why=f"the installer's cache is damaged: {', '.join(wrong[:_SHOWN])}",
+            fix="remove the folder `uv` in cuwheel's cache and run the same command again",
+        )
+
+
+def _record_hash(path: Path, expected: str) -> str:
+    """Return a file's hash by the algorithm of its row; SHA-256 if that one is too weak."""
+    if not path.is_file():
+        return "missing"
+    name = expected.partition("=")[0]
+    algorithm = name if name in STRONGER else "sha256"
+    return record_digest(algorithm, bytes.fromhex(hash_of_file(path, algorithm)))

@@ -1,0 +1,1 @@
+"""Scripts that the smoke test's interpreter runs by path."""

@@ -1,0 +1,3 @@
+"""A package's source: pinned, fetched, unpacked, copied, patched."""
+
+__all__ = ["archives", "checkouts", "identity", "patch_health", "patches", "pinned", "tree"]

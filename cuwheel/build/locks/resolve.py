@@ -1,0 +1,187 @@
+"""The resolution of `.in` files' and recipes' requirements into locks with hashes."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from cuwheel.base.errors import CuwheelError, HashMismatchError, LockError
+from cuwheel.base.system.files import sha256_of_file, write_atomically
+from cuwheel.base.system.folders.temporary import temporary_folder
+from cuwheel.base.system.quantities import plural, show_size
+from cuwheel.build.environments.lock_file import faults_of_lock, read_pins, render
+from cuwheel.build.environments.uv import resolve
+from cuwheel.build.locks.lock_jobs import COOLDOWN, LockSpec, refuse_questions
+from cuwheel.build.locks.tool_environment import tool_python
+from cuwheel.build.toolchains.conda.environment_file import read_source
+from cuwheel.build.toolchains.conda.install import fetch_packages
+from cuwheel.build.toolchains.conda.lock_file import (
+    CondaLock,
+    CondaPackage,
+    faults_of_conda_lock,
+    read_conda_lock,
+)
+from cuwheel.build.toolchains.conda.mirrors import Mirrors
+from cuwheel.build.toolchains.conda.solve import solve
+from cuwheel.build.toolchains.conda.write import write_conda_lock
+from cuwheel.build.workspace.workspace import Workspace
+
+
+def resolve_locks(
+    jobs: tuple[LockSpec, ...],
+    workspace: Workspace,
+    *,
+    cooldown: int = COOLDOWN,
+    note: str = "",
+) -> None:
+    """Write each lock anew.
+
+    Args:
+        cooldown: days that a release has to be public: a broken or malicious one is often
+            withdrawn within days.
+        note: about the channel, for conda locks.
+
+    Raises:
+        InstallError: the index can't be reached, or nothing satisfies the input.
+        DownloadError: a conda channel can't be reached.
+        LockError: nothing in the conda channel satisfies the input.
+        RecipeError: a recipe's draft leaves open what it requires.
+    """
+    refuse_questions(jobs)
+    for job in jobs:
+        with workspace.console.stage(f"lock {job.name}"):
+            if source := job.environment:
+                _lock_conda(job, source, workspace, cooldown, note)
+            else:
+                _lock_pypi(job, workspace, cooldown)
+
+
+def _lock_pypi(job: LockSpec, workspace: Workspace, cooldown: int) -> None:
+    today = datetime.datetime.now(tz=datetime.timezone.utc).date()
+    newest = f"{today - datetime.timedelta(days=cooldown)}T00:00:00Z"
+    with temporary_folder() as folder:
+        # The resolver gets one plain file, so that its output names no path of this machine.
+        source = folder / f"{job.lock.stem}.in"
+        source.write_text(job.input_text)
+        body = resolve(
+            source,
+            python=job.python,
+            uploaded_before=newest,
+            cache=workspace.cache,
+        )
+    text = render(
+        body,
+        input_text=job.input_text,
+        command=job.command,
+        cooldown=newest,
+        pythons=job.pythons,
+    )
+    write_atomically(job.lock, text)
+    workspace.console.note(f"{job.lock.name}: {len(read_pins(job.lock))} packages")
+
+
+def _lock_conda(
+    job: LockSpec, environment: Path, workspace: Workspace, cooldown: int, note: str
+) -> None:
+    source = read_source(environment)
+    python = tool_python("conda-lock", workspace)
+    solved = solve(
+        source,
+        Mirrors.of(os.environ),
+        workspace,
+        cooldown=cooldown,
+        note=note,
+    )
+    write_conda_lock(job.lock, solved, command=job.command, python=python, source=environment)
+    workspace.console.note(f"{job.lock.parent.name}/{job.lock.name}: {_describe(solved)}")
+
+
+def verify_locks(
+    jobs: tuple[LockSpec, ...], workspace: Workspace, *, offline: bool = False
+) -> tuple[CondaLock, ...]:
+    """Download every file of conda locks, compare hashes and sizes, and record that in the locks.
+
+    A hash or size that the channel's index lacked is filled in.
+
+    Returns:
+        The new locks.
+
+    Raises:
+        LockError: a lock is missing or was edited by hand.
+        DownloadError: a file can't be downloaded.
+        HashMismatchError: a file isn't the one that the lock names; its lock stays as it is.
+    """
+    today = datetime.datetime.now(tz=datetime.timezone.utc).date()
+    locks = []
+    for job in jobs:
+        with workspace.console.stage(f"verify {job.name}"):
+            lock = read_conda_lock(job.lock)
+            python = tool_python("conda-lock", workspace, offline=offline)
+            files = fetch_packages(
+                lock.packages,
+                Mirrors.of(os.environ),
+                workspace,
+                offline=offline,
+                title=f"the packages of {job.lock.parent.name}",
+            )
+            lock = replace(
+                lock,
+                packages=tuple(map(_compare, lock.packages, files)),
+                files=f"fetched {today}: every hash and size verified",
+            )
+            write_conda_lock(job.lock, lock, command=job.command, python=python)
+            workspace.console.note(f"{job.lock.parent.name}: {_describe(lock)}, all as locked")
+            locks.append(lock)
+    return tuple(locks)
+
+
+def _compare(package: CondaPackage, file: Path) -> CondaPackage:
+    """Return a package with its file's size and hash; the download compared the hash."""
+    size = file.stat().st_size
+    if package.size not in {0, size}:
+        raise HashMismatchError(
+            f"{package.file_name} is not the file that the lock names",
+            why=f"it has {size} bytes, and the lock says {package.size}",
+            fix="find out why the channel or the lock changed, then write the lock again",
+        )
+    return replace(package, size=size, sha256=package.sha256 or sha256_of_file(file))
+
+
+def _describe(lock: CondaLock) -> str:
+    return f"{plural(len(lock.packages), 'package')}, {show_size(lock.download_size)} to download"
+
+
+def find_faults(jobs: Iterable[LockSpec]) -> dict[str, list[str]]:
+    """Return what is wrong with each lock, by the command that writes it.
+
+    A sound lock exists, is unedited, has hashes, and was made from its present input.
+    """
+    return {job.command: _faults(job) for job in jobs}
+
+
+def raise_if_faulty(faults: Mapping[str, Sequence[str]]) -> None:
+    """Raise an error for faults of `find_faults`.
+
+    Raises:
+        LockError: with every fault of every lock.
+    """
+    bad = {command: lines for command, lines in faults.items() if lines}
+    if bad:
+        names = {command: command.split("-- ")[1] for command in bad}
+        raise LockError(
+            f"{len(bad)} of {len(faults)} locks can't be used",
+            why="\n".join(f"{names[command]}: {', '.join(bad[command])}" for command in bad),
+            fix=" && ".join(bad),
+        )
+
+
+def _faults(job: LockSpec) -> list[str]:
+    try:
+        if source := job.environment:
+            return faults_of_conda_lock(job.lock, source)
+        return faults_of_lock(job.lock, job.input_text)
+    except CuwheelError as error:
+        return [error.what]

@@ -1,0 +1,15 @@
+"""Build a target: its stages in order, the checks before them, the rebuild key, the records."""
+
+__all__ = [
+    "build_advice",
+    "checks",
+    "engine_code",
+    "machine",
+    "machine_checks",
+    "pipeline",
+    "published",
+    "rebuild_key",
+    "run_state",
+    "summary",
+    "target_fit",
+]

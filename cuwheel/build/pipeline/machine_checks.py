@@ -1,0 +1,248 @@
+"""Checks of this machine: each problem that keeps it from building a target, with its fix."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from packaging.version import Version
+
+from cuwheel.base.errors import CuwheelError
+from cuwheel.base.system import machine
+from cuwheel.base.system.compilers import SYSTEM_PATH
+from cuwheel.base.system.process import which
+from cuwheel.base.system.quantities import plural, show_size
+from cuwheel.build.compile.memory.peaks import known_peaks
+from cuwheel.build.locks.lock_jobs import toolchain_lock
+from cuwheel.build.recipe.target import Target
+from cuwheel.build.toolchains.conda.lock_file import read_conda_lock
+from cuwheel.build.toolchains.cross.root_libraries import package_version
+from cuwheel.build.toolchains.system_programs import installed_version
+from cuwheel.build.workspace.job import Job
+from cuwheel.build.workspace.problems import Problem, problem_of
+from cuwheel.check.cuda.toolkits import TOOLKITS
+
+# Bytes of what is made of wheels: their locks hold no sizes. Measured on the installer's unpacked
+# packages, to which toolchains and environments are hard links.
+_PYPI_TOOLCHAIN = 2075 << 20  # cuda-toolkit 13.0.2, whole
+_ENVIRONMENT = 670 << 20  # the largest without a framework, tests/project's tiny-rdc
+_FRAMEWORKS = {"torch": 4863 << 20}  # an environment with 2.15 and NVIDIA's libraries
+
+
+def check_platform(target: Target) -> Iterator[Problem]:
+    """Check that the wheel's platform is this machine's, or can be compiled for here."""
+    if why := target.platform_fault:
+        fix = f"build it on a machine with {target.platform.machine}"
+        if target.provider != "pypi":
+            fix = f"use toolkit 13.0 or newer without `--toolchain`, or {fix}"
+        what = f"{target.name} can't be built for {target.platform.name} here"
+        yield Problem(what=what, why=why, fix=fix)
+
+
+def check_python(job: Job) -> Iterator[Problem]:
+    """Check that the requested Python can be compiled against."""
+    target, python = job.target, job.machine.python
+    if python is None or target.recipe.python == "any":
+        return  # where there is none, `Machine.faults` has the reason
+    if not (python.include / "Python.h").is_file():
+        yield Problem(
+            what=f"Python.h of {python.path} is missing",
+            why=f"{python.include} doesn't contain it",
+            fix=f"apt-get install python{python.release}-dev, or use another Python",
+        )
+    if target.provider == "conda" and python.is_of_system:
+        yield Problem(
+            what=f"{python.path} doesn't work with a conda toolchain",
+            why=f"its headers in {python.include} are for the system's C library, and the "
+            "toolchain has its own",
+            fix=f"-- --python {python.release} uses the Python of the conda lock; or give one "
+            "from pyenv, uv, or of your own",
+        )
+
+
+def check_driver(job: Job) -> Iterator[Problem]:
+    """Check that the GPU driver runs the wheel; a machine without a driver can build all."""
+    target, driver = job.target, job.machine.driver
+    least = target.toolkit.min_driver
+    runs_elsewhere = job.settings.any_driver or target.platform.is_foreign
+    if driver and not runs_elsewhere and Version(driver) < Version(least):
+        yield Problem(
+            what=f"a wheel for CUDA {target.toolkit.release} doesn't run on this machine",
+            why=f"its driver is {driver}, and the wheel needs {least} or newer",
+            fix=f"{_fitting_toolkit(target, driver)}update the driver, or build for other machines "
+            "with -- --any-driver",
+        )
+
+
+def _fitting_toolkit(target: Target, driver: str) -> str:
+    """Advise the newest CUDA that the driver runs, one of the recipe's if possible."""
+    recipe = target.recipe
+    fitting = [toolkit for toolkit in TOOLKITS if Version(driver) >= Version(toolkit.min_driver)]
+    declared = [toolkit for toolkit in fitting if toolkit.release in recipe.toolkits]
+    if declared:
+        session = f"build-{recipe.name}-{declared[-1].tag}"
+        return f"build for CUDA {declared[-1].release} (`nox -s {session}`), "
+    if fitting:
+        return f'add "{fitting[-1].release}" to the recipe\'s `toolkits` and build for it, '
+    return ""
+
+
+def check_system_packages(job: Job) -> Iterator[Problem]:
+    """Check the packages that the build needs in addition to the compiler.
+
+    They come from the machine, from another machine's root folder, or from the lock of a conda
+    toolchain: a build with one sees nothing of the machine.
+    """
+    target, required = job.target, job.target.system_packages
+    if target.provider == "conda":
+        yield from _check_conda_packages(target)
+        return
+    missing = {"binutils" for name in ("strip", "ld") if not which(name, SYSTEM_PATH)}
+    if not target.platform.is_foreign:
+        if which("dpkg-query", SYSTEM_PATH):
+            missing |= {name for name in required if not installed_version(name)}
+        elif required:
+            job.workspace.console.warn(
+                f"can't tell whether these are installed: {', '.join(required)}"
+            )
+    if missing:
+        names = " ".join(sorted(missing))
+        yield Problem(
+            what="system packages are missing",
+            why=f"{target.recipe.name} needs {names}",
+            fix=f"apt-get install {names}",
+        )
+    yield from _check_root_packages(job)
+
+
+def _check_root_packages(job: Job) -> Iterator[Problem]:
+    root, packages = job.machine.target_root, job.target.system_packages
+    missing = [name for name in packages if root and not package_version(root.folder, name)]
+    if root and missing:
+        yield Problem(
+            what=f"{root.folder} lacks Debian packages",
+            why=f"{job.target.recipe.name} needs {' '.join(missing)} for "
+            f"{job.target.platform.machine}",
+            fix=f"make the root folder with debootstrap's --include=…,{','.join(missing)} "
+            "(docs/how-to/arm64.md)",
+        )
+
+
+def _check_conda_packages(target: Target) -> Iterator[Problem]:
+    """Check the lock, as the toolchain may not be there yet; its stage raises where none is."""
+    lock, required = toolchain_lock(target), target.recipe.needs.get("conda", ())
+    if lock is None or not required:
+        return  # reading a lock takes seconds
+    try:
+        locked = {package.name for package in read_conda_lock(lock).packages}
+    except CuwheelError as error:
+        yield problem_of(error)
+        return
+    if missing := " ".join(name for name in required if name not in locked):
+        yield Problem(
+            what=f"the conda toolchain for CUDA {target.toolkit.release} lacks packages",
+            why=f"{target.recipe.name} needs {missing}; {lock} doesn't have it",
+            fix=f"add {missing} to {lock.with_name('environment.yml')}, then "
+            f"`nox -s lock -- toolchain:{target.toolkit.tag}:conda`",
+        )
+
+
+def check_folder_names(job: Job) -> Iterator[Problem]:
+    """Check for characters that split compiler flags: blanks in variables, commas for nvcc."""
+    for path in (job.workspace.work, job.workspace.cache):
+        if re.search(r"[\s,;:'\"]", str(path)):
+            yield Problem(
+                what=f"the folder {path} can't be used",
+                why="its name contains a space, comma, colon or quote, which compiler flags can't "
+                "contain",
+                fix="move it with -- --work DIR or CUWHEEL_CACHE",
+            )
+
+
+def check_disk(job: Job) -> Iterator[Problem]:
+    """Check that the disks hold what the build takes; warn where memory may not."""
+    _warn_of_memory(job)
+    target, workspace = job.target, job.workspace
+    cached = _size_in_cache(target, workspace.cache)
+    required = {workspace.work: target.recipe.disk, workspace.cache: cached}
+    if _disk_of(workspace.work) == _disk_of(workspace.cache):
+        required = {workspace.cache: target.recipe.disk + cached}
+    for folder, needed in required.items():
+        if (free := machine.free_disk(folder)) < needed:
+            yield Problem(
+                what=f"the disk of {folder} is too small",
+                why=f"{show_size(free)} are free, {show_size(needed)} needed",
+                fix="free some space, or use a folder on another disk: -- --work DIR for the work "
+                "folder, CUWHEEL_CACHE for the cache",
+            )
+
+
+def _warn_of_memory(job: Job) -> None:
+    """Warn of compiles that take more memory than there is, as measured, else by the recipe.
+
+    All memory of the machine counts, not what is free now: the memory gate waits for more.
+    """
+    recipe, most = job.target.recipe, job.machine.memory
+    if most is None:
+        return
+    available = f"{show_size(most)} are available (container limits included)"
+    peaks = known_peaks(job.workspace.cache / "memory", recipe.name)
+    known = [peak for peak in peaks if peak[2] in {"", *job.target.archs}]
+    too_large = [peak for peak in known if peak[0] > most]
+    if too_large:
+        size, file, arch = too_large[0]
+        more = f" and {plural(len(too_large) - 1, 'other compile')}" if len(too_large) > 1 else ""
+        job.workspace.console.warn(
+            f"in an earlier build {Path(file).name}{f' for sm_{arch}' if arch else ''}{more} used "
+            f"up to {show_size(size)} of memory, and {available}: what isn't in the compile cache "
+            "will be killed"
+        )
+    elif not known and most < recipe.memory_per_job:
+        job.workspace.console.warn(
+            f"a large compile of {recipe.name} may need {show_size(recipe.memory_per_job)} of "
+            f"memory, and {available}: it will run alone, and be killed if that is not enough"
+        )
+
+
+def _size_in_cache(target: Target, cache: Path) -> int:
+    """Return the bytes that toolchains and environments add to the cache, where it has none."""
+    name, framework = target.recipe.name, target.framework.name if target.framework else ""
+    toolkit = f"cuda{target.toolkit.tag}-{target.provider}"
+    packages = _FRAMEWORKS.get(framework, _ENVIRONMENT)
+    parts: list[tuple[str, int | Callable[[Target, Path], int]]] = [
+        (f"toolchains/{toolkit}-*", _size_of_toolchain),
+        (f"environments/*-{framework}*" if framework else f"environments/{name}-*", packages),
+    ]
+    if target.platform.is_foreign:
+        other = target.platform.machine
+        parts += [
+            (f"toolchains/{toolkit}-{other}-*", _PYPI_TOOLCHAIN),
+            (f"environments/{target.lock.stem}-{other}-*", packages),
+        ]
+    return sum(
+        size if isinstance(size, int) else size(target, cache)
+        for pattern, size in parts
+        if not any(path.is_dir() for path in cache.glob(pattern))
+    )
+
+
+def _size_of_toolchain(target: Target, cache: Path) -> int:
+    if target.provider == "pypi":
+        return _PYPI_TOOLCHAIN
+    lock = toolchain_lock(target)
+    if target.provider == "system" or lock is None:
+        return 0
+    # What installs conda packages is large, and no other provider needs it.
+    from cuwheel.build.toolchains.conda.install import needed_disk  # noqa: PLC0415
+
+    try:
+        return needed_disk(read_conda_lock(lock).packages, cache)
+    except CuwheelError:
+        return 0  # the stage that installs from the lock raises it
+
+
+def _disk_of(folder: Path) -> int:
+    """Return the device number of a folder, which needn't be there yet."""
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return nearest.stat().st_dev

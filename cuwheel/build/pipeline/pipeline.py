@@ -1,0 +1,314 @@
+"""The ways to run a target's stages: all of them, all up to one, a single one.
+
+All of them lock the work folder, so that two runs on one target wait for each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from cuwheel.base.errors import CuwheelError, PublishedWheelError, TargetRootError, UsageError
+from cuwheel.base.formats.wheel.publication import SIMPLE, WHEEL_FOLDER, remove_unpublished
+from cuwheel.base.system.console import silent_console
+from cuwheel.base.system.files import file_lock, naming_full_disk, remove_parts, remove_tree
+from cuwheel.base.system.folders.output_folder import check_files, check_output, claim
+from cuwheel.base.system.parallel import Stop, StoppedError, in_background
+from cuwheel.base.system.regular_files import open_file
+from cuwheel.build.pipeline.published import (
+    PublishedRecord,
+    build_path,
+    needs_smoke_only,
+    outdated_reasons,
+    published_wheel,
+    read_build,
+    reasons_to_build,
+    record_build,
+)
+from cuwheel.build.pipeline.rebuild_key import (
+    changes,
+    check_project_state,
+    key_of,
+    read_project_state,
+)
+from cuwheel.build.pipeline.run_state import (
+    EACH_TIME,
+    FROM_SMOKE,
+    empty_work,
+    end_run,
+    forget_stage,
+    has_wheel,
+    have_all_run,
+    is_cleaning_up,
+    is_unfinished,
+    remove_logs,
+    save_stage,
+    start_run,
+    tidy_work,
+)
+from cuwheel.build.pipeline.summary import Summary
+from cuwheel.build.recipe.cells import is_cell
+from cuwheel.build.wheelhouse.index_folders import SIMPLE_FOLDER
+from cuwheel.build.workspace.failure_record import forget_failure, write_failure
+from cuwheel.build.workspace.job import Job
+from cuwheel.build.workspace.records import STAGES, RepairedWheel, SmokeResult
+from cuwheel.build.workspace.workspace import WORK_FOLDER
+
+_REFUSALS = (UsageError, PublishedWheelError)  # of a command; the recipe may be all right
+_OF_WHEEL = ("audit", "smoke")  # stages that need nothing but a wheel
+_PUBLISHED = "published"  # folder of the work folder, where they try a wheel of `dist/`
+# What a stage can prepare before its turn, by the stage during which it does so: a package's own
+# build leaves cores idle while it imports PyTorch and while it links.
+_PREPARED_DURING = {"build": "smoke"}
+_STATES_INPUTS = "provenance"  # the stage that names the project's files in a statement
+
+
+def make(job: Job, *, keep_work: bool = False) -> Summary:
+    """Build, check and publish one wheel; do nothing when it is there and nothing has changed.
+
+    A run that was killed goes on after its last complete stage, unless something has changed since.
+
+    Raises:
+        CuwheelError: of the stage that failed; the work folder is kept.
+    """
+    workspace = job.workspace
+    with _locked(job), _recording_failure(job):
+        # Of other targets too, which may never be built again.
+        remove_unpublished(workspace.dist)
+        remove_parts(build_path(job).parent)
+        if is_cleaning_up(workspace):
+            tidy_work(workspace)
+        key, record = key_of(job), read_build(job)
+        reasons = reasons_to_build(record, key, job)
+        if record and not reasons:
+            if is_unfinished(workspace) and not keep_work:
+                # A run that was killed after its last stage, or was about something else.
+                (tidy_work if workspace.has("index") else empty_work)(workspace)
+            forget_failure(workspace.dist, job.target.id)
+            return _unchanged(record, job)
+        _check_early(job)
+        only_smoke = needs_smoke_only(record, key, job)
+        for reason in reasons:
+            action = "testing the wheel again" if only_smoke else "building"
+            workspace.console.note(f"{action}, because {reason}")
+        if only_smoke:
+            with naming_full_disk(workspace.work):
+                forget_stage("smoke", workspace)
+                for name in FROM_SMOKE:
+                    _run_stage(name, job, key)
+        else:
+            if record and changes(record.key, key) and not job.settings.replace:
+                workspace.console.note(
+                    f"{record.summary.wheel} stays published as it is: a wheel with different "
+                    "bytes gets a build tag"
+                )
+            _prepare_dist(job)
+            _run_stages(STAGES, job, key)
+        summary = record_build(job, key, reasons)
+        (end_run if keep_work else tidy_work)(workspace)
+    return summary
+
+
+def make_until(last: str, job: Job, *, is_part: bool = False) -> Summary | None:
+    """Run the stages up to one and stop; the next build goes on from there.
+
+    Args:
+        is_part: of a build that `make` finishes: nothing is done where it has nothing to compile.
+
+    Returns:
+        The published wheel, where a part has found it up to date; None: there are more stages.
+
+    Raises:
+        CuwheelError: of the stage that failed.
+    """
+    with _locked(job), _recording_failure(job) if is_part else contextlib.nullcontext():
+        key, record = key_of(job), read_build(job)
+        if is_part and record and not reasons_to_build(record, key, job):
+            return _unchanged(record, job)
+        if is_part and needs_smoke_only(record, key, job):
+            return None
+        _check_early(job)
+        if is_part:
+            _prepare_dist(job)
+        _run_stages(STAGES[: STAGES.index(last) + 1], job, key)
+    if not is_part:
+        job.workspace.console.note(f"stopped after {last}; the work folder is {job.workspace.work}")
+    return None
+
+
+def make_stage(name: str, job: Job) -> Any:
+    """Run one stage with the records of the stages before it, and return its record.
+
+    Raises:
+        UsageError: one of them has left nothing.
+        CuwheelError: of the stage.
+    """
+    workspace = job.workspace
+    if name in _OF_WHEEL and not has_wheel(workspace) and (wheel := published_wheel(job)):
+        return _run_on_published(name, wheel, job)
+    with _locked(job), naming_full_disk(workspace.work), workspace.console.stage(name):
+        key = key_of(job)
+        workspace.claim()
+        record = load_stage(name)(job)
+        save_stage(name, record, workspace, key)
+        if name == STAGES[-1]:
+            if have_all_run(STAGES, workspace, key):
+                record_build(job, key, ("its stages were run separately",))
+                end_run(workspace)
+            else:
+                workspace.console.note(
+                    "earlier stages ran with different settings, so the next build makes the wheel "
+                    "again"
+                )
+    return record
+
+
+def try_wheel(job: Job) -> SmokeResult:
+    """Run the stage `smoke` on the wheel that a build now would keep, else on the newest.
+
+    The published wheel needs no work folder. A wheel that a run has left in its work folder counts
+    where the published one is outdated, or there is none.
+
+    Raises:
+        UsageError: there is no wheel.
+        CuwheelError: of the stage.
+    """
+    note = job.workspace.console.note
+    reasons = outdated_reasons(read_build(job), key_of(job), job)
+    is_in_work = bool(reasons) and has_wheel(job.workspace)
+    if is_in_work:
+        note(f"trying the wheel that {job.workspace.work} knows")
+    wheel = None if is_in_work else published_wheel(job)
+    for reason in reasons if wheel else ():
+        note(f"a build now would make the wheel again, because {reason}")
+    result: SmokeResult = (
+        _run_on_published("smoke", wheel, job) if wheel else make_stage("smoke", job)
+    )
+    return result
+
+
+def load_stage(name: str) -> Callable[[Job], Any]:
+    """Import a stage when it runs: a build with nothing to do needs none of them."""
+    stage: Callable[[Job], Any] = getattr(
+        import_module(f"cuwheel.build.pipeline.stages.{name}"), name
+    )
+    return stage
+
+
+def _run_stages(names: Sequence[str], job: Job, key: dict[str, str]) -> None:
+    """Run stages in this order, from the first on; skip what an interrupted run has left.
+
+    Raises:
+        CuwheelError: of the stage that failed.
+    """
+    with naming_full_disk(job.workspace.work), in_background() as background:
+        check_files(job.workspace.dist / SIMPLE, SIMPLE_FOLDER)
+        start_run(job, key)
+        before = read_project_state(job)
+        for name in names:
+            if name == _STATES_INPUTS:
+                check_project_state(before, job)
+            if name == "build" and not job.workspace.has(name):
+                remove_logs(job.workspace)
+            later = _PREPARED_DURING.get(name, "")
+            if later in names and not job.workspace.has(later):
+                # A Ctrl-C in the midst of an import leaves its lock held, and another thread that
+                # imports the same waits for ever. So nothing is imported during the preparation.
+                for each in names:
+                    load_stage(each)
+                background.start(later, partial(prepare_stage, later, job))
+            background.wait(name)
+            _run_stage(name, job, key)
+
+
+def prepare_stage(name: str, job: Job, stop: Stop) -> None:
+    """Let a stage prepare, silently: it meets the same errors again at its turn, and raises."""
+    workspace = dataclasses.replace(job.workspace, console=silent_console())
+    prepare = import_module(f"cuwheel.build.pipeline.stages.{name}").prepare
+    with contextlib.suppress(CuwheelError, OSError, StoppedError):
+        prepare(dataclasses.replace(job, workspace=workspace), stop)
+
+
+def _run_stage(name: str, job: Job, key: dict[str, str]) -> None:
+    """Run a stage, unless its record is there and stays valid; show its log where verbose."""
+    workspace = job.workspace
+    if name not in EACH_TIME and workspace.has(name):
+        workspace.console.note(f"{name}: kept from the interrupted run")
+        return
+    with workspace.console.stage(name):
+        try:
+            save_stage(name, load_stage(name)(job), workspace, key)
+        finally:
+            path = workspace.log_folder / f"{name}.log"
+            with (
+                contextlib.suppress(OSError),
+                io.TextIOWrapper(open_file(path), errors="replace") as log,
+            ):
+                workspace.console.output(log)
+
+
+def _unchanged(record: PublishedRecord, job: Job) -> Summary:
+    """Return the summary of a wheel that is up to date, without durations: no stage has run."""
+    job.workspace.console.note(f"{record.summary.wheel} is up to date: nothing to do")
+    return dataclasses.replace(record.summary, durations=())
+
+
+def _prepare_dist(job: Job) -> None:
+    """Refuse a wheel that could not be published; claim the folder before anything is compiled."""
+    if not job.settings.replace_broader:
+        from cuwheel.build.wheelhouse.narrower import check_declared  # noqa: PLC0415 - as `load_stage`
+
+        check_declared(job.target, job.workspace.dist, job.workspace.cache)
+    claim(job.workspace.dist, WHEEL_FOLDER)  # a compile cache may be made inside of it
+
+
+def _locked(job: Job) -> contextlib.AbstractContextManager[None]:
+    workspace = job.workspace
+    check_output(workspace.work, WORK_FOLDER)
+    check_output(workspace.dist, WHEEL_FOLDER)
+    check_output(workspace.dist / SIMPLE, SIMPLE_FOLDER)
+    if workspace.work.is_relative_to(workspace.dist):
+        claim(workspace.dist, WHEEL_FOLDER)  # before it holds the work folder's lock
+    wait = f"another cuwheel is building {job.target.id}; waiting for it"
+    return file_lock(workspace.lock, on_wait=lambda: workspace.console.note(wait))
+
+
+@contextlib.contextmanager
+def _recording_failure(job: Job) -> Iterator[None]:
+    """Record next to the wheels why the block failed: `nox -s matrix` shows it.
+
+    Errors that are about a command line, and not about a cell of the matrix, leave no record.
+    """
+    try:
+        yield
+    except CuwheelError as error:
+        lacks_root = any(isinstance(fault, TargetRootError) for fault in job.machine.faults)
+        if is_cell(job.target) and not lacks_root and not isinstance(error, _REFUSALS):
+            write_failure(error, job.workspace.dist, job.target.id)
+        raise
+
+
+def _check_early(job: Job) -> None:
+    """Check all that can be checked, before anything of an earlier run is removed."""
+    with naming_full_disk(job.workspace.work):
+        from cuwheel.build.pipeline.checks import check  # noqa: PLC0415 - as `load_stage`
+
+        check(job, "early")
+
+
+def _run_on_published(name: str, wheel: RepairedWheel, job: Job) -> Any:
+    """Run a stage on a published wheel, in a folder of its own: an interrupted run can go on."""
+    workspace = job.workspace
+    apart = dataclasses.replace(workspace, work=workspace.work / _PUBLISHED)
+    with _locked(job), naming_full_disk(workspace.work), workspace.console.stage(name):
+        workspace.claim()
+        remove_tree(apart.work)
+        apart.save("repair", wheel)
+        record = load_stage(name)(dataclasses.replace(job, workspace=apart))
+        remove_tree(apart.work)
+    return record

@@ -1,0 +1,1 @@
+"""Scripts that a build's interpreter runs by path."""

@@ -1,0 +1,47 @@
+"""Locked packages for another kind of machine: compiled and linked against, imported under QEMU."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from cuwheel.base.system.regular_files import read_text
+from cuwheel.build.environments.installed import fill_folder
+from cuwheel.build.toolchains.store import obtain
+from cuwheel.build.workspace.job import Job
+
+_LAYOUT = 1  # raise it when a folder made by an older cuwheel must not be reused
+
+
+def foreign_packages(job: Job, lock: Path) -> Path:
+    """Install the packages of a lock for the target's platform, if they are missing.
+
+    Nothing of them runs: a folder is filled with wheels, whose hashes the lock has.
+
+    Returns:
+        The folder, with the layout of site-packages.
+
+    Raises:
+        LockError: the lock holds more than packages with their hashes.
+        InstallError: one has no wheel for that machine, or can't be downloaded.
+        DamagedPackagesError: the cache holds damaged ones, and the build is offline.
+    """
+    workspace, machine = job.workspace, job.target.platform.machine
+    identity = f"{_LAYOUT}\n{machine}\n{job.python.release}\n{read_text(lock)}"
+    key = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    folder = workspace.cache / "environments" / f"{lock.stem}-{machine}-{key}"
+
+    def make(aside: Path) -> dict[str, str]:
+        fill_folder(
+            aside,
+            job.python.path,
+            lock,
+            workspace,
+            offline=job.settings.offline,
+            log=workspace.shared_folder("logs") / f"{folder.name}.log",
+            machine=machine,
+        )
+        return {}
+
+    obtain(folder, make, workspace, reads_all=not job.settings.reuse)
+    return folder

@@ -1,0 +1,114 @@
+"""The CUDA home: completed where NVIDIA's wheels lack parts, and checked to be of one release."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from cuwheel.base.errors import CommandFailedError, ToolchainError
+from cuwheel.base.system.process import run
+from cuwheel.base.system.regular_files import open_file
+
+_VERSION = re.compile(r"V(\d+\.\d+\.\d+)")
+
+# These have to be of one release: nvcc writes PTX that ptxas must read, and calls nvvm's cicc
+# with crt's headers. Their wheels don't pin each other.
+_ONE_RELEASE = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm")
+
+# nvlink writes its own options into everything it links (section .note.nv.tkinfo), and nvcc gives
+# it `-L` with the toolkit's absolute path. A file descriptor of that folder is a path that is the
+# same on every machine.
+_NVLINK = """\
+#!/bin/sh
+home=$(cd "$(dirname "$0")/.." && pwd)
+exec 9<"$home"
+for argument do
+    shift
+    case $argument in
+    "-L$home"*) set -- "$@" "-L/proc/self/fd/9${argument#"-L$home"}" ;;
+    *) set -- "$@" "$argument" ;;
+    esac
+done
+exec "$home/bin/nvlink-real" "$@"
+"""
+
+
+def complete(home: Path) -> None:
+    """Add `lib64`, library names without version and a quiet `nvlink` to the files of wheels."""
+    # RECORD has no modes, so a lost one wouldn't show as damage.
+    for program in (*(home / "bin").glob("*"), *(home / "nvvm" / "bin").glob("*")):
+        if program.is_file():
+            with open_file(program) as stream:
+                if stream.read(4).startswith((b"\x7fELF", b"#!")):
+                    program.chmod(0o755)
+    (home / "lib64").symlink_to("lib")
+    for library in sorted((home / "lib").glob("lib*.so.*")):
+        plain = library.with_name(library.name.split(".so.")[0] + ".so")
+        if not plain.exists():
+            plain.symlink_to(library.name)
+    wrap_nvlink(home)
+
+
+def wrap_nvlink(home: Path) -> None:
+    """Replace `nvlink` with a script that keeps the toolkit's path out of what it links."""
+    nvlink = home / "bin" / "nvlink"
+    if nvlink.exists():
+        nvlink.rename(home / "bin" / "nvlink-real")
+        nvlink.write_text(_NVLINK)
+        nvlink.chmod(0o755)
+
+
+def check_one_release(folder: Path, version: str, owner: str) -> None:
+    """Refuse a compiler with parts of several releases.
+
+    Args:
+        folder: of the installed wheels, with their `.dist-info` folders.
+        version: of each part, `13.0.88`.
+
+    Raises:
+        ToolchainError: with the version of each part.
+    """
+    versions = {}
+    for name in _ONE_RELEASE:
+        metadata = next(folder.glob(f"{name.replace('-', '_')}-*.dist-info"), None)
+        versions[name] = metadata.stem.split("-")[1] if metadata else "missing"
+    if set(versions.values()) == {version}:
+        return
+    listed = ", ".join(f"{name} {versions[name]}" for name in versions)
+    raise ToolchainError(
+        f"{owner} mixes CUDA releases",
+        why=f"all parts of its compiler have to be {version}, but it has {listed}",
+        fix="list the extras nvcc, crt and nvvm of the same cuda-toolkit in pypi.in, then write "
+        "the lock again: `nox -s lock -- toolchain:…`",
+    )
+
+
+def check_version(home: Path, release: str, owner: str, *, fix: str) -> str:
+    """Run nvcc and ptxas, compare their versions with the release, `13.0`, and return nvcc's.
+
+    Raises:
+        ToolchainError: one doesn't run, or is of another release.
+    """
+    versions = {name: _version_of(home / "bin" / name, owner, fix) for name in ("nvcc", "ptxas")}
+    if all(version.startswith(f"{release}.") for version in versions.values()):
+        return versions["nvcc"]
+    listed = ", ".join(f"{name} {version}" for name, version in versions.items())
+    raise ToolchainError(
+        f"{owner} is not CUDA {release}",
+        why=f"it has {listed}",
+        fix=fix,
+    )
+
+
+def _version_of(program: Path, owner: str, fix: str) -> str:
+    try:
+        output = run([program, "--version"], env={"PATH": os.defpath}).output
+    except CommandFailedError as error:
+        raise ToolchainError(
+            f"{program.name} of {owner} doesn't run",
+            why=error.why,
+            fix=fix,
+        ) from error
+    version = _VERSION.search(output)
+    return version[1] if version else "unknown"

@@ -1,0 +1,98 @@
+"""The compiler for nvcc's host code: its choice, and the check that this nvcc supports it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+
+from cuwheel.base.system.compilers import SYSTEM_PATH, HostCompiler, newest_gcc_for, read_compiler
+from cuwheel.build.workspace.job import Job
+from cuwheel.build.workspace.problems import Problem
+from cuwheel.build.workspace.records import Toolchain
+from cuwheel.build.workspace.workspace import Workspace
+
+# Variables that choose a compiler; a toolchain with its own ignores them.
+_COMPILER_VARIABLES = (
+    *("CC", "CXX", "CUDAHOSTCXX", "CUDA_HOME", "CUDA_PATH"),
+    *("NVCC_APPEND_FLAGS", "NVCC_CCBIN", "NVCC_PREPEND_FLAGS"),
+)
+
+
+def check_host_compiler(job: Job) -> list[Problem]:
+    """Check that there is a GCC that this nvcc supports.
+
+    A toolchain with a GCC of its own was checked when it was installed
+    (`conda_layout.check_own_compiler`).
+    """
+    if job.target.provider == "conda" or _has_compiler(job.workspace):
+        return []
+    newest, compilers = _newest_gcc(job), job.machine.compilers
+    if any(compiler.major <= newest for compiler in compilers):
+        return []
+    platform = job.target.platform
+    if platform.is_foreign and not compilers:
+        return [
+            Problem(
+                what=f"there is no compiler for {platform.machine}",
+                why=f"{platform.triplet}-g++ isn't on {SYSTEM_PATH}",
+                fix=f"apt-get install g++-{platform.triplet}",
+            )
+        ]
+    if not compilers:
+        variable = os.environ.get("CXX")
+        why = f"CXX={variable} is not a working g++" if variable else "there is no g++ in /usr/bin"
+        fix = "unset CXX" if variable else "apt-get install g++"
+        fix += f", or set it to a g++ of version {newest} or older, without options"
+        return [Problem(what="no host compiler was found", why=why, fix=fix)]
+    return [
+        Problem(
+            what=f"nvcc of CUDA {job.target.toolkit.release} supports GCC up to {newest}",
+            why=", ".join(f"{compiler.cxx} is {compiler.version}" for compiler in compilers),
+            fix=f"apt-get install g++-{newest}, or set CXX to a g++ of version {newest} or older",
+        )
+    ]
+
+
+def host_compiler(job: Job) -> HostCompiler | None:
+    """Return the GCC of the build; None before the toolchain that contains it is installed.
+
+    The machine has passed `check_host_compiler`.
+    """
+    workspace = job.workspace
+    if workspace.has("toolchain"):
+        toolchain = workspace.load("toolchain", Toolchain)
+        if toolchain.cxx or job.target.provider == "conda":
+            compiler = read_compiler(toolchain.cxx) if toolchain.cxx else None
+            cc = toolchain.cc
+            return dataclasses.replace(compiler, cc=cc) if compiler and cc else compiler
+    elif job.target.provider == "conda":
+        return None
+    newest = _newest_gcc(job)
+    return next(compiler for compiler in job.machine.compilers if compiler.major <= newest)
+
+
+def is_pinned(workspace: Workspace) -> bool:
+    """Return True if the toolchain's lock determines the compiler."""
+    return _has_compiler(workspace) and workspace.load("toolchain", Toolchain).pinned
+
+
+def unused_settings(workspace: Workspace, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return variables that choose a compiler although the toolchain has its own."""
+    if not _has_compiler(workspace):
+        return ()
+    return tuple(name for name in _COMPILER_VARIABLES if environ.get(name))
+
+
+def _has_compiler(workspace: Workspace) -> bool:
+    if not workspace.has("toolchain"):
+        return False
+    return workspace.load("toolchain", Toolchain).cxx is not None
+
+
+def _newest_gcc(job: Job) -> int:
+    """Return the limit of the toolkit's header, or of the table before it is installed."""
+    if job.workspace.has("toolchain"):
+        home = job.workspace.load("toolchain", Toolchain).home
+        return newest_gcc_for(home) or job.target.toolkit.max_gcc
+    return job.target.toolkit.max_gcc

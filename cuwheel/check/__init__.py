@@ -1,0 +1,1 @@
+"""What reads and never builds: CUDA tables, audit, explain, diagnose, pick."""

@@ -1,0 +1,125 @@
+"""The command `audit`."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cuwheel.base.errors import AuditError, AuditWarningError, UnsafeArchiveError, UsageError
+from cuwheel.base.spelling import as_typed
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.output import github
+from cuwheel.base.system.output.terminal import report_terminal
+from cuwheel.base.system.quantities import plural
+from cuwheel.check.audit.case import Contract
+from cuwheel.check.audit.findings import SEVERITIES
+from cuwheel.check.audit.report import audit_document, counts_of, print_result, print_verdicts
+from cuwheel.check.audit.verdict import AuditResult, audit_wheel, unreadable
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions:
+    """Options of the session.
+
+    Attributes:
+        fails_on: the least severity that makes the session fail; `never`: none does.
+    """
+
+    excludes: tuple[str, ...] = ()
+    fails_on: str = "warning"
+    as_json: bool = False
+
+
+def audit_session(
+    paths: Sequence[Path],
+    contract_for: Callable[[Path], Contract | None],
+    console: Console,
+    options: AuditOptions,
+) -> None:
+    """Audit wheels and print the results.
+
+    Args:
+        contract_for: returns the contract of a wheel; None: the rules for any wheel apply.
+        console: for the progress; the results go to standard output.
+
+    Raises:
+        AuditError: a wheel has errors.
+        AuditWarningError: none has errors, one has warnings.
+        UsageError: a path is no wheel, or a folder without wheels.
+    """
+    results, terminal = [], report_terminal()
+    for wheel in _wheels(paths):
+        with console.live(f"reading {wheel.name}"):
+            result = _audit(wheel, contract_for(wheel), options.excludes)
+        results.append(result)
+        _annotate(result, wheel, console)
+        if not options.as_json:
+            print_result(result, terminal, console)
+    if options.as_json:
+        console.answer(audit_document(results))
+    elif len(results) > 1 and not console.is_quiet:
+        print_verdicts(results, terminal)
+    rows = {result.case.scan.file_name: counts_of(result) for result in results}
+    github.add_to_summary(github.table(rows), os.environ)
+    _raise_for(results, options.fails_on)
+
+
+def _annotate(result: AuditResult, wheel: Path, console: Console) -> None:
+    """Add errors and warnings as annotations to the workflow's run."""
+    for item in result.findings:
+        if item.severity != "note":
+            text = f"{item.file}: {item.fact}; " + as_typed(item.anchor)
+            console.annotate(item.severity, text, title=f"{wheel.name}: {item.rule}", file=wheel)
+
+
+def _wheels(paths: Iterable[Path]) -> list[Path]:
+    wheels, problems = [], []
+    for path in paths:
+        if path.is_dir():
+            files = [file for file in sorted(path.glob("*.whl")) if not file.is_dir()]
+            problems += [] if files else [f"{path} is a folder without wheels"]
+            wheels += files
+        elif path.exists():
+            wheels.append(path)
+        else:
+            problems.append(f"{path}: there is no such file")
+    if problems:
+        raise UsageError(
+            "a given path is neither a wheel nor a folder with wheels",
+            why="\n".join(problems),
+            fix="give .whl files or a folder, relative to the working directory",
+        )
+    return wheels
+
+
+def _audit(wheel: Path, contract: Contract | None, excludes: tuple[str, ...]) -> AuditResult:
+    """Audit one wheel; an unreadable one is a result too, so that the others are read."""
+    try:
+        return audit_wheel(wheel, contract=contract, excludes=excludes)
+    except UnsafeArchiveError as problem:
+        return unreadable(wheel, problem.why)
+    except OSError as problem:
+        return unreadable(wheel, problem.strerror or str(problem))
+    except Exception as problem:  # noqa: BLE001 - a fault of cuwheel, which ends no report
+        where = traceback.extract_tb(problem.__traceback__)[-1]
+        text = f"{type(problem).__name__} in {where.name}: {problem}"
+        return unreadable(wheel, f"an internal error of cuwheel, please report it: {text}")
+
+
+def _raise_for(results: list[AuditResult], fails_on: str) -> None:
+    for severity, kind in (("error", AuditError), ("warning", AuditWarningError)):
+        bad = [result for result in results if result.verdict == severity]
+        if bad and fails_on in SEVERITIES[SEVERITIES.index(severity) :]:
+            items = (item for result in bad for item in result.findings)
+            findings = [item for item in items if item.severity == severity]
+            lets_pass = "; -- --fail-on error ignores warnings" if kind is AuditWarningError else ""
+            has = "have" if len(bad) > 1 else "has"
+            raise kind(
+                f"{len(bad)} of {plural(len(results), 'wheel')} {has} "
+                f"{plural(len(findings), severity)}",
+                why=f"{', '.join(dict.fromkeys(item.rule for item in findings))}: listed above",
+                fix="the entries after `more` say what to do" + lets_pass,
+            )

@@ -1,0 +1,247 @@
+"""The subject of an audit: a scanned wheel, and the contract of its recipe."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from cuwheel.base import limits
+from cuwheel.base.formats.binaries.elf import Elf
+from cuwheel.base.formats.wheel.metadata import header, installed_path, parse_requirement
+from cuwheel.check.audit.findings import Severity
+from cuwheel.check.audit.scan import ScannedLibrary, WheelScan
+from cuwheel.check.audit.tags import MACHINES, policies, policy_of
+from cuwheel.check.cuda.components import KNOWN_COMPONENTS, Component
+from cuwheel.check.cuda.frameworks import Dependency, dependencies_of, extras_of, preloads
+from cuwheel.check.cuda.suppliers import components_of
+from cuwheel.check.linkage.loader_graph import LoaderGraph
+
+if TYPE_CHECKING:
+    from auditwheel.policy import Policy
+    from packaging.tags import Tag
+_READ = re.compile(r"any$|linux_|manylinux")
+# `+cu130`, `cupy-cuda13x`, `nvidia-cublas-cu12`: the CUDA major in a name.
+_CUDA_IN_NAME = re.compile(r"(?:^|[-_+.])cu(?:da)?(1[1-9])(?:\d|x)?(?=$|[-_.]|torch)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contract:
+    """The promises of a recipe about its wheel.
+
+    Attributes:
+        local_version: the part after `+`, without the mark of a source given with `--source`;
+            empty: none.
+        python: `3.12`; None if one wheel serves every Python.
+        mode: `external`, `bundled` or `static`.
+        bundles: libraries of the build machine that it may hold, `libgomp`.
+        extra: the extra that brings CUDA's libraries; empty if the wheel requires them itself.
+        max_size: bytes.
+    """
+
+    project: str
+    release: str
+    local_version: str
+    cuda: int
+    python: str | None
+    links: tuple[str, ...]
+    has_driver: bool
+    mode: str
+    bundles: tuple[str, ...]
+    extra: str
+    archs: tuple[str, ...]
+    ptx_archs: tuple[str, ...]
+    is_stable: bool
+    max_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditCase:
+    """A wheel under audit.
+
+    Attributes:
+        contract: of its recipe; None for a third-party wheel.
+    """
+
+    scan: WheelScan
+    contract: Contract | None
+    excludes: tuple[str, ...] = ()
+
+    @cached_property
+    def project(self) -> str:
+        """The normalised project in the file name."""
+        return canonicalize_name(self.scan.file_name.split("-")[0])
+
+    @cached_property
+    def tags(self) -> frozenset[Tag]:
+        """The tags in the file name; empty where that is no wheel's."""
+        try:
+            return parse_wheel_filename(self.scan.file_name)[3]
+        except InvalidWheelFilename:
+            return frozenset()
+
+    @cached_property
+    def platforms(self) -> tuple[str, ...]:
+        """The platform tags in the file name."""
+        return tuple(sorted({tag.platform for tag in self.tags}))
+
+    @cached_property
+    def is_read(self) -> bool:
+        """True if the tags are for Linux with glibc, the libraries of which are checked."""
+        return not self.platforms or any(_READ.match(platform) for platform in self.platforms)
+
+    @cached_property
+    def policies(self) -> tuple[Policy, ...]:
+        """The manylinux policies of the platform tags, the one for the oldest systems first."""
+        by_name = {policy.name: policy for tag in self.platforms if (policy := policy_of(tag))}
+        return tuple(sorted(by_name.values(), key=lambda policy: -policy.priority))
+
+    @cached_property
+    def system(self) -> frozenset[str]:
+        """Sonames on every system of the tags; without a manylinux tag, of the newest manylinux."""
+        machines = (name for name in MACHINES for tag in self.platforms if tag.endswith(name))
+        fallback = policies(next(machines, "x86_64"))[-1:]
+        lists = [policy.whitelist for policy in self.policies or fallback]
+        return frozenset[str].intersection(*lists) if lists else frozenset()
+
+    @cached_property
+    def requires(self) -> tuple[str, ...]:
+        """The `Requires-Dist` lines, except those nested too deeply for any installer."""
+        lines = header(self.scan.metadata, "requires-dist")
+        return tuple(line for line in lines if line.count("(") <= limits.BRACKETS)
+
+    @cached_property
+    def required(self) -> frozenset[str]:
+        """Projects that the wheel requires on Linux without an extra."""
+        parsed = (parse_requirement(line) for line in self.requires)
+        return frozenset(canonicalize_name(r.name) for r in parsed if r and "" in extras_of(r))
+
+    @cached_property
+    def declared(self) -> tuple[Dependency, ...]:
+        """Everything that the requirements install, as far as is known."""
+        return dependencies_of(self.requires)
+
+    @cached_property
+    def assumed(self) -> tuple[str, ...]:
+        """Frameworks without a requirement that supply needed libraries.
+
+        Only an import of the framework loads these libraries: users of the wheel have it, and its
+        dependencies.
+        """
+        frameworks = {
+            component.distribution
+            for soname in self.needed - self.own.keys()
+            for component in components_of(soname)
+            if component.cuda is None and preloads(component.distribution)
+        }
+        return tuple(sorted(frameworks - {dependency.distribution for dependency in self.declared}))
+
+    @cached_property
+    def dependencies(self) -> tuple[Dependency, ...]:
+        """Everything that the requirements and the assumed frameworks install."""
+        return (*self.declared, *dependencies_of(self.assumed))
+
+    @cached_property
+    def host_libraries(self) -> tuple[tuple[ScannedLibrary, Elf], ...]:
+        """The readable libraries and programs for the host."""
+        libraries = self.scan.libraries
+        return tuple((lib, lib.elf) for lib in libraries if lib.elf and lib.elf.is_host_code)
+
+    @cached_property
+    def loader_graph(self) -> LoaderGraph:
+        """The search of the loader among these."""
+        return LoaderGraph(elves={library.name: elf for library, elf in self.host_libraries})
+
+    @cached_property
+    def needed(self) -> frozenset[str]:
+        """Every soname in a `DT_NEEDED` of the wheel."""
+        return frozenset(soname for _, elf in self.host_libraries for soname in elf.needed)
+
+    @cached_property
+    def majors(self) -> dict[str, frozenset[int]]:
+        """CUDA majors of each library's needs, by name; ambiguous sonames don't count."""
+        majors: dict[str, frozenset[int]] = {}
+        for library, elf in self.host_libraries:
+            known = [
+                {part.cuda for part in components_of(name) if part.cuda} for name in elf.needed
+            ]
+            majors[library.name] = frozenset().union(*(ones for ones in known if len(ones) == 1))
+        return majors
+
+    @cached_property
+    def runtimes(self) -> tuple[str, ...]:
+        """The releases of CUDA's runtime that are linked into the libraries, `12.8`."""
+        releases = {library.cudart for library, _ in self.host_libraries if library.cudart}
+        return tuple(sorted(releases, key=Version))
+
+    @cached_property
+    def files(self) -> dict[str, tuple[PurePosixPath, ...]]:
+        """Folders of the libraries below site-packages, by file name, as the loader searches."""
+        folders: dict[str, tuple[PurePosixPath, ...]] = {}
+        for library, _ in self.host_libraries:
+            if path := installed_path(library.name):
+                folders[path.name] = (*folders.get(path.name, ()), path.parent)
+        return folders
+
+    @cached_property
+    def own(self) -> dict[str, tuple[PurePosixPath, ...]]:
+        """Folders by file name and by soname, under which a loaded library is found too."""
+        folders = dict(self.files)
+        for library, elf in self.host_libraries:
+            path = installed_path(library.name)
+            if path and elf.soname and elf.soname != path.name:
+                folders[elf.soname] = (*folders.get(elf.soname, ()), path.parent)
+        return folders
+
+    def files_of(self, soname: str) -> tuple[str, ...]:
+        """Return the files of libraries with this soname; empty if one has it as file name."""
+        if soname in self.files:
+            return ()
+        libraries = (lib for lib, elf in self.host_libraries if elf.soname == soname)
+        return tuple(PurePosixPath(library.name).name for library in libraries)
+
+    @cached_property
+    def is_supplier(self) -> bool:
+        """True if this is a wheel of NVIDIA, which contains CUDA's libraries itself."""
+        known = {component.distribution for component in KNOWN_COMPONENTS}
+        return self.project in known or self.project.startswith("nvidia-")
+
+    @cached_property
+    def name_cuda(self) -> int | None:
+        """The CUDA major in the file name: `cupy_cuda13x`, `+cu130`."""
+        match = _CUDA_IN_NAME.search(self.scan.dist_info.removesuffix(".dist-info"))
+        return int(match[1]) if match else None
+
+    @cached_property
+    def named_cuda(self) -> int | None:
+        """The CUDA major in the contract, the wheel's name, or its requirements."""
+        if self.contract:
+            return self.contract.cuda
+        if self.name_cuda:
+            return self.name_cuda
+        majors = {dep.cuda for dep in self.declared if dep.cuda and not dep.extra}
+        return majors.pop() if len(majors) == 1 else None
+
+    def is_imported(self, library: str) -> bool:
+        """Return True if importing a module of the wheel loads a library."""
+        modules = (module.name for module, elf in self.host_libraries if elf.python_modules)
+        return any(library in self.loader_graph.loaded_by(module) for module in modules)
+
+    def severity(self, third_party: Severity) -> Severity:
+        """Return `error` for a wheel with a contract, `third_party` for others."""
+        return "error" if self.contract else third_party
+
+    def candidates(self, soname: str, majors: frozenset[int]) -> tuple[Component, ...]:
+        """Return the components with a soname, if possible those of the given CUDA majors.
+
+        A contract is for one major, and excludes components of another.
+        """
+        known = components_of(soname)
+        accepted = frozenset({self.contract.cuda}) if self.contract else majors
+        fitting = tuple(part for part in known if part.cuda is None or part.cuda in accepted)
+        return fitting if self.contract else fitting or known

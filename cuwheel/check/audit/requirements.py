@@ -1,0 +1,182 @@
+"""The conditions under which a wheel gets a component: required, by an extra, loaded before."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from cuwheel.base.formats.wheel.metadata import project_of
+from cuwheel.check.audit.case import AuditCase
+from cuwheel.check.audit.findings import Severity
+from cuwheel.check.audit.scan import ScannedLibrary
+from cuwheel.check.cuda.components import KNOWN_COMPONENTS, Component
+from cuwheel.check.cuda.frameworks import extras_of, has_common_release, preloads
+from cuwheel.check.cuda.suppliers import components_of, is_other_accelerator
+
+# Loads NVIDIA's libraries by name, wherever they are (its README), and NVRTC's builtins with it
+# (`load_dl_linux.py`, 1.9.0): a wheel that requires it leaves the search to it.
+_FINDER = "cuda-pathfinder"
+_CUDA_SUFFIX = re.compile(r"-cu(da)?[0-9]+x?$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupplierConditions:
+    """The requirements of a wheel, and the packages that load its needs."""
+
+    case: AuditCase
+
+    @cached_property
+    def has_alternatives(self) -> bool:
+        """True if the wheel has libraries for several CUDA majors or GPU makers; one is loaded."""
+        brought = [self.majors_brought_by(root) for root in self.case.loader_graph.roots]
+        decided = {next(iter(majors)) for majors in brought if len(majors) == 1}
+        others = any(is_other_accelerator(soname) for soname in self.case.needed)
+        return len(decided) > 1 or (bool(decided) and others)
+
+    def majors_brought_by(self, library: str) -> dict[int, str]:
+        """Return the CUDA majors that a library loads, each with the library that needs it."""
+        brought: dict[int, str] = {}
+        for loaded in self.case.loader_graph.loaded_by(library):
+            for major in sorted(self.case.majors[loaded]):
+                brought.setdefault(major, loaded)
+        return brought
+
+    def majors_of(self, library: ScannedLibrary) -> frozenset[int]:
+        """Return the CUDA majors for the choice between components with one soname."""
+        own = self.case.majors[library.name]
+        decided = self.case.named_cuda or library.runtime_major
+        return own or (frozenset({decided}) if decided else frozenset())
+
+    def component(self, library: ScannedLibrary, soname: str) -> Component | None:
+        """Return the component that supplies a soname to a library."""
+        return next(iter(self.case.candidates(soname, self.majors_of(library))), None)
+
+    def condition(self, component: Component, soname: str) -> tuple[str, Severity | None]:
+        """Return the condition of a component's installation; a severity if there is none."""
+        name, contract = component.distribution, self.case.contract
+        if name in self.case.required:
+            return "", None
+        if contract:
+            marker = f'extra == "{contract.extra}"'
+            if any(name == project_of(text) for text in self.case.requires if marker in text):
+                return f"with the extra {contract.extra}", None
+            return "", "error"
+        deps = [dep for dep in self.case.dependencies if dep.distribution == name]
+        if name in self.case.assumed or not deps:
+            return "", self._severity_of_missing(component, soname)
+        if sure := next((dep.by for dep in deps if not dep.extra), ""):
+            return f"with {sure}", None
+        return f"with the extra {' or '.join(sorted({dep.extra for dep in deps}))}", None
+
+    def contradiction(self, component: Component) -> str:
+        """Return a requirement that allows no release with the component's sonames, or empty.
+
+        If several requirements name the wheel, it is enough if one of them allows such a release.
+        """
+        name, releases = component.distribution, SpecifierSet(component.releases)
+        lines = [Requirement(line) for line in self.case.requires if project_of(line) == name]
+        active = [line for line in lines if extras_of(line)]
+        if not active or any(has_common_release(releases, line.specifier) for line in active):
+            return ""
+        return f"{active[0].name}{active[0].specifier}"
+
+    def other_release(self, component: Component) -> str:
+        """Return the required wheel of the same library for another CUDA major, or empty."""
+        same = (
+            part.distribution
+            for part in KNOWN_COMPONENTS
+            if part.name == component.name and part.cuda != component.cuda
+        )
+        return next((name for name in same if name in self.case.required), "")
+
+    def installed(self) -> frozenset[str]:
+        """Return the projects that are installed with the wheel, and with the contract's extra."""
+        contract = self.case.contract
+        extras = {"", contract.extra if contract else ""}
+        return frozenset(dep.distribution for dep in self.case.dependencies if dep.extra in extras)
+
+    def loader_of(self, soname: str, component: Component) -> str:
+        """Return the known package that loads a library before the wheel's, or empty."""
+        for dep in self.case.dependencies:
+            if dep.distribution == component.distribution and preloads(dep.by, soname):
+                return f"loaded before by {dep.by}"
+        return f"loaded before by {_FINDER}" if _FINDER in self.case.required else ""
+
+    def is_loaded(self, pattern: str) -> bool:
+        """Return True if the wheel, a framework or the finder loads a library that is opened."""
+        loaders = {self.case.project, *(dep.by for dep in self.case.dependencies)}
+        return (
+            any(fnmatchcase(soname, pattern) for soname in self.case.needed)
+            or any(preloads(loader, pattern) for loader in loaders)
+            or _FINDER in self.case.required
+        )
+
+    def required_releases(self, component: Component) -> list[SpecifierSet]:
+        """Return the required releases of a component; any if the wheel names none.
+
+        The parts of a toolkit have its release; cuda-toolkit requires those of its own.
+        """
+        names = {component.distribution}
+        if "{release}" in component.requirement:
+            names.add("cuda-toolkit")
+        lines = [text for text in self.case.requires if project_of(text) in names]
+        return [Requirement(text).specifier for text in lines] or [SpecifierSet()]
+
+    def namesake(self, soname: str) -> str:
+        """Return the requirement with a library's name: `librmm-cu13` for `librmm.so`."""
+        wanted = _normalised(soname.partition(".so")[0])
+        for name in dict.fromkeys(map(project_of, self.case.requires)):
+            stem = _normalised(_CUDA_SUFFIX.sub("", name))
+            if stem and (f"-{wanted}-" in f"-{stem}-" or f"{wanted}-".startswith(f"{stem}-")):
+                return name
+        return ""
+
+    def expected_from(self, library: ScannedLibrary) -> str:
+        """Return the requirement into which an rpath entry leads: `pyqt6-qt6` for `PyQt6/Qt6/lib`.
+
+        Empty if the entry's folder holds files of the wheel itself, or has no required name.
+        """
+        unknown = self.case.required - {part.distribution for part in KNOWN_COMPONENTS}
+        for folder in self.case.loader_graph.folders(library.name):
+            if any(folder in folders for folders in self.case.files.values()):
+                continue
+            parts = set(map(canonicalize_name, folder.parts))
+            for name in sorted(unknown):
+                if not parts.isdisjoint({name, *name.split("-")}):
+                    return name
+        return ""
+
+    def namesakes(self, library: ScannedLibrary) -> list[str]:
+        """Return requirements that seem to supply another need of a library."""
+        needed = library.elf.needed if library.elf else ()
+        known = (*self.case.system, *self.case.files)
+        unknown = [name for name in needed if name not in known and not components_of(name)]
+        return [project for name in unknown if (project := self.namesake(name))]
+
+    def _severity_of_missing(self, component: Component, soname: str) -> Severity:
+        """Return the severity of a component without requirement, in a third-party wheel.
+
+        A part of a wheel may be for users who have more than the wheel requires. NVIDIA's wheels
+        leave the release of CUDA to the packages that require them.
+        """
+        if self.has_alternatives:
+            return "note"
+        if _FINDER in self.case.required or self.case.is_supplier:
+            return "warning"
+        missing = {
+            name
+            for name in self.case.needed
+            if any(part.distribution == component.distribution for part in components_of(name))
+        }
+        return "error" if self.case.loader_graph.is_vital({soname, *missing}) else "warning"
+
+
+def _normalised(name: str) -> str:
+    """Return `rapids-logger` for `librapids_logger` and `rapids-logger`."""
+    return "-".join(part.removeprefix("lib") for part in re.split(r"[-_.]+", name.lower()))

@@ -1,0 +1,247 @@
+"""Rules for single libraries: machine, symbols, hardening, rpath entries, device code, driver."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+
+from packaging.version import Version
+
+from cuwheel.base.formats.binaries.archs import DeviceCode
+from cuwheel.base.formats.binaries.elf import Elf
+from cuwheel.base.formats.wheel.metadata import installed_path
+from cuwheel.base.system.quantities import plural, show_size
+from cuwheel.check.audit.case import AuditCase
+from cuwheel.check.audit.findings import AuditFinding, finding
+from cuwheel.check.audit.scan import ScannedLibrary, join_codes
+from cuwheel.check.audit.tags import MACHINES, first_with, is_missing
+from cuwheel.check.cuda.components import KNOWN_COMPONENTS
+from cuwheel.check.cuda.driver_functions import release_of_function
+from cuwheel.check.cuda.suppliers import is_from_driver, is_grafted
+from cuwheel.check.cuda.toolkits import oldest_driver
+from cuwheel.check.linkage.search_path import resolve_entry
+
+_SITE_FOLDERS = frozenset(component.site_folder for component in KNOWN_COMPONENTS)
+# PEP 3149 and PEP 384: `ext.cpython-312-x86_64-linux-gnu.so`, `ext.abi3.so`.
+_EXTENSION = re.compile(r"(?P<module>[^/.]+)(\.cpython-3\d+t?-(?P<platform>[-\w]+)|\.abi3)\.so$")
+_ORIGINS = ("$ORIGIN", "${ORIGIN}")
+_SHOWN = 3  # names in one finding; a library may need hundreds
+# The largest pages of a system for arm64 (Linux, arch/arm64/Kconfig, ARM64_64K_PAGES), bytes.
+_LARGEST_PAGE = {"EM_AARCH64": 64 << 10}
+
+
+def library_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield findings about single libraries, in the wheel's order."""
+    if not case.scan.libraries and case.contract:
+        yield finding(case.scan.file_name, "library", "it contains no compiled library")
+    for library in case.scan.libraries:
+        if library.damage:
+            yield finding(library.name, "library", library.damage)
+    for library, elf in case.host_libraries:
+        yield from _machine_findings(library.name, elf, case)
+        yield from _import_findings(library.name, elf)
+        yield from _symbol_findings(library.name, elf, case)
+        yield from _page_findings(library.name, elf, case)
+        yield from _hardening_findings(library.name, elf)
+        yield from _rpath_findings(library.name, elf, case)
+        yield from _driver_findings(library, elf, case)
+        yield from _abi_findings(library.name, elf, case)
+    yield from _arch_findings(case)
+
+
+def _machine_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
+    promised = {
+        machine for tag, machine in MACHINES.items() if any(p.endswith(tag) for p in case.platforms)
+    }
+    if promised and elf.machine not in promised:
+        fact = f"it is for {elf.machine}, the tag is {', '.join(case.platforms)}"
+        yield finding(name, "platform tag", fact)
+    if elf.instruction_set and case.policies:
+        fact = (
+            f"its ELF notes require an {elf.instruction_set} CPU, the tag includes every x86-64 CPU"
+        )
+        severity = case.severity("warning")
+        yield finding(name, "platform tag", fact, severity)
+
+
+def _import_findings(name: str, elf: Elf) -> Iterator[AuditFinding]:
+    """Yield findings about an extension module that can't be imported by its file name."""
+    match = _EXTENSION.search(name)
+    if match is None:
+        return
+    platform = match["platform"] or ""
+    machine = MACHINES.get(platform.partition("-")[0], elf.machine)
+    if machine != elf.machine:
+        fact = f"its name says {platform}, but it is for {elf.machine}: no Python can import it"
+        yield finding(name, "library", fact)
+    if elf.python_modules and match["module"] not in elf.python_modules:
+        has = ", ".join(f"PyInit_{module}" for module in elf.python_modules[:_SHOWN])
+        fact = f"importing it calls PyInit_{match['module']}, but it has {has}"
+        yield finding(name, "library", fact)
+
+
+def _symbol_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield symbol versions that the oldest systems of the tag don't have."""
+    for policy in case.policies:
+        missing = [
+            (supplier, symbol)
+            for supplier, symbol in elf.versions
+            if supplier not in case.own and is_missing(symbol, policy)
+        ]
+        better = first_with((symbol for _, symbol in missing), policy.name.split("_", 3)[-1])
+        has = f"; {better} does" if better else ""
+        for supplier, symbol in _newest(missing):
+            fact = f"it needs {symbol} of {supplier}, which {policy.name} doesn't guarantee{has}"
+            yield finding(name, "platform tag", fact)
+        if missing:
+            return
+
+
+def _newest(symbols: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the newest version of each library and family (`GLIBC`)."""
+    newest: dict[tuple[str, str], str] = {}
+    for supplier, symbol in symbols:
+        family, _, version = symbol.partition("_")
+        key = (supplier, family)
+        newest[key] = max(version, newest.get(key, version), key=Version)
+    return [(supplier, f"{family}_{version}") for (supplier, family), version in newest.items()]
+
+
+def _page_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield a finding for segments that systems with larger pages can't map."""
+    largest = _LARGEST_PAGE.get(elf.machine, 0)
+    if elf.is_dynamic and elf.page_size < largest:
+        fact = (
+            f"its segments are aligned to {show_size(elf.page_size)}: systems with pages of "
+            f"{show_size(largest)} don't load it"
+        )
+        severity = case.severity("warning")
+        yield finding(name, "page size", fact, severity)
+
+
+def _hardening_findings(name: str, elf: Elf) -> Iterator[AuditFinding]:
+    # glibc 2.41 and later refuse to load such a library (its NEWS, "dlopen ... executable stack").
+    if elf.has_executable_stack:
+        yield finding(name, "executable stack", "it requires an executable stack")
+    if elf.has_text_relocations:
+        yield finding(name, "text relocations", "the loader has to modify its code")
+    if elf.is_dynamic and elf.relro == "none":
+        fact = "its relocated data stays writable (no PT_GNU_RELRO)"
+        yield finding(name, "relro", fact, "warning")
+
+
+def _rpath_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield entries that depend on the machine, and entries for folders without libraries.
+
+    The latter are harmless in a third-party wheel: its needs are checked by another rule.
+    """
+    path = installed_path(name)
+    for entry in dict.fromkeys((*elf.rpath, *elf.runpath)):
+        folder = resolve_entry(path, entry) if path else None
+        if folder is None:
+            named = entry or '"", the current folder of the program,'
+            fact = f"the entry {named} doesn't point to a folder below site-packages"
+            severity = case.severity("note" if entry.startswith(_ORIGINS) else "warning")
+            yield finding(name, "rpath", fact, severity)
+        elif not _leads_to_libraries(folder, case):
+            fact = f"the entry {entry} points to a missing folder or one without libraries"
+            severity = case.severity("note")
+            yield finding(name, "rpath", fact, severity)
+
+
+def _leads_to_libraries(folder: PurePosixPath, case: AuditCase) -> bool:
+    """Return True for a folder with libraries of the wheel, or of a wheel that it needs.
+
+    In third-party wheels any folder of NVIDIA's wheels counts: libraries that they open by name
+    aren't known.
+    """
+    if any(folder in folders for folders in case.own.values()):
+        return True
+    if case.contract is None:
+        return str(folder) in _SITE_FOLDERS
+    majors = frozenset({case.contract.cuda})
+    suppliers = (part for soname in case.needed for part in case.candidates(soname, majors))
+    return any(part.site_folder == str(folder) for part in suppliers)
+
+
+def _driver_findings(library: ScannedLibrary, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield functions of the driver that the oldest driver of the CUDA major doesn't have."""
+    if not any(is_from_driver(soname) for soname in elf.needed):
+        return
+    cuda = case.named_cuda or min(case.majors[library.name], default=library.runtime_major)
+    newer: dict[str, list[str]] = {}
+    for function in elf.driver_functions:
+        release = release_of_function(function)
+        if release and _order(release) > (cuda or 0, 0):
+            newer.setdefault(release, []).append(function)
+    if not newer:
+        return
+    newest = max(newer, key=_order)
+    functions = [name for release in sorted(newer, key=_order) for name in newer[release]]
+    shown = ", ".join((*functions[-_SHOWN:], *(["…"] if len(functions) > _SHOWN else [])))
+    fact = f"it needs the driver of CUDA {newest} ({shown})"
+    if least := oldest_driver(cuda):
+        fact += f", but it is for CUDA {cuda}, whose oldest driver is {least}"
+    severity = case.severity("warning" if least else "note")
+    yield finding(library.name, "driver", fact, severity)
+
+
+def _abi_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield a finding for PyTorch's C++ interface in a wheel for several of its releases."""
+    symbols = elf.torch_symbols
+    if case.contract is None or not case.contract.is_stable or not symbols:
+        return
+    shown = ", ".join((*symbols[:_SHOWN], *(["…"] if len(symbols) > _SHOWN else [])))
+    fact = f"it needs {plural(len(symbols), 'symbol')} outside PyTorch's stable ABI ({shown})"
+    yield finding(name, "framework ABI", fact)
+
+
+def _order(release: str) -> tuple[int, int]:
+    major, minor = release.split(".")
+    return int(major), int(minor)
+
+
+def _arch_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield files with device code for other archs than the recipe's."""
+    contract = case.contract
+    if contract is None:
+        return
+    codes = device_codes(case)
+    if not codes and (contract.archs or contract.ptx_archs):
+        fact = f"no library contains device code, the target is for {_archs('sm', contract.archs)}"
+        yield finding(case.scan.file_name, "archs", fact)
+    for name, code in codes:
+        for kind, archs, required in (
+            ("sm", code.sass, contract.archs),
+            ("compute", code.ptx, contract.ptx_archs),
+        ):
+            if archs != required:
+                fact = (
+                    f"it contains {_archs(kind, archs)}, "
+                    f"the target requires {_archs(kind, required)}"
+                )
+                yield finding(name, "archs", fact)
+
+
+def device_codes(case: AuditCase) -> list[tuple[str, DeviceCode]]:
+    """Return each library with its device code; if none has any, all device files as one.
+
+    There is often one such file for each arch. Libraries that a recipe copies in have the archs of
+    NVIDIA's choice, and are left out.
+    """
+    files = case.scan.device_files
+    codes = [
+        (library.name, library.device_code)
+        for library in case.scan.libraries
+        if library.device_code
+        and library.name not in files
+        and not (case.contract and is_grafted(library.name))
+    ]
+    if codes or not files:
+        return codes
+    return [(case.scan.file_name, join_codes(files.values()))]
+
+
+def _archs(kind: str, archs: tuple[str, ...]) -> str:
+    return " ".join(f"{kind}_{arch}" for arch in archs) or f"no {kind}"

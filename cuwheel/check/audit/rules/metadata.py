@@ -1,0 +1,221 @@
+"""Rules for names, tags, METADATA and WHEEL: what installers and the index refuse."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Iterator
+
+from packaging.errors import ExceptionGroup
+from packaging.metadata import Metadata, parse_email
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.tags import Tag, parse_tag
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from cuwheel.base.formats.wheel.metadata import header
+from cuwheel.base.formats.wheel.publication import mark_source, split_mark
+from cuwheel.base.system.versions import plain_release
+from cuwheel.check.audit.case import AuditCase
+from cuwheel.check.audit.findings import AuditFinding, finding
+from cuwheel.check.audit.tags import list_tags, minor_of, policy_of
+
+_TAG_DASHES = 2  # between a tag's three parts
+_GLIBC = re.compile(r"^manylinux(_\d+_\d+|\d+)")
+_PYTHON_SUFFIX = re.compile(r"\.cpython-3(\d+)t?-[-\w]*\.so$")
+# Setuptools wrote it long before metadata 2.4 had it; twine lets it pass (7.0.0, `package.py`).
+_EARLY_FIELD = "license-file introduced in metadata version"
+_PATCHES = 100  # more patch releases than any Python has
+_WHEEL_MAJOR = 1  # of Wheel-Version: installers refuse a greater one (PEP 427)
+_DESCRIPTION_MAX = 1 << 20  # bytes that are rendered
+_LONGEST = 120  # characters of the renderer's message
+_PLAIN = ("text/plain", "text/markdown")  # always valid
+
+
+def name_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield findings about names, versions and tags."""
+    yield from _project_findings(case)
+    yield from _tag_findings(case)
+
+
+def metadata_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield findings about METADATA and WHEEL."""
+    yield from _specification_findings(case)
+    yield from _description_findings(case)
+    yield from _installer_findings(case)
+
+
+def _project_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield projects and versions that differ between file name, METADATA and target."""
+    scan = case.scan
+    name = next(iter(header(scan.metadata, "name")), "")
+    written = next(iter(header(scan.metadata, "version")), "")
+    try:
+        project, version, _, _ = parse_wheel_filename(scan.file_name)
+        in_metadata = Version(written)
+    except (InvalidWheelFilename, InvalidVersion) as problem:
+        yield finding(scan.file_name, "name", str(problem))
+        return
+    if (canonicalize_name(name), in_metadata) != (project, version):
+        fact = f"the file name says {project} {version}, METADATA says {name} {written}"
+        yield finding(scan.file_name, "name", fact)
+    stem, _, stated = scan.dist_info.removesuffix(".dist-info").rpartition("-")
+    # In normal forms, as installers compare names.
+    if (canonicalize_name(stem), _version(stated)) != (project, version):
+        yield finding(scan.dist_info, "name", "its name doesn't match the wheel's file name")
+    if contract := case.contract:
+        if project != contract.project:
+            fact = f"the project is {project}, the recipe's is {contract.project}"
+            yield finding(scan.file_name, "name", fact)
+        local = contract.local_version
+        release = f"{contract.release}+{local}" if local else contract.release
+        required = Version(mark_source(release, split_mark(version)[1]))
+        if version != required:
+            fact = f"the version is {version}, the target's is {required}"
+            yield finding(scan.file_name, "version", fact)
+
+
+def _version(text: str) -> Version | None:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
+def _tag_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield tags that differ between file name and WHEEL, or don't fit target and content."""
+    scan = case.scan
+    lines = {text: _tags_in(text) for text in header(scan.tags_text, "tag")}
+    written = frozenset[Tag]().union(*lines.values())
+    for text in (text for text, tags in lines.items() if not tags):
+        fact = f"WHEEL has the tag {text or '(nothing)'}, but a tag has three parts"
+        yield finding("WHEEL", "tag", fact)
+    if case.tags and case.tags != written:
+        fact = f"the file name has {list_tags(case.tags)}, WHEEL has {list_tags(written)}"
+        severity = case.severity("note" if _is_as_open(written, case.tags) else "error")
+        yield finding("WHEEL", "tag", fact, severity)
+    if case.host_libraries and header(scan.tags_text, "root-is-purelib") != ("false",):
+        fact = (
+            "Root-Is-Purelib isn't false: on systems with two site-packages folders its "
+            "libraries are installed into the one for pure Python code, where their rpath "
+            "entries don't work"
+        )
+        yield finding("WHEEL", "tag", fact, case.severity("note"))
+    for tag in sorted(case.tags, key=str):
+        if case.contract and not _fits_python(tag, case.contract.python):
+            fact = f"{tag} is not a tag for {case.contract.python or 'every Python 3'}"
+            yield finding(scan.file_name, "tag", fact)
+        if case.is_read and case.host_libraries and policy_of(tag.platform) is None:
+            fact = f"{tag.platform} is not a manylinux tag that auditwheel knows"
+            if tag.platform == "any":
+                fact = "the tag includes every system, but the wheel has libraries for Linux"
+            severity = case.severity("warning")
+            yield finding(scan.file_name, "platform tag", fact, severity)
+    yield from _module_findings(case)
+
+
+def _tags_in(text: str) -> frozenset[Tag]:
+    """Return the tags of a compressed one; empty if it isn't a tag."""
+    is_whole = text.count("-") == _TAG_DASHES and all(text.split("-"))
+    try:
+        return parse_tag(text) if is_whole else frozenset()
+    except ValueError:
+        return frozenset()
+
+
+def _is_as_open(written: Iterable[Tag], tags: Iterable[Tag]) -> bool:
+    """Return True if WHEEL differs only by plain `linux` in place of manylinux.
+
+    Installers choose by the file name. `pip check` reads WHEEL, and reports nothing either.
+    """
+    plain = {(tag.interpreter, tag.abi, _GLIBC.sub("linux", tag.platform)) for tag in tags}
+    return plain == {(tag.interpreter, tag.abi, tag.platform) for tag in written}
+
+
+def _module_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield extension modules for one Python in a wheel with tags for others.
+
+    If there are modules for several Pythons, `Requires-Python` decides.
+    """
+    modules: dict[str, dict[int, str]] = {}
+    for library, elf in case.host_libraries:
+        match = _PYTHON_SUFFIX.search(library.name)
+        if match and elf.python_modules:
+            stem = library.name[: match.start()]
+            modules.setdefault(stem, {})[int(match[1])] = library.name
+    for names in modules.values():
+        minors = set(names)
+        required = [minor_of(tag) for tag in case.tags]
+        if len(minors) == 1 and not all(minor in minors for minor in required):
+            fact = (
+                f"only Python 3.{min(minors)} can import it, but the tag is {list_tags(case.tags)}"
+            )
+            is_for_others = None not in required and minors.isdisjoint(required)
+            severity = "error" if is_for_others else case.severity("warning")
+            yield finding(next(iter(names.values())), "tag", fact, severity)
+
+
+def _fits_python(tag: Tag, python: str | None) -> bool:
+    if python is None:
+        return (tag.interpreter, tag.abi) == ("py3", "none")
+    abi = f"cp{python.replace('.', '')}"
+    release = plain_release(abi)
+    if tag.abi != "abi3" or release != abi:  # a free-threaded Python has no stable ABI (PEP 703)
+        return (tag.interpreter, tag.abi) == (release, abi)
+    # The stable ABI runs on later Pythons; "cp3" is followed by the minor version.
+    minor = tag.interpreter.removeprefix("cp3")
+    return minor.isdigit() and int(minor) <= int(release.removeprefix("cp3"))
+
+
+def _specification_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield breaches of the core metadata specification; upstream's are warnings."""
+    try:
+        Metadata.from_email(case.scan.metadata, validate=True)
+    except RecursionError:
+        fact = "the brackets of a requirement are nested too deeply for any installer"
+        yield finding("METADATA", "metadata", fact)
+    except ExceptionGroup as problems:
+        for problem in problems.exceptions:
+            fact = " ".join(str(problem).split())
+            if fact.startswith(_EARLY_FIELD):
+                continue
+            yield finding("METADATA", "metadata", fact, "warning")
+
+
+def _installer_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield the reasons of installers to refuse a readable file."""
+    stated = next(iter(header(case.scan.tags_text, "wheel-version")), "")
+    if stated.partition(".")[0] != str(_WHEEL_MAJOR):
+        fact = f"Wheel-Version is {stated or 'missing'}, and installers support {_WHEEL_MAJOR}.x"
+        yield finding("WHEEL", "archive", fact)
+    required = next(iter(header(case.scan.metadata, "requires-python")), "")
+    try:
+        allowed = SpecifierSet(required)
+    except InvalidSpecifier:
+        return  # a finding of `_specification_findings`
+    minors = [minor_of(tag) for tag in case.tags]
+    if None in minors or not minors:
+        return
+    if not any(allowed.contains(f"3.{n}.{patch}") for n in minors for patch in range(_PATCHES)):
+        fact = f"Requires-Python is {required}, but the tag is {list_tags(case.tags)}"
+        yield finding("METADATA", "metadata", fact)
+
+
+def _description_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield a finding for a description that the index's own renderer can't render."""
+    raw, _ = parse_email(case.scan.metadata)
+    description = raw.get("description") or ""
+    stated = (raw.get("description_content_type") or "").partition(";")[0].strip().lower()
+    if not description.strip() or stated in _PLAIN or len(description) > _DESCRIPTION_MAX:
+        return
+    # docutils takes 0.1 s to import, and few descriptions are reStructuredText.
+    from readme_renderer import rst  # noqa: PLC0415
+
+    messages = io.StringIO()
+    if rst.render(description, stream=messages) is None:
+        fault = " ".join(messages.getvalue().split()).removeprefix("<string>:")[:_LONGEST]
+        kind = (
+            "reStructuredText" if stated else "read as reStructuredText because no type is stated,"
+        )
+        fact = f"the long description is {kind} and can't be rendered: line {fault}"
+        yield finding("METADATA", "metadata", fact, "warning")

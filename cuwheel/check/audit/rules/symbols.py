@@ -1,0 +1,142 @@
+"""Rules for symbols: of PyTorch's releases, of Python's stable ABI, and undefined ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from abi3info import DATAS, FUNCTIONS
+
+from cuwheel.base.formats.binaries.elf_symbols import plain_name
+from cuwheel.base.system.quantities import plural
+from cuwheel.check.audit.case import AuditCase
+from cuwheel.check.audit.findings import AuditFinding, Severity, finding
+from cuwheel.check.audit.scan import ScannedLibrary
+from cuwheel.check.audit.symbols import SymbolNeeds, TorchFit
+from cuwheel.check.audit.tags import oldest_minor
+from cuwheel.check.cuda.torch_exports import minor_of, torch_exports
+
+_PYTHON = re.compile(r"_?Py[A-Z_]")
+_SHOWN = 3  # names in one finding
+_LONGEST = 80  # characters of a mangled name
+# The stable ABI: name, and the minor version of Python 3 that added it.
+_STABLE = {
+    item.symbol.name: item.added.minor for table in (FUNCTIONS, DATAS) for item in table.values()
+}
+
+
+def symbol_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield findings about symbols that are missing when a library is loaded, or may be."""
+    needs = SymbolNeeds(case=case)
+    for library, _ in case.host_libraries:
+        yield from _undefined_findings(library, needs)
+        yield from _stable_abi_findings(library, case)
+    if needs.is_torch_judged:
+        yield from _torch_findings(case, needs)
+
+
+def _undefined_findings(library: ScannedLibrary, needs: SymbolNeeds) -> Iterator[AuditFinding]:
+    names = needs.unsupplied(library)
+    if not names:
+        return
+    fact = f"no library that it loads defines {_some(names)}"
+    severity: Severity = "error" if needs.case.is_imported(library.name) else "warning"
+    if suppliers := needs.unknown_suppliers:
+        fact += (
+            ", unless Python code loads one that does before, from "
+            f"{' or '.join(suppliers[:_SHOWN])}"
+        )
+        severity = "note"
+    yield finding(library.name, "undefined symbol", fact, severity)
+
+
+def _torch_findings(case: AuditCase, needs: SymbolNeeds) -> Iterator[AuditFinding]:
+    """Yield findings about symbols that some allowed releases of PyTorch lack.
+
+    Where an installer takes the newest release and nothing of the wheel works with that one, it
+    is broken as it comes; but one for the other string ABI is for builds from elsewhere.
+    """
+    fits = {library.name: needs.torch_fit(library) for library, _ in case.host_libraries}
+    is_whole = all(
+        (fit := fits[library.name]) and fit.newest in fit.wrong
+        for library, _ in case.host_libraries
+        if library.name in case.loader_graph.roots and needs.uses_torch(library)
+    )
+    for library, _ in case.host_libraries:
+        if fit := fits[library.name]:
+            # With no fitting release it may well be for one that the table doesn't have.
+            is_known = bool(fit.fitting) or not fit.is_newer_allowed
+            is_known &= not fit.is_other_string_abi
+            is_broken = is_whole and is_known and fit.newest in fit.wrong
+            severity: Severity = "error" if is_broken or case.contract else "warning"
+            if needs.torch_requirement is None:
+                severity = case.severity("note")
+            fact = _torch_fact(fit, needs)
+            yield finding(library.name, "framework ABI", fact, severity)
+
+
+def _torch_fact(fit: TorchFit, needs: SymbolNeeds) -> str:
+    more = f" and {plural(fit.count - 1, 'symbol')} more" if fit.count > 1 else ""
+    fits = f"it loads with {_spans(fit.fitting)}" if fit.fitting else "no release has all symbols"
+    strings = " with the string ABI of PyPI's wheels" if fit.is_other_string_abi else ""
+    allowed = f"torch{needs.torch_requirement or ''} is required"
+    if needs.torch_requirement is None:
+        allowed = "no release is required"
+    return (
+        f"it needs {_some([fit.lacking])}{more}, which torch {_spans(fit.wrong)} "
+        f"lacks{strings}; {allowed}, {fits}"
+    )
+
+
+def _spans(releases: Sequence[str]) -> str:
+    """Return releases of the table as `2.6 to 2.9 and 2.12`."""
+    order = [minor_of(release) for release in torch_exports().releases]
+    numbers = [order.index(minor_of(release)) for release in releases]
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and spans[-1][-1] == number - 1:
+            spans[-1].append(number)
+        else:
+            spans.append([number])
+    texts = (
+        order[span[0]] if len(span) == 1 else f"{order[span[0]]} to {order[span[-1]]}"
+        for span in spans
+    )
+    return " and ".join(texts)
+
+
+def _stable_abi_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield findings about a module that needs more of Python than the tag's stable ABI."""
+    is_tagged = bool(case.tags) and all(tag.abi == "abi3" for tag in case.tags)
+    name = library.name
+    is_stable = name.endswith(".abi3.so") or (is_tagged and ".cpython-" not in name)
+    if not (library.elf and library.elf.python_modules and is_stable):
+        return
+    used = [name for name in library.undefined if _PYTHON.match(name)]
+    if outside := [name for name in used if name not in _STABLE]:
+        fact = f"it is tagged abi3, but {_some(outside)} is not part of Python's stable ABI"
+        yield finding(library.name, "stable ABI", fact, "warning")
+    oldest = oldest_minor(case.tags)
+    newer = [name for name in used if oldest is not None and _STABLE.get(name, 0) > oldest]
+    if newer:
+        minor = max(_STABLE[name] for name in newer)
+        fact = (
+            f"it needs {_some(newer)}, which is in the stable ABI from Python 3.{minor} on, but "
+            f"the tag says 3.{oldest}"
+        )
+        yield finding(library.name, "stable ABI", fact, "warning")
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    shown = ", ".join(map(_both_names, listed[:_SHOWN]))
+    more = len(listed) - _SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _both_names(name: str) -> str:
+    """Return the readable name, and the mangled one of the loader's message."""
+    if not name.startswith("_Z"):
+        return name
+    mangled = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
+    return f"{plain_name(name)} ({mangled})"

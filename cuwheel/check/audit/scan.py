@@ -1,0 +1,350 @@
+"""Facts about a wheel, from one reading of it in bounded memory.
+
+One thread unpacks, one searches and hashes what was unpacked, a third hashes the wheel itself: zlib
+and hashlib release Python's lock. Nothing is written: an ELF file's tables are read by unpacking
+anew the few MiB around them. Memory does not grow with the wheel's size, except for 6 MB for each
+GiB of a member: docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import IO
+
+from cuwheel.base import limits
+from cuwheel.base.formats.binaries.archs import DeviceCode, sort_archs
+from cuwheel.base.formats.binaries.cudart import CUDART_TEXT, linked_cudart
+from cuwheel.base.formats.binaries.elf import Elf, ElfFormatError, read_elf
+from cuwheel.base.formats.binaries.elf_image import MAGIC
+from cuwheel.base.formats.binaries.elf_symbols import Exports, Symbols
+from cuwheel.base.formats.binaries.fatbin import (
+    RELOCATABLE_SECTION,
+    FatbinFinder,
+    FatbinFormatError,
+    code_of,
+    code_of_cubin,
+    code_of_ptx,
+    fatbins_of,
+)
+from cuwheel.base.formats.binaries.windows import Window, Windows
+from cuwheel.base.formats.wheel.archive import member_faults, open_wheel
+from cuwheel.base.formats.wheel.metadata import is_library
+from cuwheel.base.formats.wheel.record import Content, ContentHash, record_faults
+from cuwheel.base.formats.wheel.zip_reader import SeekableMember
+from cuwheel.base.system.files import sha256_of_file
+from cuwheel.base.system.regular_files import open_file
+from cuwheel.check.audit.leaked_paths import Leak, LeakFinder
+from cuwheel.check.cuda.suppliers import stem_of
+
+_BATCH = 1 << 20  # bytes that go from one thread to the other at once; less costs switches
+_BATCH_LENGTH = 128  # pieces likewise: files can be empty, and each has zlib's state of 45 kB
+_PREFETCH = 4  # batches that wait at most, each of up to `_BATCH` and a piece
+_ARCHIVE = b"!<arch>\n"  # a static library
+# Other than ELF: static, of macOS (mach-o/loader.h, mach-o/fat.h), of Windows.
+_OTHER_LIBRARIES = (
+    _ARCHIVE,
+    *(b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\xbe\xba\xfe\xca"),
+    b"MZ",
+)
+# Of ctypes, cffi and PyTorch; a program that is started needs the variable.
+_LOADS = re.compile(rb"\b(CDLL|PyDLL|LoadLibrary|load_library|dlopen|RTLD_\w+|LD_LIBRARY_PATH)\b")
+_TOO_MANY_FATBINS = "it has implausibly many fat binaries or kinds of code"
+_LFS_POINTER = b"version https://git-lfs"
+_LINKER_SCRIPT = (b"GNU ld script", b"INPUT", b"GROUP")  # a text in place of a library
+_Batch = list[tuple["SeekableMember", bytes]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScannedLibrary:
+    """An ELF file in a wheel.
+
+    Attributes:
+        elf: None where it is damaged.
+        device_code: archs of the code that a GPU can run, in all sections; None if there is none.
+        damage: why it, or its device code, can't be read; empty for an intact one.
+        cudart: the release of CUDA's runtime that is linked into it, `13.0`; empty: none.
+        undefined: required symbols without a library and a version; weak ones are left out.
+        exports: None where they can't be read, as of 32 bits.
+    """
+
+    name: str
+    elf: Elf | None
+    device_code: DeviceCode | None
+    damage: str = ""
+    cudart: str = ""
+    undefined: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    exports: Exports | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def runtime_major(self) -> int | None:
+        """13 where the runtime of CUDA 13.0 is linked into it."""
+        return int(self.cudart.partition(".")[0]) if self.cudart else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelScan:
+    """A wheel that was read from end to end.
+
+    Attributes:
+        size: of the wheel, bytes.
+        dist_info: name of its `.dist-info` folder; empty where the wheel can't be read.
+        device_files: members with device code that are no library, by name: cubins, fat binaries,
+            PTX.
+        loaders: modules that load libraries by name.
+    """
+
+    file_name: str
+    sha256: str = ""
+    size: int = 0
+    dist_info: str = ""
+    names: tuple[str, ...] = ()
+    contents: Mapping[str, Content] = field(default_factory=dict)
+    metadata: str = ""
+    tags_text: str = ""
+    libraries: tuple[ScannedLibrary, ...] = ()
+    leaks: tuple[Leak, ...] = ()
+    archive_faults: tuple[tuple[str, str], ...] = ()
+    device_files: Mapping[str, DeviceCode] = field(default_factory=dict)
+    loaders: tuple[str, ...] = ()
+
+
+def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
+    """Read a wheel once: hashes, libraries, device code, leaked paths.
+
+    Raises:
+        UnsafeArchiveError: it isn't a wheel, or is damaged.
+    """
+    finder = LeakFinder(private_paths)
+    with ThreadPoolExecutor(1) as pool, open_wheel(path) as wheel, open_file(path) as archive:
+        digest = pool.submit(sha256_of_file, path)
+        contents: dict[str, Content] = {}
+        device_files: dict[str, DeviceCode] = {}
+        libraries: list[ScannedLibrary] = []
+        loaders: list[str] = []
+        for member in _read(wheel.members(archive.fileno()), finder):
+            contents[member.name] = member.content
+            libraries += [member.library] if member.library else []
+            device_files |= {member.name: member.code} if member.code else {}
+            loaders += [member.name] if member.is_loader else []
+        return WheelScan(
+            file_name=path.name,
+            sha256=digest.result(),
+            size=path.stat().st_size,
+            dist_info=wheel.dist_info,
+            names=wheel.names,
+            contents=contents,
+            metadata=wheel.read_text("METADATA"),
+            tags_text=wheel.read_text("WHEEL"),
+            libraries=tuple(libraries),
+            device_files=device_files,
+            leaks=finder.leaks,
+            loaders=tuple(loaders),
+            archive_faults=(
+                *_shortened(member_faults(wheel)),
+                *_shortened(
+                    record_faults(
+                        wheel.read_text("RECORD"), wheel.dist_info, contents, wheel.digest
+                    )
+                ),
+            ),
+        )
+
+
+def _shortened(faults: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return the first of the faults, and how many more there are."""
+    more = len(faults) - limits.FAULTS
+    if more <= 0:
+        return faults
+    last = (faults[-1][0], f"and {more:,} more errors, of which this is the last")
+    return *faults[: limits.FAULTS], last
+
+
+def _read(members: Iterable[SeekableMember], finder: LeakFinder) -> Iterator[_Reading]:
+    reading = None
+    with contextlib.closing(_prefetched(_batches(members))) as batches:
+        for member, piece in chain.from_iterable(batches):
+            reading = reading or _Reading(member, finder)
+            if piece:
+                reading.feed(piece)
+            else:
+                reading.finish()
+                yield reading
+                reading = None
+
+
+def _batches(members: Iterable[SeekableMember]) -> Iterator[_Batch]:
+    """Yield the pieces of all members, and an empty one after each member's last."""
+    batch: _Batch = []
+    size = 0
+    for member in members:
+        for piece in chain(member.pieces(), (b"",)):
+            batch.append((member, piece))
+            size += len(piece)
+            if size >= _BATCH or len(batch) >= _BATCH_LENGTH:
+                yield batch
+                batch, size = [], 0
+    yield batch
+
+
+def _prefetched(batches: Iterator[_Batch]) -> Generator[_Batch, None, None]:
+    """Yield the batches, which a thread prepares a little ahead."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = deque(pool.submit(next, batches, None) for _ in range(_PREFETCH))
+        try:
+            while (batch := waiting.popleft().result()) is not None:
+                waiting.append(pool.submit(next, batches, None))
+                yield batch
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _Reading:
+    """The search of one member, piece by piece.
+
+    Attributes:
+        code: of a file with device code alone.
+        is_loader: it is a module that loads libraries by name.
+    """
+
+    def __init__(self, member: SeekableMember, finder: LeakFinder) -> None:
+        self.name = member.name
+        self.library: ScannedLibrary | None = None
+        self.code: DeviceCode | None = None
+        self.is_loader = False
+        self._member = member
+        self._leaks = finder
+        self._hash = ContentHash()
+        self._windows = Windows()
+        self._fatbins = FatbinFinder(member.size)
+        self._has_cudart = False
+        self._start = b""
+
+    def feed(self, piece: bytes) -> None:
+        """Read the next piece."""
+        self._hash.update(piece)
+        for window in self._windows.feed(piece):
+            self._search(window)
+
+    @property
+    def content(self) -> Content:
+        """Hash and size of what was read."""
+        return self._hash.content()
+
+    def finish(self) -> None:
+        """Collect the member's facts, after the last piece."""
+        self._search(self._windows.finish())
+        if self._start.startswith(MAGIC):
+            self.library = self._read_library()
+            if self.library.elf and self.library.elf.is_cubin:
+                self.code = self.library.device_code
+            return
+        if self._fatbins.found:
+            self.code = code_of(self._fatbins.found)
+        elif self.name.endswith(".ptx"):
+            self.code = code_of_ptx(self._start)
+        if damage := self._damage():
+            self.library = ScannedLibrary(name=self.name, elf=None, device_code=None, damage=damage)
+
+    def _search(self, window: Window) -> None:
+        if not self._start:
+            self._start = window.data[1:]
+        is_library = self._start.startswith((MAGIC, _ARCHIVE))
+        self._leaks.search(self.name, window, is_library=is_library)
+        self._fatbins.search(window)
+        self._has_cudart = self._has_cudart or CUDART_TEXT in window.data
+        if self.name.endswith(".py") and not self.is_loader:
+            self.is_loader = _LOADS.search(window.data) is not None
+
+    def _damage(self) -> str:
+        """Return why a file isn't the library that its name promises; empty: nothing is wrong."""
+        if self._fatbins.has_too_many:
+            return _TOO_MANY_FATBINS
+        is_called_so = is_library(self.name)
+        if not is_called_so or self._start.startswith(_OTHER_LIBRARIES):
+            return ""
+        if not self._start:
+            return "it has the name of a library, but is empty"
+        if self._start.startswith(_LFS_POINTER):
+            return (
+                "it is a Git LFS pointer instead of a library: run `git lfs pull` before the build"
+            )
+        is_script = any(word in self._start for word in _LINKER_SCRIPT)
+        return "" if is_script else "it has the name of a library, but is not an ELF file"
+
+    def _read_library(self) -> ScannedLibrary:
+        elf = None
+        try:
+            with self._member.open() as stream:
+                elf = read_elf(stream)
+                cudart = self._read_cudart(stream, elf)
+                undefined, exports = _read_symbols(stream, elf)
+            code = self._code_of_library(elf)
+        except (ElfFormatError, FatbinFormatError) as problem:
+            return ScannedLibrary(name=self.name, elf=elf, device_code=None, damage=str(problem))
+        return ScannedLibrary(
+            name=self.name,
+            elf=elf,
+            device_code=code,
+            cudart=cudart,
+            undefined=undefined,
+            exports=exports,
+        )
+
+    def _read_cudart(self, stream: IO[bytes], elf: Elf) -> str:
+        """Return the release of the runtime in a library other than `libcudart.so` itself."""
+        code = elf.section(".text")
+        if not self._has_cudart or code is None or stem_of(elf.soname) == "libcudart":
+            return ""
+        return linked_cudart(stream, code, elf.machine)
+
+    def _code_of_library(self, elf: Elf) -> DeviceCode | None:
+        """Return the code of all sections but the input of the device link; None without any.
+
+        Raises:
+            FatbinFormatError: a section isn't what its name promises, or there is too much.
+        """
+        if self._fatbins.has_too_many:
+            raise FatbinFormatError(_TOO_MANY_FATBINS)
+        fatbins = self._fatbins.found
+        loaded = set(fatbins)
+        looked_at = 0
+        for section in elf.sections:
+            fatbins_here = fatbins_of(section, fatbins)
+            looked_at += len(fatbins_here)
+            if looked_at > 2 * len(fatbins):  # each would be looked at a hundred thousand times
+                raise FatbinFormatError("its sections overlap")
+            if section.name == RELOCATABLE_SECTION:
+                loaded.difference_update(fatbins_here)
+        codes = [code_of(loaded)] if any(fatbin.elements for fatbin in loaded) else []
+        if elf.is_cubin:
+            codes.append(code_of_cubin(elf.abi, elf.flags))
+        return join_codes(codes) if codes else None
+
+
+def _read_symbols(stream: IO[bytes], elf: Elf) -> tuple[tuple[str, ...], Exports | None]:
+    """Return the symbols that a host library needs of an unnamed library, and its exports."""
+    if not (elf.is_host_code and elf.is_dynamic):
+        return (), None
+    try:
+        symbols = Symbols(stream)
+        return symbols.unversioned(), symbols.exports()
+    except ElfFormatError:
+        return (), None  # of 32 bits, big-endian, or with a table that is cut off
+
+
+def join_codes(codes: Iterable[DeviceCode]) -> DeviceCode:
+    """Return the archs of several pieces of device code together."""
+    codes = tuple(codes)
+    return DeviceCode(
+        sass=sort_archs(arch for code in codes for arch in code.sass),
+        ptx=sort_archs(arch for code in codes for arch in code.ptx),
+        lto=sort_archs(arch for code in codes for arch in code.lto),
+        tile=sort_archs(arch for code in codes for arch in code.tile),
+    )

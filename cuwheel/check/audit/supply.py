@@ -1,0 +1,267 @@
+"""The supply of what a wheel's libraries need, transitively through NVIDIA's wheels.
+
+A library finds another in three ways: an rpath entry leads to its folder, it was loaded before (the
+loader compares sonames), or the system has it. The first is in the file, the last in the platform
+tag; the second follows from which package loads what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from packaging.specifiers import SpecifierSet
+
+from cuwheel.check.audit.case import AuditCase
+from cuwheel.check.audit.findings import Severity
+from cuwheel.check.audit.requirements import SupplierConditions
+from cuwheel.check.audit.scan import ScannedLibrary
+from cuwheel.check.cuda.components import Component
+from cuwheel.check.cuda.frameworks import has_common_release, preloads
+from cuwheel.check.cuda.suppliers import is_cuda_library, is_from_driver, is_other_accelerator
+
+
+class Fault(NamedTuple):
+    """A problem of a supply.
+
+    Attributes:
+        verb: of the sentence about one library.
+        verbs: of that about several.
+        rest: of both.
+    """
+
+    severity: Severity
+    verb: str
+    verbs: str
+    rest: str = ""
+
+
+class Supply(NamedTuple):
+    """The source of a needed library.
+
+    Attributes:
+        library: in the wheel; or a soname, for the needs of NVIDIA's own libraries.
+        supplier: `wheel`, `system`, `driver`, or a project and its folder in site-packages; empty
+            if unknown.
+        condition: of its being found, if any: an extra, a library loaded before.
+    """
+
+    library: str
+    soname: str
+    supplier: str = ""
+    condition: str = ""
+    faults: tuple[Fault, ...] = ()
+
+
+class _Need(NamedTuple):
+    """A component's library that is needed, and the wheel's own need that leads to it."""
+
+    soname: str
+    component: Component
+    majors: frozenset[int]
+    origin: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chain:
+    """The supplies of a wheel."""
+
+    case: AuditCase
+
+    @cached_property
+    def conditions(self) -> SupplierConditions:
+        """The conditions under which components are installed and loaded."""
+        return SupplierConditions(case=self.case)
+
+    @cached_property
+    def supplies(self) -> tuple[Supply, ...]:
+        """One supply per library and soname, then those of the needs of NVIDIA's libraries."""
+        direct = [
+            self._supply(library, soname)
+            for library, elf in self.case.host_libraries
+            for soname in elf.needed
+        ]
+        return (*direct, *self._transitive())
+
+    def _supply(self, library: ScannedLibrary, soname: str) -> Supply:
+        case = self.case
+        if soname in case.files:
+            return self._from_wheel(library, soname)
+        if soname in case.system or soname.startswith("ld-linux"):
+            return Supply(library.name, soname, "system")
+        if is_from_driver(soname):
+            rest = "from the GPU's driver, which the recipe doesn't declare"
+            is_declared = not case.contract or case.contract.has_driver
+            faults = () if is_declared else (Fault("error", "comes", "come", rest),)
+            return Supply(library.name, soname, "driver", faults=faults)
+        if component := self.conditions.component(library, soname):
+            return self._from_component(library, soname, component)
+        if soname in case.own:
+            return self._from_wheel(library, soname)
+        return self._unsupplied(library, soname)
+
+    def _from_wheel(self, library: ScannedLibrary, soname: str) -> Supply:
+        folders = self.case.files.get(soname, ())
+        is_found = self.case.loader_graph.finds(library.name, soname, folders)
+        faults = () if is_found else (self._lost_in_wheel(library, soname),)
+        return Supply(library.name, soname, "wheel", faults=faults)
+
+    def _lost_in_wheel(self, library: ScannedLibrary, soname: str) -> Fault:
+        """Return the fault of a library in the wheel that isn't found, or has another name."""
+        is_lost = self._is_import_lost(library, soname)
+        is_loaded = any(preloads(dep.by, soname) for dep in self.case.dependencies)
+        is_error = is_lost and not is_loaded and not self.case.is_supplier
+        severity = self._severity("error" if is_error else "warning")
+        if files := self.case.files_of(soname):
+            rest = f"in the wheel only as {files[0]}, a name that the loader doesn't search for"
+            return Fault(severity, "is", "are", rest)
+        lost = "in the wheel, but no rpath entry points to"
+        return Fault(severity, f"is {lost} it", f"are {lost} them")
+
+    def _is_import_lost(self, library: ScannedLibrary, soname: str) -> bool:
+        """Return True if importing a module of the wheel always fails for lack of `soname`.
+
+        False if the library may be loaded before: by Python code, as a module itself, by a library
+        that finds it, or by one that opens others by name.
+        """
+        case, graph = self.case, self.case.loader_graph
+        folders = case.files.get(soname, ())
+        may_be_loaded = bool(case.scan.loaders) or any(
+            (elf.uses_dlopen and not other.cudart)  # the linked CUDA runtime opens the driver
+            or (elf.python_modules and other.name in graph.owners(soname))
+            or (soname in elf.needed and graph.finds(other.name, soname, folders))
+            for other, elf in case.host_libraries
+        )
+        return case.is_imported(library.name) and not may_be_loaded
+
+    def _from_component(self, library: ScannedLibrary, soname: str, component: Component) -> Supply:
+        contract = self.case.contract
+        faults = []
+        if contract and component.name not in contract.links:
+            rest = f'from "{component.name}", which the recipe doesn\'t declare'
+            faults.append(Fault("error", "comes", "come", rest))
+        condition, severity = self.conditions.condition(component, soname)
+        if severity:
+            rest = f"from {component.distribution}, which isn't in Requires-Dist"
+            if other := self.conditions.other_release(component):
+                rest += f": {other}, which is, has the library for another CUDA"
+            faults.append(Fault(severity, "comes", "come", rest))
+        elif wrong := self.conditions.contradiction(component):
+            rest = (
+                f"from {component.distribution}{component.releases}, but the wheel requires {wrong}"
+            )
+            faults.append(Fault(self._severity("error"), "comes", "come", rest))
+        if not self.case.loader_graph.finds(library.name, soname, (component.site_folder,)):
+            loader = self.conditions.loader_of(soname, component)
+            condition = ", ".join(part for part in (condition, loader) if part)
+            rest = f"in {component.site_folder}, but no rpath entry points there"
+            if not loader or contract:
+                faults.append(Fault(self._severity("warning"), "is", "are", rest))
+        supplier = f"{component.distribution} ({component.site_folder})"
+        return Supply(library.name, soname, supplier, condition, tuple(faults))
+
+    def _unsupplied(self, library: ScannedLibrary, soname: str) -> Supply:
+        loaders = sorted({dep.by for dep in self.case.dependencies if preloads(dep.by, soname)})
+        namesake = self.conditions.namesake(soname) or (
+            "" if is_cuda_library(soname) else self.conditions.expected_from(library)
+        )
+        supplier, condition, fault = "", "", None
+        if is_other_accelerator(soname):
+            supplier = "another accelerator's software"
+        elif self.case.contract:
+            fault = self._missing(soname)
+        elif loaders and not is_cuda_library(soname):
+            supplier, condition = loaders[0], f"loaded before by {loaders[0]}"
+            rest = f"in the wheel, nor on every system; {condition}"
+            fault = Fault("note", "is neither", "are neither", rest)
+        elif namesake:
+            supplier, condition = namesake, "judging by its name"
+            rest = f"to come from {namesake}, whose wheel isn't known here"
+            fault = Fault("note", "seems", "seem", rest)
+        elif others := self.conditions.namesakes(library):
+            rest = f"in the wheel; what {others[0]} requires isn't known here"
+            fault = Fault("note", "isn't", "aren't", rest)
+        else:
+            fault = self._missing(soname)
+        return Supply(library.name, soname, supplier, condition, (fault,) if fault else ())
+
+    def _missing(self, soname: str) -> Fault:
+        is_cuda = is_cuda_library(soname)
+        is_vital = self.case.loader_graph.is_vital((soname,))
+        severity: Severity = "error" if is_vital else "warning"
+        if self.case.contract:
+            severity = "error"
+        elif self.conditions.has_alternatives:
+            severity = "note" if is_cuda else "warning"
+        if is_cuda:
+            rest = "that no component supplies"
+            return Fault(severity, "is a CUDA library", "are CUDA libraries", rest)
+        rest = "in the wheel, nor on every system that its tag covers"
+        return Fault(severity, "is neither", "are neither", rest)
+
+    def _transitive(self) -> Iterator[Supply]:
+        """Yield the supplies of what NVIDIA's own libraries need, breadth first."""
+        queue = [
+            _Need(soname, component, self.conditions.majors_of(library), soname)
+            for library, elf in self.case.host_libraries
+            for soname in elf.needed
+            if soname not in self.case.files
+            and (component := self.conditions.component(library, soname)) is not None
+        ]
+        done: set[tuple[str, str]] = set()
+        for need in queue:
+            soname, component, majors, origin = need
+            for needed in component.needs:
+                key = (component.distribution, needed)
+                if key in done or component.cuda is None:
+                    continue
+                done.add(key)
+                accepted = majors or frozenset({component.cuda})
+                suppliers = self.case.candidates(needed, accepted)
+                if suppliers:
+                    queue.append(_Need(needed, suppliers[0], accepted, origin))
+                yield self._transitive_supply(need, needed, suppliers)
+            if (soname, "") not in done:
+                done.add((soname, ""))
+                yield from self._lost(soname, component)
+
+    def _lost(self, soname: str, component: Component) -> Iterator[Supply]:
+        """Yield what some releases of NVIDIA's own library don't find through their rpath."""
+        for pattern, releases in component.lost:
+            is_needed = pattern in (*component.needs, *component.opens)
+            if not is_needed or self.conditions.is_loaded(pattern):
+                continue
+            required = self.conditions.required_releases(component)
+            if any(has_common_release(SpecifierSet(releases), allowed) for allowed in required):
+                rest = (
+                    f"not found through the rpath of {component.distribution}{releases}: it has "
+                    "to be loaded first"
+                )
+                faults = (Fault("warning", "is", "are", rest),)
+                label = f"{soname} of {component.distribution}"
+                yield Supply(label, pattern, "a library loaded before", faults=faults)
+
+    def _transitive_supply(
+        self, need: _Need, needed: str, suppliers: tuple[Component, ...]
+    ) -> Supply:
+        component = need.component
+        label = f"{need.soname} of {component.distribution}"
+        if not suppliers:
+            return Supply(label, needed, "unknown")
+        supplier = suppliers[0]
+        known = {component.distribution, *component.brings, *self.conditions.installed()}
+        condition, severity = "", None
+        if supplier.distribution not in known:
+            condition, severity = self.conditions.condition(supplier, need.origin)
+        rest = (
+            f"from {supplier.distribution}, which neither {component.distribution} nor this wheel "
+            "requires"
+        )
+        faults = (Fault(severity, "comes", "come", rest),) if severity else ()
+        place = f"{supplier.distribution} ({supplier.site_folder})"
+        return Supply(label, needed, place, condition, faults)
+
+    def _severity(self, third_party: Severity) -> Severity:
+        return self.case.severity("note" if self.conditions.has_alternatives else third_party)

@@ -1,0 +1,260 @@
+"""The suppliers of the symbols that a wheel's libraries need: itself, PyTorch, the system.
+
+Only symbols without a library and a version count: they are bound when a library is loaded, and
+Python loads with `RTLD_NOW`. A symbol counts as undefined if all possible suppliers are known.
+
+A symbol of this machine's glibc and compiler libraries counts as theirs, which only removes
+findings. The absence of one is no proof, as the libraries may be older than those of a wheel's tag:
+functions of glibc 2.28 and later (its NEWS) are known by their names, those of libstdc++ by their
+namespaces.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, cached_property, reduce
+from pathlib import PurePosixPath
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from cuwheel.base.formats.binaries.elf_symbols import Exports, has_old_string
+from cuwheel.base.formats.wheel.metadata import project_of
+from cuwheel.check.audit.case import AuditCase
+from cuwheel.check.audit.scan import ScannedLibrary
+from cuwheel.check.audit.tags import minor_of
+from cuwheel.check.cuda.frameworks import extras_of, has_common_release
+from cuwheel.check.cuda.suppliers import components_of, is_cuda_library, is_from_driver
+from cuwheel.check.cuda.torch_exports import (
+    MACHINES_OF_TABLE,
+    NEW_STRING,
+    is_judged,
+    is_kept,
+    torch_exports,
+)
+
+_PYTHON = re.compile(r"_?Py[A-Z_]")
+_NUMBER = re.compile(r"\d+")
+_CUDA = re.compile(r"(__)?(cu|nv|npp|ncc)|_ZN?K?\d+nv")
+_STRING_ABI = re.compile(r"(?i)cxx11[-_.]?abi[-_.]?(true|false|)")
+_TENSORRT = re.compile(r"libnv(infer|onnxparser)")  # its functions have no prefix
+# Up to librt, separate libraries before glibc 2.34.
+_SONAMES = (
+    *("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1"),
+    *("libstdc++.so.6", "libgcc_s.so.1"),
+)
+_LOADER = re.compile(r"ld-linux.*\.so\.\d+")
+# Of libstdc++, and of the libraries that compilers generate calls to.
+_COMPILER = re.compile(
+    r"_ZN?[VrK]*[RO]?S[tabsiod]|_ZT[VIS](N?S|N10__cxxabiv1)|_Z(nw|na|dl|da)|__cxa_|_ITM_|__gxx_|_Unwind_"
+    r"|_ZNK?(9__gnu_cxx|11__gnu_debug|10__cxxabiv1)|_ZGTt"
+    r"|GOMP_|omp_|__kmpc_|__tsan_|__asan_|__ubsan_|__gcov_|__sanitizer_"
+)
+_NEW_IN_GLIBC = re.compile(
+    r"(__libc_|__isoc\d\d_|__rseq_|_dl_|arc4random|pidfd_|stdc_|(thrd|mtx|cnd|tss)_)\w*"
+    r"|(str|wcs)l(cpy|cat)|[fl]?stat(64|at|at64)?|statx|mknod(at)?|fcntl64|renameat2|mallinfo2"
+    r"|getcpu|getdents64|gettid|tgkill|twalk_r|close_range|closefrom|execveat|_Fork|process_m(advise|release)|epoll_pwait2"
+    r"|timespec_getres|(sem|pthread_\w+)_clock\w+|sched_[gs]etattr|call_once"
+    r"|(sig\w+|strerror\w+|pthread_\w+|posix_spawn\w+)_np|__memcmpeq|c8rtomb|mbrtoc8"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchFit:
+    """The releases of PyTorch with which a library can be loaded.
+
+    Attributes:
+        lacking: a name that the newest of `wrong` doesn't export.
+        count: of such names in all of `wrong`.
+        is_other_string_abi: compiled with the other one of libstdc++'s two strings than the allowed
+            releases of the index; builds of these from elsewhere may have it.
+    """
+
+    lacking: str
+    count: int
+    fitting: tuple[str, ...]
+    wrong: tuple[str, ...]
+    newest: str
+    is_newer_allowed: bool
+    is_other_string_abi: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class SymbolNeeds:
+    """The symbols that the libraries of a wheel need of others."""
+
+    case: AuditCase
+
+    @cached_property
+    def torch_requirement(self) -> SpecifierSet | None:
+        """The releases of PyTorch that the wheel requires; None: it requires none."""
+        lines = [Requirement(text) for text in self.case.requires if project_of(text) == "torch"]
+        active = [line.specifier for line in lines if "" in extras_of(line)]
+        return reduce(operator.and_, active, SpecifierSet()) if active else None
+
+    @property
+    def is_torch_judged(self) -> bool:
+        """True if the libraries are PyTorch extensions for machines of the table of exports."""
+        has_table = any(tag.endswith(MACHINES_OF_TABLE) for tag in self.case.platforms)
+        return has_table and self._has_torch and self.case.project != "torch"
+
+    def torch_fit(self, library: ScannedLibrary) -> TorchFit | None:
+        """Return the allowed releases of PyTorch that lack symbols; None: none does.
+
+        A wheel may contain one library for each release, `libx_torch2.4.so` and
+        `libx_torch2.5.so`: then a release fits if it fits one of these.
+        """
+        table = torch_exports()
+        required = self.torch_requirement or SpecifierSet()
+        minors = [minor_of(tag) for tag in self.case.tags]
+        # A tag for several Pythons allows any release.
+        pythons = [] if None in minors else sorted(filter(None, minors))
+        allowed = table.allowed_by(required, pythons)
+        needed = self._torch_releases(library)
+        stem = _NUMBER.sub("", library.name)
+        fitting = set[str]().union(
+            *(
+                set(table.releases).intersection(*self._torch_releases(other).values())
+                for other, _ in self.case.host_libraries
+                if _NUMBER.sub("", other.name) == stem
+            )
+        )
+        wrong = tuple(release for release in allowed if release not in fitting)
+        if not wrong:
+            return None
+        lacking = [name for name, releases in needed.items() if set(wrong) - releases]
+        newest = [name for name in lacking if wrong[-1] not in needed[name]]
+        beyond = SpecifierSet(f">{table.releases[-1]}")
+        return TorchFit(
+            lacking=min(newest, key=lambda name: (name.startswith("_ZT"), len(name), name)),
+            count=len(lacking),
+            fitting=tuple(release for release in table.releases if release in fitting),
+            wrong=wrong,
+            newest=allowed[-1],
+            is_newer_allowed=has_common_release(beyond, self.torch_requirement or beyond),
+            is_other_string_abi=wrong == allowed and self._is_other_string_abi(needed, wrong),
+        )
+
+    def uses_torch(self, library: ScannedLibrary) -> bool:
+        """Return True if a library needs a symbol of PyTorch."""
+        return bool(self._torch_releases(library))
+
+    def unsupplied(self, library: ScannedLibrary) -> tuple[str, ...]:
+        """Return the symbols without a supplier."""
+        if library.exports is None or ".so" not in PurePosixPath(library.name).name:
+            return ()
+        foreign = self.case.loader_graph.needs(library.name) - self.case.own.keys()
+        kinds = {self._kind(soname) for soname in foreign}
+        if "unknown" in kinds:
+            return ()
+        may_be_c = "system" in kinds
+        return tuple(
+            name
+            for name in library.undefined
+            if name not in self._own_exports
+            and not (may_be_c and not name.startswith("_Z"))
+            and not self._may_be_defined(name, kinds)
+        )
+
+    @cached_property
+    def unknown_suppliers(self) -> tuple[str, ...]:
+        """Required projects with libraries that the wheel's Python code may load before its own.
+
+        With `RTLD_GLOBAL` these define symbols for all others, and no table has theirs.
+        """
+        known = {dep.distribution for dep in self.case.declared}
+        return tuple(sorted(self.case.required - known)) if self.case.scan.loaders else ()
+
+    @cached_property
+    def _has_torch(self) -> bool:
+        is_required = any(dep.by == "torch" for dep in self.case.dependencies)
+        return is_required or "torch" in self.case.assumed
+
+    def _torch_releases(self, library: ScannedLibrary) -> dict[str, set[str]]:
+        """Return the releases of PyTorch with each symbol that a library needs of it."""
+        table = torch_exports()
+        return {
+            name: set(table.releases_with(name))
+            for name in library.undefined
+            if (is_judged(name) or table.releases_with(name))
+            and name not in self._own_exports
+            and not runtime_defines(name)
+        }
+
+    @cached_property
+    def _own_exports(self) -> Exports:
+        """The symbols that the wheel's libraries define: each may be loaded before another."""
+        tables = (lib.exports for lib, _ in self.case.host_libraries if lib.exports)
+        return Exports.of(value for table in tables for value in table.hashes)
+
+    def _is_other_string_abi(self, needed: dict[str, set[str]], releases: Iterable[str]) -> bool:
+        """Return True if no release has the wheel's kind of strings.
+
+        Builders write it into versions, `+cu123torch2.4cxx11abiTRUE`; otherwise it shows in all
+        symbols that are missing.
+        """
+        table = torch_exports()
+        if match := _STRING_ABI.search(self.case.scan.file_name):
+            is_new = match[1].lower() != "false"
+            return all(table.has_new_strings(release) != is_new for release in releases)
+        return all(
+            _has_other_string(name, release)
+            for release in releases
+            for name, exporting in needed.items()
+            if release not in exporting
+        )
+
+    def _kind(self, soname: str) -> str:
+        if soname in _SONAMES or _LOADER.fullmatch(soname):
+            return "runtime"
+        if _TENSORRT.match(soname):
+            return "system"
+        if is_from_driver(soname) or is_cuda_library(soname):
+            return "cuda"
+        suppliers = components_of(soname)
+        if any(component.distribution == "torch" for component in suppliers):
+            return "torch"
+        if suppliers:
+            return "cuda"
+        return "system" if soname in self.case.system else "unknown"
+
+    def _may_be_defined(self, name: str, kinds: set[str]) -> bool:
+        """Return True if a loaded library of these kinds may define a symbol."""
+        if _PYTHON.match(name) or runtime_defines(name):
+            return True
+        if ("torch" in kinds or self._has_torch) and (
+            not is_kept(name) or is_judged(name) or torch_exports().releases_with(name)
+        ):
+            return True
+        may_be_cuda = not kinds.isdisjoint({"cuda", "system"}) or bool(self.case.dependencies)
+        return may_be_cuda and bool(_CUDA.match(name))
+
+
+def _has_other_string(name: str, release: str) -> bool:
+    """Return True if a symbol has the string that this release of PyTorch doesn't have."""
+    table = torch_exports()
+    if not table.has_new_strings(release):
+        return NEW_STRING in name
+    return has_old_string(name) or table.returns_new_string(name)
+
+
+@cache
+def runtime_defines(name: str) -> bool:
+    """Return True if one of them has a symbol, on this machine or a newer one."""
+    is_known = bool(_COMPILER.match(name) or _NEW_IN_GLIBC.fullmatch(name))
+    return is_known or any(hasattr(library, name) for library in _libraries())
+
+
+@cache
+def _libraries() -> tuple[ctypes.CDLL, ...]:
+    libraries = []
+    for soname in _SONAMES:
+        try:
+            libraries.append(ctypes.CDLL(soname))
+        except OSError:  # noqa: PERF203 - a machine without libstdc++
+            continue
+    return tuple(libraries)

@@ -1,0 +1,64 @@
+"""The tags of a wheel: Pythons, and what manylinux tags guarantee (PEP 600, auditwheel's lists)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING
+
+from auditwheel.architecture import Architecture
+from auditwheel.libc import Libc
+from auditwheel.policy import Policy, WheelPolicies
+
+if TYPE_CHECKING:
+    from packaging.tags import Tag
+
+MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}  # platform tag, ELF
+
+
+def policy_of(platform: str) -> Policy | None:
+    """Return the policy of a platform tag; None for one that isn't manylinux."""
+    machine = next((name for name in MACHINES if platform.endswith(f"_{name}")), "")
+    return next((p for p in policies(machine) if platform in (p.name, *p.aliases)), None)
+
+
+@cache
+def policies(machine: str) -> tuple[Policy, ...]:
+    """Return a machine's policies, for the oldest systems first; empty for an unknown machine."""
+    if machine not in MACHINES:
+        return ()
+    known = WheelPolicies(libc=Libc.GLIBC, arch=Architecture(machine))
+    manylinux = (policy for policy in known if policy.name.startswith("manylinux"))
+    return tuple(sorted(manylinux, key=lambda policy: -policy.priority))
+
+
+def is_missing(symbol: str, policy: Policy) -> bool:
+    """Return True if a policy knows a symbol's family, but not its version, `GLIBC_2.34`."""
+    family, _, version = symbol.partition("_")
+    known = policy.symbol_versions.get(family)
+    return known is not None and version not in known
+
+
+def first_with(symbols: Iterable[str], machine: str) -> str:
+    """Return the tag of the oldest systems with all of these versions; empty if none has them."""
+    needed = tuple(symbols)
+    return next(
+        (p.name for p in policies(machine) if not any(is_missing(s, p) for s in needed)), ""
+    )
+
+
+def minor_of(tag: Tag) -> int | None:
+    """Return 12 for `cp312-cp312`; None if a tag includes several Pythons."""
+    minor = tag.interpreter.removeprefix("cp3")
+    return int(minor) if minor.isdigit() and tag.abi.startswith(tag.interpreter) else None
+
+
+def oldest_minor(tags: Iterable[Tag]) -> int | None:
+    """Return 10 if `cp310-abi3` has the oldest Python of the tags; None if none names one."""
+    minors = (tag.interpreter.removeprefix("cp3") for tag in tags)
+    return min((int(minor) for minor in minors if minor.isdigit()), default=None)
+
+
+def list_tags(tags: Iterable[Tag]) -> str:
+    """Return `cp312-cp312-manylinux_2_28_x86_64`; `none` if there are none."""
+    return ", ".join(sorted(map(str, tags))) or "none"

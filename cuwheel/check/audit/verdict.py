@@ -1,0 +1,116 @@
+"""The verdict on a wheel: its findings, and the facts of the report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cuwheel.base.formats.binaries.archs import DeviceCode
+from cuwheel.check.audit.case import AuditCase, Contract
+from cuwheel.check.audit.findings import (
+    SEVERITIES,
+    AuditFinding,
+    Severity,
+    finding,
+    worst_severity,
+)
+from cuwheel.check.audit.rules.library import device_codes, library_findings
+from cuwheel.check.audit.rules.members import layout_findings, member_findings
+from cuwheel.check.audit.rules.metadata import metadata_findings, name_findings
+from cuwheel.check.audit.rules.supply import supply_findings
+from cuwheel.check.audit.rules.symbols import symbol_findings
+from cuwheel.check.audit.scan import WheelScan, join_codes, scan_wheel
+from cuwheel.check.audit.supply import Chain, Supply
+from cuwheel.check.cuda.toolkits import oldest_driver
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditResult:
+    """A judged wheel.
+
+    Attributes:
+        code: of all its libraries, or else of its device files.
+        min_driver: the oldest Linux driver for each of `majors`, as far as it is known.
+    """
+
+    case: AuditCase
+    findings: tuple[AuditFinding, ...]
+    supplies: tuple[Supply, ...] = ()
+    majors: tuple[int, ...] = ()
+    code: DeviceCode = field(default_factory=DeviceCode)
+    min_driver: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def verdict(self) -> Severity | None:
+        """The severity of the worst finding; None where there is none."""
+        return worst_severity(self.findings)
+
+    @property
+    def archs(self) -> tuple[str, ...]:
+        """Compute capabilities of the machine code."""
+        return self.code.sass
+
+    @property
+    def ptx_archs(self) -> tuple[str, ...]:
+        """Compute capabilities of the PTX."""
+        return self.code.ptx
+
+
+def judge(case: AuditCase) -> AuditResult:
+    """Check a wheel against its contract, or against the rules for any wheel."""
+    chain = Chain(case=case)
+    findings = [*name_findings(case), *member_findings(case)]
+    findings += [*metadata_findings(case), *layout_findings(case)]
+    if case.is_read:
+        findings += [*library_findings(case), *supply_findings(chain), *symbol_findings(case)]
+    else:
+        fact = (
+            f"the tag is for {', '.join(case.platforms)}: its libraries weren't checked, only "
+            "those for Linux with glibc are"
+        )
+        findings.append(finding(case.scan.file_name, "platform tag", fact, "note"))
+    codes = (code for _, code in device_codes(case))
+    decided = {major for majors in case.majors.values() for major in majors}
+    linked = {library.runtime_major for library, _ in case.host_libraries} - {None}
+    named = {case.named_cuda} if case.named_cuda else set()
+    majors = tuple(sorted(filter(None, decided or linked or named))) if case.is_read else ()
+    return AuditResult(
+        case=case,
+        findings=tuple(
+            sorted(dict.fromkeys(findings), key=lambda item: SEVERITIES.index(item.severity))
+        ),
+        supplies=chain.supplies if case.is_read else (),
+        majors=majors,
+        code=join_codes(codes),
+        min_driver=tuple((major, driver) for major in majors if (driver := oldest_driver(major))),
+    )
+
+
+def unreadable(path: Path, why: str) -> AuditResult:
+    """Return the result for a file that can't be read as a wheel."""
+    scan = WheelScan(file_name=path.name, size=path.stat().st_size if path.exists() else 0)
+    fact = f"it can't be read as a wheel: {why}"
+    return AuditResult(
+        case=AuditCase(scan=scan, contract=None),
+        findings=(finding(path.name, "archive", fact),),
+    )
+
+
+def audit_wheel(
+    path: Path,
+    *,
+    contract: Contract | None = None,
+    excludes: tuple[str, ...] = (),
+    private_paths: tuple[str, ...] = (),
+) -> AuditResult:
+    """Read and judge any wheel.
+
+    Args:
+        contract: of its target; None: the rules for any wheel.
+
+    Raises:
+        UnsafeArchiveError: it isn't a wheel, or is damaged.
+        OSError: it can't be read.
+    """
+    scan = scan_wheel(path, private_paths=private_paths)
+    return judge(AuditCase(scan=scan, contract=contract, excludes=excludes))

@@ -1,0 +1,11 @@
+"""Facts about CUDA: toolkits, components, NVIDIA's wheels and the suppliers of libraries."""
+
+__all__ = [
+    "components",
+    "driver_functions",
+    "frameworks",
+    "library_choice",
+    "suppliers",
+    "toolkits",
+    "torch_exports",
+]

@@ -1,0 +1,176 @@
+"""The command `diagnose`: facts of machine and environment, verdicts and the report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from cuwheel.base.paths import ROOT, project_folder
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.output.terminal import report_terminal
+from cuwheel.check.diagnose.chosen_library import ChoosingRecipe, choosing_packages
+from cuwheel.check.diagnose.document import DiagnosedMachine, DiagnoseDocument, DiagnosedTarget
+from cuwheel.check.diagnose.environment_diagnosis import EnvironmentDiagnosis, describe_environment
+from cuwheel.check.diagnose.facts.environment import (
+    FACTS_TIME_LIMIT,
+    ChosenPython,
+    PythonEnvironment,
+    find_environment,
+    read_environment,
+)
+from cuwheel.check.diagnose.facts.machine import Driver, HostFacts, find_driver, read_host_facts
+from cuwheel.check.diagnose.facts.probe import TimedCall
+from cuwheel.check.diagnose.report import print_report
+from cuwheel.check.diagnose.rules.driver import judge_driver
+from cuwheel.check.diagnose.toolkits import Installations, find_installations, judge_installations
+from cuwheel.check.diagnose.verdict import (
+    LEVELS,
+    Diagnosis,
+    FailsOn,
+    broken,
+    exit_code_of,
+    not_examined,
+    worst_level,
+)
+
+FitTargets = Callable[[Driver, HostFacts | None, str], tuple[DiagnosedTarget, ...]]
+
+_MACHINE_TIME_LIMIT = 20.0  # seconds
+_SLACK = 5.0  # seconds that a call gets beyond the time limit of its program
+# Settings that decide which GPU, library or compiler is taken; shown where they are set.
+_SETTINGS = (
+    *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CUDACXX"),
+    *("CUDAHOSTCXX", "NVCC_CCBIN", "CXX", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"),
+    *("PYTHONHOME", "TORCH_CUDA_ARCH_LIST", "CUDA_MODULE_LOADING"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiagnoseOptions:
+    """The options of `diagnose`.
+
+    Attributes:
+        packages: requested projects; none: all with GPU code.
+        start: the folder that paths are relative to.
+        fails_on: the lowest level that makes the session fail.
+    """
+
+    packages: tuple[str, ...] = ()
+    python: str | None = None
+    verifies_files: bool = False
+    start: Path
+    fails_on: FailsOn = "broken"
+    as_json: bool = False
+
+
+def diagnose_session(
+    options: DiagnoseOptions,
+    console: Console,
+    recipes: Iterable[ChoosingRecipe],
+    fit: FitTargets | None = None,
+) -> int:
+    """Diagnose machine and environment, and print a report.
+
+    Args:
+        console: for progress; the report goes to standard output.
+        fit: returns which targets fit; None: the report has none.
+
+    Returns:
+        The exit code: 0 below `fails_on`, else 1 with warnings, 2 where something is broken.
+    """
+    environ = callers_environment(os.environ)
+    with console.live("examining machine and environment"):
+        report = diagnose(options, environ, recipes, fit)
+    if options.as_json:
+        console.answer(report)
+    else:
+        print_report(report, report_terminal(), console)
+    return report.exit_code
+
+
+def callers_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the caller's own programs, without those of nox and cuwheel.
+
+    They write no compiled modules, as an environment must not change by being examined.
+    """
+    callers = {name: value for name, value in environ.items() if not name.startswith("CUWHEEL_")}
+    path = environ.get("CUWHEEL_CALLERS_PYTHONPATH", callers.get("PYTHONPATH", ""))
+    entries = [entry for entry in path.split(os.pathsep) if entry and entry != str(ROOT)]
+    for name in ("PYTHONPATH", "PYTHONPYCACHEPREFIX"):
+        callers.pop(name, None)
+    callers["PYTHONDONTWRITEBYTECODE"] = "1"
+    return {**callers, "PYTHONPATH": os.pathsep.join(entries)} if entries else callers
+
+
+def diagnose(
+    options: DiagnoseOptions,
+    environ: Mapping[str, str],
+    recipes: Iterable[ChoosingRecipe],
+    fit: FitTargets | None = None,
+) -> DiagnoseDocument:
+    """Read all facts at the same time, each within its time limit, then judge them."""
+    machine = TimedCall(_MACHINE_TIME_LIMIT, lambda: read_host_facts(project_folder()))
+    gpus = TimedCall(_MACHINE_TIME_LIMIT, lambda: find_driver(environ))
+    programs = TimedCall(_MACHINE_TIME_LIMIT, lambda: find_installations(environ))
+    chosen = find_environment(options.python, environ, options.start)
+    choosing = choosing_packages(recipes)
+    environment, unread = _open_environment(chosen, environ)
+    inner = (
+        EnvironmentDiagnosis(environment, chosen, options.packages, environ, choosing)
+        if environment
+        else None
+    )
+    faults = {}
+    host, faults["the machine"] = machine.answer(None)
+    driver, faults["NVIDIA's driver"] = gpus.answer(Driver())
+    installations, faults["the toolkits"] = programs.answer(Installations())
+    verdicts = [] if faults["NVIDIA's driver"] else [*judge_driver(driver, host, environ)]
+    if inner:
+        inner.judge(driver, host, verifies_files=options.verifies_files)
+    has_triton = bool(environment and "triton" in environment.distributions)
+    has_triton = has_triton and not environ.get("CC")
+    frameworks = inner.frameworks if inner else ()
+    torch = next((known for known in frameworks if known.name == "torch"), None)
+    verdicts += judge_installations(installations, torch, has_triton=has_triton)
+    targets: tuple[DiagnosedTarget, ...] = ()
+    if fit:
+        call = partial(fit, driver, host, environment.version if environment else "")
+        targets, faults["the targets"] = TimedCall(_MACHINE_TIME_LIMIT, call).answer(())
+    verdicts += [not_examined(what, fault) for what, fault in faults.items() if fault]
+    verdicts += inner.verdicts if inner else unread
+    level = worst_level(verdicts)
+    variables = (recipe.library_per_cuda for recipe in choosing.values())
+    names = dict.fromkeys((*_SETTINGS, *(declared.variable for declared in variables if declared)))
+    return DiagnoseDocument(
+        verdict=level,
+        exit_code=exit_code_of(level, options.fails_on),
+        machine=DiagnosedMachine(
+            surroundings=host,
+            driver=driver,
+            installations=installations,
+            settings={name: environ[name] for name in names if name in environ},
+        ),
+        environment=describe_environment(chosen, environment, frameworks),
+        packages=inner.packages if inner else (),
+        chosen_libraries=inner.chosen_libraries if inner else {},
+        targets=targets,
+        verdicts=tuple(sorted(verdicts, key=lambda verdict: LEVELS.index(verdict.level))),
+    )
+
+
+def _open_environment(
+    chosen: ChosenPython, environ: Mapping[str, str]
+) -> tuple[PythonEnvironment | None, list[Diagnosis]]:
+    """Read an environment; without an answer there is a verdict instead."""
+    if chosen.path is None:
+        what = "there is no environment to look at"
+        return None, [broken("python-not-found", what, chosen.fault, chosen.fix)]
+    call = partial(read_environment, chosen.path, environ)
+    environment, fault = TimedCall(FACTS_TIME_LIMIT + _SLACK, call).answer(None)
+    if environment:
+        return environment, []
+    fix = "name another interpreter or environment with --python, or activate another one"
+    return None, [broken("python-not-found", f"{chosen.path} can't be examined", fault, fix)]

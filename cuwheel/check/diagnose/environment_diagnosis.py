@@ -1,0 +1,290 @@
+"""Diagnosis of an environment: its interpreter, frameworks and packages, and the verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import filterfalse
+
+from packaging.utils import canonicalize_name
+
+from cuwheel.base.formats.wheel.metadata import project_of
+from cuwheel.check.cuda.library_choice import LibraryPerCuda
+from cuwheel.check.diagnose.chosen_library import ChoosingRecipe, ChosenLibrary, LibraryJudge
+from cuwheel.check.diagnose.document import DiagnosedEnvironment
+from cuwheel.check.diagnose.facts.environment import ChosenPython, Distribution, PythonEnvironment
+from cuwheel.check.diagnose.facts.gpu_packages import (
+    DiagnosedPackage,
+    may_be_gpu_package,
+    needs_gpu,
+    read_package,
+    with_loaded,
+)
+from cuwheel.check.diagnose.facts.imports import (
+    IMPORT_TIME_LIMIT,
+    FrameworkFacts,
+    PackageImport,
+    frameworks_of,
+    import_framework,
+    import_package,
+    run_module,
+)
+from cuwheel.check.diagnose.facts.installed_files import (
+    InstallationFacts,
+    modules_of,
+    read_installation,
+)
+from cuwheel.check.diagnose.facts.machine import Driver, HostFacts
+from cuwheel.check.diagnose.facts.probe import Answer, Other, TimedCall
+from cuwheel.check.diagnose.rules.context import RuleContext
+from cuwheel.check.diagnose.rules.frameworks import (
+    judge_frameworks,
+    judge_nvidia_wheels,
+    nvidia_wheels,
+    remedies_of,
+)
+from cuwheel.check.diagnose.rules.installed_files import InstallationJudge
+from cuwheel.check.diagnose.rules.installer import installer_of
+from cuwheel.check.diagnose.rules.packages import judge_package
+from cuwheel.check.diagnose.rules.requirements import UnmetJudge, find_unmet_requirements
+from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, worst_level
+from cuwheel.check.linkage.installed_loader import InstalledLoader, read_loader_cache
+
+_GPU_LIBRARIES = ("libcu", "libnv", "libnccl", "libtorch", "libc10")  # beginnings of their names
+_CALL_TIME_LIMIT = IMPORT_TIME_LIMIT + 5  # seconds, beyond that of the program
+_CACHE_TIME_LIMIT = 10.0  # seconds for ldconfig and the system's folders
+_VERIFY_TIME_LIMIT = 600.0  # seconds for reading all files of all packages
+_PACKAGE_TIME_LIMIT = 30.0  # seconds for the libraries of all packages
+
+
+class EnvironmentDiagnosis:
+    """The facts of an environment and the verdicts on them; slow calls run at the same time.
+
+    Args:
+        packages: requested projects; none: all with GPU code.
+
+    `frameworks`, `packages`, `chosen_libraries` and `verdicts` are complete after `judge`.
+    """
+
+    def __init__(
+        self,
+        environment: PythonEnvironment,
+        chosen: ChosenPython,
+        packages: tuple[str, ...],
+        environ: Mapping[str, str],
+        choosing: Mapping[str, ChoosingRecipe],
+    ) -> None:
+        self._environment = environment
+        self._frameworks = frameworks_of(environment)
+        self._requested = {canonicalize_name(name): name for name in packages}
+        self._environ = environ
+        self._choosing = choosing
+        self._installer = installer_of(environment, chosen, environ)
+        self._cache = TimedCall(_CACHE_TIME_LIMIT, read_loader_cache)
+        self._imports = {
+            name: TimedCall(_CALL_TIME_LIMIT, partial(import_framework, name, environment, environ))
+            for name in self._frameworks_to_import()
+        }
+        self.frameworks: tuple[FrameworkFacts, ...] = ()
+        self.packages: tuple[DiagnosedPackage, ...] = ()
+        self.chosen_libraries: dict[str, ChosenLibrary] = {}
+        self.verdicts: list[Diagnosis] = []
+
+    def _frameworks_to_import(self) -> tuple[str, ...]:
+        """Return those that requested packages are or require, as imports take long; else all."""
+        installed = self._environment.distributions
+        requested = [installed[name] for name in self._requested if name in installed]
+        required = {project_of(line) for package in requested for line in package.requires}
+        required |= self._requested.keys()
+        frameworks = self._frameworks.items()
+        needed = tuple(name for name, project in frameworks if project.name in required)
+        return needed or tuple(self._frameworks)
+
+    def judge(self, driver: Driver, host: HostFacts | None, *, verifies_files: bool) -> None:
+        """Wait for the imports, read the packages and append all verdicts."""
+        environment, installer = self._environment, self._installer
+        choices = list(self._declared_choices())
+        checks = {
+            project: TimedCall(
+                _CALL_TIME_LIMIT, partial(run_module, declared.check, environment, self._environ)
+            )
+            for project, _, declared in choices
+            if declared.check and driver.gpus
+        }
+        imports = [self._answer(name, call, None) for name, call in self._imports.items()]
+        self.frameworks = tuple(framework for framework in imports if framework)
+        packages = self._chosen_packages()
+        examined = self._examined(packages)
+        context = RuleContext(
+            environment=environment,
+            environ=self._environ,
+            installer=installer,
+            frameworks=self.frameworks,
+            driver=driver,
+            host=host,
+        )
+        facts = self._read_installation(examined, verifies_files=verifies_files)
+        files = InstallationJudge(context=context, facts=facts)
+        self.frameworks = tuple(map(files.unless_hidden, self.frameworks))
+        context = replace(context, frameworks=self.frameworks)
+        for project, recipe, declared in choices:
+            judge = LibraryJudge(
+                context=context,
+                distribution=environment.distributions[project],
+                recipe=recipe,
+                declared=declared,
+            )
+            self.chosen_libraries[project] = judge.choice
+            check = checks.get(project)
+            result = self._answer(f"python -m {declared.check}", check, None) if check else None
+            self.verdicts += judge.judge(result)
+        self._read_packages(packages, context.torch)
+        self._judge_distributions(context, files, examined)
+        has_problems = worst_level(self.verdicts) in ("warning", "broken")
+        if installer.obstacle and (has_problems or installer.obstacle.level == "warning"):
+            self.verdicts.append(installer.obstacle)
+
+    def _judge_distributions(
+        self, context: RuleContext, files: InstallationJudge, examined: tuple[Distribution, ...]
+    ) -> None:
+        lacking = find_unmet_requirements(context.environment)
+        unmet = UnmetJudge(
+            context=context,
+            unmet=lacking,
+            examined=frozenset(distribution.name for distribution in examined),
+            cuda={package.name: package.cuda for package in self.packages},
+        ).judge()
+        self.verdicts += [*files.judge(), *unmet.values()]
+        repairs = {root: verdict.command for root, verdict in unmet.items()} | files.remedies
+        self.verdicts += judge_frameworks(context, remedies_of(context, repairs))
+        faulty = frozenset((*files.remedies, *(requirement.project for requirement in lacking)))
+        self.verdicts += judge_nvidia_wheels(context, faulty)
+        for package in self.packages:
+            choice = self.chosen_libraries.get(package.name)
+            hint, is_faulty = choice.hint if choice else "", package.name in repairs
+            self.verdicts += judge_package(package, context, is_faulty=is_faulty, hint=hint)
+
+    def _answer(self, what: str, call: TimedCall[Answer], otherwise: Other) -> Answer | Other:
+        """Return the result of a call; without one `otherwise`, with a verdict about `what`."""
+        answer, fault = call.answer(otherwise)
+        self.verdicts += [not_examined(what, fault)] if fault else []
+        return answer
+
+    def _declared_choices(self) -> Iterator[tuple[str, ChoosingRecipe, LibraryPerCuda]]:
+        """Yield each examined package that chooses among libraries, with its recipe."""
+        for project, recipe in self._choosing.items():
+            is_examined = not self._requested or project in self._requested
+            is_installed = project in self._environment.distributions
+            if recipe.library_per_cuda and is_examined and is_installed:
+                yield project, recipe, recipe.library_per_cuda
+
+    def _chosen_packages(self) -> list[Distribution]:
+        """Return the requested packages, else all with GPU code."""
+        installed = self._environment.distributions
+        if not self._requested:
+            return [*filter(needs_gpu, filter(may_be_gpu_package, installed.values()))]
+        for project, name in self._requested.items():
+            if project not in installed:
+                verdict = broken(
+                    "diagnose-not-installed",
+                    f"{name} isn't installed",
+                    f"{self._environment.python} has no distribution of that name",
+                    "install it, or name another environment with --python",
+                    self._installer.install(project),
+                )
+                self.verdicts.append(verdict)
+        named = [installed[project] for project in self._requested if project in installed]
+        return [*filter(may_be_gpu_package, named)]
+
+    def _examined(self, packages: list[Distribution]) -> tuple[Distribution, ...]:
+        """Return frameworks and packages; without a request, also NVIDIA's wheels and the like."""
+        installed = self._environment.distributions.values()
+        parts = () if self._requested else filterfalse(may_be_gpu_package, installed)
+        frameworks = (self._frameworks[imported.name] for imported in self.frameworks)
+        return tuple(dict.fromkeys((*frameworks, *parts, *packages)))
+
+    def _read_installation(
+        self, examined: tuple[Distribution, ...], *, verifies_files: bool
+    ) -> InstallationFacts:
+        """Read every file of a framework that can't be imported, as that may be why."""
+        environment = self._environment
+        checked = examined if self._requested else tuple(environment.distributions.values())
+        limit, verified = _VERIFY_TIME_LIMIT, {distribution.name for distribution in checked}
+        if not verifies_files:
+            limit = _PACKAGE_TIME_LIMIT
+            verified = {
+                self._frameworks[known.name].name for known in self.frameworks if known.failure
+            }
+        call = TimedCall(
+            limit, partial(read_installation, environment, examined, checked, verified)
+        )
+        return self._answer("the files of the packages", call, InstallationFacts())
+
+    def _read_packages(self, packages: list[Distribution], torch: FrameworkFacts | None) -> None:
+        """Read packages; import those of which the loader alone doesn't find all libraries."""
+        environment, choices = self._environment, self.chosen_libraries
+        loader = InstalledLoader(
+            conda=environment.prefix if environment.is_conda else None,
+            library_path=self._environ.get("LD_LIBRARY_PATH", ""),
+            owners={
+                path.resolve(): distribution.title
+                for distribution in environment.distributions.values()
+                for path in distribution.libraries
+            },
+            preloaded={
+                path.name: (path, framework.name)
+                for framework in self.frameworks
+                if framework.was_imported
+                for path in framework.libraries
+            },
+            cache=self._cache.answer({})[0],
+        )
+        only = {name: (choice.library,) for name, choice in choices.items()}
+        major = torch.major if torch else ""
+        wanted = [one for one in packages if one.name not in choices or choices[one.name].is_held]
+
+        def read() -> list[DiagnosedPackage]:
+            return [
+                read_package(one, environment, loader, major=major, only=only.get(one.name, ()))
+                for one in wanted
+            ]
+
+        complete = self._answer("the packages", TimedCall(_PACKAGE_TIME_LIMIT, read), [])
+        imports = {}
+        for package in complete:
+            if not package.is_complete:
+                modules = modules_of(environment.distributions[package.name])
+                call = partial(import_package, modules, environment, self._environ)
+                imports[package.name] = TimedCall(_CALL_TIME_LIMIT, call)
+        loaded = {name: call.answer(PackageImport())[0] for name, call in imports.items()}
+        self.packages = tuple(
+            with_loaded(package, loader, loaded.get(package.name, PackageImport()))
+            for package in complete
+        )
+
+
+def describe_environment(
+    chosen: ChosenPython,
+    environment: PythonEnvironment | None,
+    frameworks: tuple[FrameworkFacts, ...],
+) -> DiagnosedEnvironment:
+    """Return an environment as in the document; of loaded libraries only those of GPUs."""
+    wheels = nvidia_wheels(environment) if environment else ()
+    loaded = [
+        [path for path in framework.libraries if path.name.startswith(_GPU_LIBRARIES)]
+        for framework in frameworks
+    ]
+    return DiagnosedEnvironment(
+        python=str(chosen.path or ""),
+        chosen_by=chosen.how,
+        version=environment.version if environment else "",
+        prefix=str(environment.prefix) if environment else "",
+        is_conda=environment.is_conda if environment else None,
+        frameworks=tuple(
+            replace(framework, libraries=tuple(libraries))
+            for framework, libraries in zip(frameworks, loaded, strict=True)
+        ),
+        leftovers=environment.leftovers if environment else (),
+        nvidia_wheels={wheel.name: wheel.version for wheel in wheels},
+    )

@@ -1,0 +1,281 @@
+"""Choice of an interpreter, and the facts of its environment: distributions, paths, markers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from cuwheel.base.errors import CuwheelError, InterpreterNotFoundError
+from cuwheel.base.formats.wheel.record import RecordFormatError, record_rows
+from cuwheel.base.last_resort import limit_error_of_program
+from cuwheel.base.system.pythons import programs_on_path, starts
+from cuwheel.base.system.regular_files import read_text
+from cuwheel.check.diagnose.facts.probe import ProbePlace, probe_environment
+
+FACTS_TIME_LIMIT = 15.0  # seconds; a slow disk with hundreds of packages
+_PYTHONS_ERROR = re.compile(r"[A-Z]\w*Error: |Fatal Python error")
+_OLDEST = (3, 8)  # that the script runs in
+_RENAMING = "~-.=%0123456789"  # characters that pip puts before a name
+_PROGRAMS = ("python3", "python")
+_ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenPython:
+    """An interpreter, or why there is none.
+
+    Attributes:
+        path: the program, links not followed; None where there is none.
+    """
+
+    path: Path | None
+    how: str
+    fault: str = ""
+    fix: str = ""
+
+    @property
+    def is_active(self) -> bool:
+        """True if it is the activated environment."""
+        return self.how.startswith("$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distribution:
+    """An installed project.
+
+    Attributes:
+        metadata: its own folder there, `torch-2.11.0.dist-info`.
+        requires: its `Requires-Dist` lines.
+    """
+
+    name: str
+    version: str
+    site: Path
+    metadata: Path
+    requires: tuple[str, ...]
+    libraries: tuple[Path, ...]
+
+    @property
+    def title(self) -> str:
+        """`torch 2.11.0`."""
+        return f"{self.name} {self.version}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonEnvironment:
+    """The environment of an interpreter.
+
+    Attributes:
+        version: `3.12.1`.
+        shadowed: distributions that another one of the same name comes before on the path.
+        leftovers: pip's folders, `~orch`, of an interrupted installation or removal.
+        managed: the file by which a system keeps installers out of its own Python; empty elsewhere.
+        scheme: folders that wheels are installed into, by sysconfig's names: `purelib`, `data`.
+    """
+
+    python: Path
+    version: str
+    prefix: Path
+    sites: tuple[Path, ...]
+    suffixes: tuple[str, ...]
+    is_conda: bool
+    markers: Mapping[str, str]
+    distributions: Mapping[str, Distribution]
+    damaged: tuple[tuple[str, str], ...] = ()
+    shadowed: tuple[Distribution, ...] = ()
+    leftovers: tuple[Path, ...] = ()
+    managed: str = ""
+    scheme: Mapping[str, Path] = field(default_factory=dict)
+
+    @property
+    def journal(self) -> Path:
+        """The folder in which `install` keeps what it needs to undo a run that was killed."""
+        return self.prefix / ".cuwheel-install"
+
+    @property
+    def release(self) -> str:
+        """`3.12` of 3.12.1."""
+        return ".".join(self.version.split(".")[:2])
+
+
+def find_environment(request: str | None, environ: Mapping[str, str], start: Path) -> ChosenPython:
+    """Find the interpreter of the environment to examine.
+
+    Args:
+        request: the value of `--python`: a program, the folder of an environment, or the name of a
+            conda environment; None: the active environment's, else the `python3` on `PATH`.
+        start: the folder that paths are relative to.
+    """
+    if request is None:
+        return _default(environ)
+    path, how = start / Path(request).expanduser(), f"--python {request}"
+    if path.is_dir():
+        return _in_folder(path, how)
+    if path.exists():
+        return ChosenPython(path=path, how=how)
+    folders = list(_conda_folders(environ))
+    for folder in folders:
+        if folder.name == request and folder.is_dir():
+            return _in_folder(folder, f"the conda environment {request}")
+    if os.sep not in request and (program := _first_on_path((request,), environ)):
+        return ChosenPython(path=program, how=f"{request} on PATH")
+    names = ", ".join(sorted({folder.name for folder in folders})) or "none"
+    return ChosenPython(
+        path=None,
+        how=how,
+        fault=f"{request} is neither a file, a folder, a program on PATH nor a conda environment "
+        f"(found: {names})",
+        fix="name an interpreter, the folder of an environment, or a conda environment",
+    )
+
+
+def _default(environ: Mapping[str, str]) -> ChosenPython:
+    for name in _ACTIVE:
+        if environ.get(name):
+            return _in_folder(Path(environ[name]), f"${name}")
+    if program := _first_on_path(_PROGRAMS, environ):
+        return ChosenPython(path=program, how=f"{program.name} on PATH")
+    return ChosenPython(
+        path=None,
+        how="PATH",
+        fault="there is no python3 on PATH, and no environment is active",
+        fix="activate an environment, or name one with --python",
+    )
+
+
+def _first_on_path(names: tuple[str, ...], environ: Mapping[str, str]) -> Path | None:
+    """Return the first program that runs; the first one if none does, so that it is diagnosed."""
+    programs = list(programs_on_path(names, environ))
+    running = (path for path in programs if len(programs) == 1 or starts(path, environ))
+    return next(running, programs[0] if programs else None)
+
+
+def _in_folder(folder: Path, how: str) -> ChosenPython:
+    programs = [folder / "bin" / name for name in _PROGRAMS]
+    for path in programs:
+        if os.access(path, os.X_OK):
+            return ChosenPython(path=path, how=how)
+    fault = f"the folder {folder} {'has no bin/python' if folder.is_dir() else 'does not exist'}"
+    fix = "name an interpreter or another environment with --python, or activate another one"
+    if link := next(filter(Path.is_symlink, programs), None):
+        fault = f"{link} points to {link.resolve()}, which no longer exists"
+        fix = "create the environment again: the Python that it was created from was removed"
+    return ChosenPython(path=None, how=how, fault=fault, fix=fix)
+
+
+def _conda_folders(environ: Mapping[str, str]) -> Iterator[Path]:
+    """Yield conda's environments: next to the active one, and those in conda's own list."""
+    if prefix := environ.get("CONDA_PREFIX"):
+        active = Path(prefix)
+        folder = active.parent if active.parent.name == "envs" else active / "envs"
+        yield from sorted(folder.glob("*"))
+    for name in filter(None, environ.get("CONDA_ENVS_PATH", "").split(os.pathsep)):
+        yield from sorted(Path(name).glob("*"))
+    home = Path(environ.get("HOME") or Path.home())
+    try:
+        lines = read_text(home / ".conda" / "environments.txt").splitlines()
+    except OSError:
+        return
+    yield from (Path(line.strip()) for line in lines if line.strip())
+
+
+def read_environment(
+    python: Path, environ: Mapping[str, str], place: ProbePlace | None = None
+) -> PythonEnvironment:
+    """Read the environment of an interpreter, by a script that the interpreter runs.
+
+    Args:
+        place: where it runs, if the environment holds code that has never run.
+
+    Raises:
+        InterpreterNotFoundError: it isn't a Python that runs.
+        ResourceLimitError: the system doesn't let it run.
+    """
+    request = {"request": "facts"}
+    answer, output, fault = probe_environment(python, request, environ, FACTS_TIME_LIMIT, place)
+    if "version" not in answer:
+        raise _unread(python, output, fault)
+    installed = answer.get("distributions", ())
+    # Pip renames what it removes so, and gives it the name back where the removal fails.
+    leftovers = [Path(row["place"]) for row in installed if Path(row["place"]).name.startswith("~")]
+    rows = [row for row in installed if Path(row["place"]) not in leftovers]
+    distributions: dict[str, Distribution] = {}
+    shadowed = []
+    for distribution in (_distribution(row) for row in rows if row["name"]):
+        first = distributions.setdefault(distribution.name, distribution)
+        if first.site != distribution.site:
+            shadowed.append(distribution)
+    folders = (path for metadata in leftovers for path in _leftovers(metadata))
+    return PythonEnvironment(
+        python=python,
+        version=answer["version"],
+        prefix=Path(answer["prefix"]),
+        sites=tuple(map(Path, answer["path"])),
+        suffixes=tuple(answer["suffixes"]),
+        is_conda=answer["is_conda"],
+        markers=answer["markers"],
+        distributions=distributions,
+        damaged=tuple((row["place"], row["fault"]) for row in rows if row["fault"]),
+        shadowed=tuple(shadowed),
+        leftovers=tuple(dict.fromkeys(folders)),
+        managed=answer.get("managed", ""),
+        scheme={name: Path(path) for name, path in answer.get("scheme", {}).items()},
+    )
+
+
+def _leftovers(metadata: Path) -> Iterator[Path]:
+    """Yield the renamed metadata of a distribution, then the renamed folders that RECORD names.
+
+    Any other folder with `~` before its name may be a person's own.
+    """
+    if metadata.suffix != ".dist-info":
+        return
+    yield metadata
+    try:
+        names = [name for name, _, _ in record_rows(read_text(metadata / "RECORD"))]
+    except (OSError, UnicodeDecodeError, RecordFormatError):
+        return
+    folders = {name.partition("/")[0] for name in names if "/" in name}
+    for path in sorted(metadata.parent.glob("~*")):
+        if path.is_dir() and any(_is_renamed(path.name, folder) for folder in folders):
+            yield path
+
+
+def _is_renamed(name: str, folder: str) -> bool:
+    """Return True if pip may have renamed a folder so, as its `AdjacentTempDirectory` does.
+
+    `~` and some of a few characters take the place of the first letters, or come before all.
+    """
+    rest = name.lstrip(_RENAMING)
+    is_end = bool(rest) and name != rest and folder.endswith(rest)
+    return is_end and (len(name) == len(folder) or rest == folder)
+
+
+def _unread(python: Path, output: str, fault: str) -> CuwheelError:
+    """Return the error about a program that hasn't answered."""
+    if limit := limit_error_of_program(output or f"OSError: {fault}"):
+        return limit
+    errors = [line[:160] for line in output.splitlines() if _PYTHONS_ERROR.search(line)]
+    oldest = ".".join(map(str, _OLDEST))
+    return InterpreterNotFoundError(
+        f"{python} can't be examined as a Python of {oldest} or newer",
+        why=": ".join((fault or "it printed no valid answer", *errors[-1:])),
+        fix=f"name an interpreter of {oldest} or newer, or its environment, with --python",
+    )
+
+
+def _distribution(row: Mapping[str, Any]) -> Distribution:
+    return Distribution(
+        name=canonicalize_name(row["name"]),
+        version=row["version"],
+        site=Path(row["place"]).parent,
+        metadata=Path(row["place"]),
+        requires=tuple(row["requires"]),
+        libraries=tuple(map(Path, row["libraries"])),
+    )

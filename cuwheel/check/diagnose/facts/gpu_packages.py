@@ -1,0 +1,284 @@
+"""GPU packages of an environment: device code of their libraries, and what the loader finds."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
+from cuwheel.base.formats.binaries.archs import DeviceCode
+from cuwheel.base.formats.binaries.elf import Elf, ElfFormatError, read_elf
+from cuwheel.base.formats.binaries.elf_symbols import Symbols
+from cuwheel.base.formats.binaries.fatbin import (
+    LOADED_SECTION,
+    FatbinFormatError,
+    code_of,
+    hop_fatbins,
+)
+from cuwheel.base.formats.wheel.metadata import project_of
+from cuwheel.base.system.regular_files import open_file
+from cuwheel.base.system.versions import version_key
+from cuwheel.check.cuda.components import COMPONENTS
+from cuwheel.check.cuda.suppliers import (
+    component_of,
+    cuda_major_of,
+    is_cuda_library,
+    is_from_driver,
+    is_other_accelerator,
+)
+from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
+from cuwheel.check.diagnose.facts.imports import PackageImport
+from cuwheel.check.diagnose.facts.torch_symbols import Missing, find_missing
+from cuwheel.check.linkage.installed_loader import DRIVER, FoundLibrary, InstalledLoader
+from cuwheel.check.linkage.loader_graph import LoaderGraph
+
+# Not examined as packages: frameworks are imported, NVIDIA's wheels are compared with the
+# requirements of others.
+_NO_PACKAGES = re.compile(
+    r"torch|triton|jax|jaxlib|jax-cuda\d+-(plugin|pjrt)|tensorflow(-cpu)?|cupy(-cuda\d+x)?"
+    r"|nvidia-.*|cuda-(bindings|core|toolkit|pathfinder|python)"
+)
+_NVIDIAS = frozenset(part.distribution for part in COMPONENTS if part.name != "torch")
+_VERSION = re.compile(r"(GLIBC|GLIBCXX)_([\d.]+)")
+_TAGGED = re.compile(r"\.cpython-\d+[a-z]*-.*\.so$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstalledLibrary:
+    """A shared library of an installed package.
+
+    Attributes:
+        path: the file.
+        code: archs of its device code; None without any.
+        needs: sonames of CUDA, of a framework or of the C++ library that it needs, and where the
+            loader finds each.
+        cuda: major releases of CUDA that these tell.
+        symbols: what it expects of PyTorch and PyTorch hasn't; None where nothing is missing.
+        versions: the newest symbol versions that it needs, by `GLIBC` and `GLIBCXX`.
+        folders: where its own rpath leads.
+        is_module: Python imports it.
+        is_for_torch: it needs one of PyTorch's libraries.
+        is_for_other: it is for an accelerator of another maker.
+        is_unimportable: its name is that of an extension for another Python.
+        damage: why it can't be read.
+    """
+
+    path: Path
+    code: DeviceCode | None = None
+    needs: tuple[tuple[str, FoundLibrary | None], ...] = ()
+    cuda: tuple[str, ...] = ()
+    symbols: Missing | None = None
+    versions: tuple[tuple[str, str], ...] = ()
+    folders: tuple[Path, ...] = ()
+    is_module: bool = False
+    is_for_torch: bool = False
+    is_for_other: bool = False
+    is_unimportable: bool = False
+    damage: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiagnosedPackage:
+    """A package with GPU code.
+
+    Attributes:
+        name, version: of its distribution.
+        archs: compute capabilities of its machine code.
+        ptx_archs: compute capabilities of its PTX.
+        suppliers: who supplies what it needs, by soname; empty: nobody.
+        other_libraries: how many it has beside those that are judged.
+        libraries: those that are judged.
+    """
+
+    name: str
+    version: str
+    archs: tuple[str, ...]
+    ptx_archs: tuple[str, ...]
+    suppliers: dict[str, str]
+    other_libraries: int
+    libraries: tuple[InstalledLibrary, ...]
+
+    @property
+    def title(self) -> str:
+        """`flash-attn 2.8.3`."""
+        return f"{self.name} {self.version}"
+
+    @property
+    def cuda(self) -> frozenset[str]:
+        """Major releases of CUDA that its libraries need."""
+        return frozenset(major for library in self.libraries for major in library.cuda)
+
+    @property
+    def is_for_torch(self) -> bool:
+        """True if it links PyTorch."""
+        return any(library.is_for_torch for library in self.libraries)
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the loader finds all that its libraries need."""
+        return all(source for library in self.libraries for _, source in library.needs)
+
+
+def may_be_gpu_package(distribution: Distribution) -> bool:
+    """Return True if a distribution is neither a framework nor one of NVIDIA's wheels."""
+    return not _NO_PACKAGES.fullmatch(distribution.name) and distribution.name not in _NVIDIAS
+
+
+def needs_gpu(distribution: Distribution) -> bool:
+    """Return True if a library of a distribution needs CUDA or PyTorch, or has device code."""
+    for path in distribution.libraries:
+        with contextlib.suppress(OSError, ElfFormatError, struct.error), open_file(path) as stream:
+            symbols = Symbols(stream)
+            if any(map(_is_watched, symbols.needed)) or symbols.has_section(LOADED_SECTION):
+                return True
+    return False
+
+
+def read_package(
+    distribution: Distribution,
+    environment: PythonEnvironment,
+    loader: InstalledLoader,
+    *,
+    major: str = "",
+    only: Iterable[str] = (),
+) -> DiagnosedPackage:
+    """Read a package's libraries.
+
+    Args:
+        major: the framework's CUDA; of libraries for several, those for others aren't judged.
+        only: file names of the libraries that count; none: all.
+    """
+    names = frozenset(only)
+    paths = [path for path in distribution.libraries if path.exists()]
+    elves: dict[str, Elf] = {}
+    for path in paths:
+        with contextlib.suppress(OSError, ElfFormatError, struct.error), open_file(path) as stream:
+            elves[str(path)] = read_elf(stream)
+    reader = _Reader(distribution, environment, loader, LoaderGraph(elves=elves))
+    libraries = [reader.read(path) for path in paths if path.name in names or not names]
+    is_for_several = len({release for library in libraries for release in library.cuda}) > 1
+    judged = tuple(
+        library
+        for library in libraries
+        if not library.is_for_other
+        and (not is_for_several or not library.cuda or major in ("", *library.cuda))
+    )
+    codes = [library.code for library in judged if library.code]
+    return DiagnosedPackage(
+        name=distribution.name,
+        version=distribution.version,
+        archs=tuple(dict.fromkeys(arch for code in codes for arch in code.sass)),
+        ptx_archs=tuple(dict.fromkeys(arch for code in codes for arch in code.ptx)),
+        suppliers=_suppliers(judged),
+        other_libraries=len(distribution.libraries) - len(judged),
+        libraries=judged,
+    )
+
+
+def with_loaded(
+    package: DiagnosedPackage, loader: InstalledLoader, result: PackageImport
+) -> DiagnosedPackage:
+    """Add the libraries that a package has loaded by itself to those that the loader finds."""
+    opened = [(path, result.call) for path in result.called_libraries]
+    opened += [(path, "") for path in result.libraries]
+    loaded = {
+        path.name: FoundLibrary(path=path, supplier=loader.supplier(path), call=call)
+        for path, call in opened
+    }
+    libraries = tuple(
+        replace(
+            library,
+            needs=tuple((soname, source or loaded.get(soname)) for soname, source in library.needs),
+        )
+        for library in package.libraries
+    )
+    return replace(package, libraries=libraries, suppliers=_suppliers(libraries))
+
+
+def _suppliers(libraries: Iterable[InstalledLibrary]) -> dict[str, str]:
+    needs = (need for library in libraries for need in library.needs)
+    return {soname: source.supplier if source else "" for soname, source in needs}
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """The reader of one package's libraries, which the loader links as in `package`."""
+
+    distribution: Distribution
+    environment: PythonEnvironment
+    loader: InstalledLoader
+    package: LoaderGraph
+
+    def read(self, path: Path) -> InstalledLibrary:
+        """Read a library; a damaged one has no facts but its damage."""
+        try:
+            with open_file(path) as stream:
+                elf = read_elf(stream)
+                section = elf.section(LOADED_SECTION)
+                code = code_of(hop_fatbins(stream, section)) if section else None
+                needs = self._needs(path, elf)
+                symbols = self._missing_symbols(stream, needs)
+        except OSError as problem:
+            return InstalledLibrary(path=path, damage=problem.strerror or str(problem))
+        except (ElfFormatError, FatbinFormatError, struct.error) as problem:
+            return InstalledLibrary(path=path, damage=str(problem))
+        is_module = bool(elf.python_modules)
+        matches = filter(None, (_VERSION.fullmatch(name) for _, name in elf.versions))
+        ordered = sorted(matches, key=lambda match: version_key(match[2]))
+        versions = {match[1]: match[2] for match in ordered}
+        return InstalledLibrary(
+            path=path,
+            code=code,
+            needs=needs,
+            cuda=tuple(dict.fromkeys(filter(None, map(cuda_major_of, elf.needed)))),
+            symbols=symbols,
+            versions=tuple(versions.items()),
+            folders=tuple(map(Path, self.package.folders(str(path)))),
+            is_module=is_module,
+            is_for_torch=any(map(_is_torchs, elf.needed)),
+            is_for_other=any(map(is_other_accelerator, elf.needed)),
+            is_unimportable=is_module and _is_for_other_python(path, self.environment),
+        )
+
+    def _needs(self, path: Path, elf: Elf) -> tuple[tuple[str, FoundLibrary | None], ...]:
+        """Find the libraries; a framework that is required, or linked, is imported before."""
+        imports = {project_of(line) for line in self.distribution.requires}
+        imports |= {"torch"} if any(map(_is_torchs, elf.needed)) else set()
+        watched = filter(_is_watched, elf.needed)
+        return tuple(
+            (soname, self.loader.find(str(path), soname, self.package, imports))
+            for soname in watched
+        )
+
+    def _missing_symbols(
+        self, stream: IO[bytes], needs: Iterable[tuple[str, FoundLibrary | None]]
+    ) -> Missing | None:
+        """Return PyTorch's symbols that neither it, the package nor a needed library defines."""
+        torch = self.environment.distributions.get("torch")
+        if torch is None:
+            return None
+        own = [path for path in self.distribution.libraries if path.is_file()]
+        needed = [lib.path for _, lib in needs if lib and lib.path and lib.supplier != DRIVER]
+        return find_missing(stream, torch.site / "torch" / "lib", (*needed, *own))
+
+
+def _is_for_other_python(path: Path, environment: PythonEnvironment) -> bool:
+    """Return True for `ext.cpython-310-….so` under another Python, without one for this one."""
+    tagged = tuple(suffix for suffix in environment.suffixes if suffix != ".so")
+    if not _TAGGED.search(path.name) or path.name.endswith(tagged):
+        return False
+    stem = path.name.partition(".")[0]
+    return not any((path.parent / f"{stem}{suffix}").exists() for suffix in environment.suffixes)
+
+
+def _is_watched(soname: str) -> bool:
+    return is_cuda_library(soname) or is_from_driver(soname) or component_of(soname) is not None
+
+
+def _is_torchs(soname: str) -> bool:
+    component = component_of(soname)
+    return component is not None and component.name == "torch"

@@ -1,0 +1,271 @@
+"""Installed files: as RECORD lists them, compared with those on disk, shared and shadowed ones."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import struct
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cuwheel.base.formats.binaries.elf import ElfFormatError, read_elf
+from cuwheel.base.formats.wheel.record import RecordFormatError, record_digest, record_rows
+from cuwheel.base.system.regular_files import open_file, read_text
+from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
+
+_ELF = b"\x7fELF"
+_STRAY = frozenset({"benchmarks", "docs", "examples", "test", "tests"})  # packaged by mistake
+_PIECE = 1 << 20  # bytes that are read at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedFile:
+    """A file that a distribution has installed.
+
+    Attributes:
+        digest: `sha256=…` as RECORD has it; empty where it has none.
+        size: in bytes; None where RECORD has none.
+    """
+
+    path: Path
+    digest: str
+    size: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileFault:
+    """A fault of an installed file.
+
+    Attributes:
+        what: `isn't there`, `holds …`.
+        is_damage: it can't be used; else it is merely another one than was installed.
+    """
+
+    path: Path
+    what: str
+    is_damage: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedFiles:
+    """Files that several distributions have, each with other content.
+
+    Attributes:
+        in_place: the owner of the first file as it is on disk; empty: none of them.
+    """
+
+    owners: tuple[Distribution, ...]
+    paths: tuple[Path, ...]
+    in_place: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shadow:
+    """A module that is imported instead of the installed one.
+
+    Attributes:
+        entry: the entry of `sys.path` that leads there.
+    """
+
+    distribution: str
+    module: str
+    path: Path
+    entry: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstallationFacts:
+    """Faults of the files of an environment, damaged ones by distribution."""
+
+    faults: Mapping[str, tuple[FileFault, ...]] = field(default_factory=dict)
+    shared: tuple[SharedFiles, ...] = ()
+    shadows: tuple[Shadow, ...] = ()
+
+
+def read_installation(
+    environment: PythonEnvironment,
+    examined: Collection[Distribution],
+    checked: Iterable[Distribution],
+    verified: Collection[str],
+) -> InstallationFacts:
+    """Read the files of an environment.
+
+    Args:
+        checked: those with libraries to read; a truncated one doesn't show what it was for.
+        verified: names of those of which every file is compared with its hash.
+    """
+    shared = tuple(_shared(environment, frozenset(owner.name for owner in examined)))
+    contested = {path for group in shared for path in group.paths}
+    faults: dict[str, tuple[FileFault, ...]] = {}
+    for distribution in checked:
+        name = distribution.name
+        found = find_faults(distribution, verifies=name in verified)
+        if own := tuple(fault for fault in found if fault.path not in contested):
+            faults[name] = own
+    shadows = (shadow for owner in examined for shadow in _shadows(owner, environment))
+    return InstallationFacts(faults=faults, shared=shared, shadows=tuple(shadows))
+
+
+def _shared(environment: PythonEnvironment, examined: frozenset[str]) -> Iterator[SharedFiles]:
+    """Yield groups of owners with other files: any libraries, modules of examined owners."""
+    claims: dict[Path, dict[str, str]] = defaultdict(dict)
+    for distribution in environment.distributions.values():
+        for file in module_files(distribution):
+            claims[file.path][distribution.name] = file.digest
+    groups: dict[tuple[str, ...], list[Path]] = defaultdict(list)
+    for path, digests in claims.items():
+        if len(set(digests.values())) > 1:
+            groups[tuple(sorted(digests))].append(path)
+    for owners, paths in groups.items():
+        on_disk = "unreadable"
+        libraries = [path for path in paths if ".so" in path.name]
+        # Packages of one namespace may each have its `__init__.py`.
+        has_modules = any(path.name != "__init__.py" for path in paths)
+        if libraries or (has_modules and examined.intersection(owners)):
+            first = (libraries or paths)[0]
+            with contextlib.suppress(OSError):
+                on_disk = digest_of(first, "sha256")
+            yield SharedFiles(
+                owners=tuple(environment.distributions[name] for name in owners),
+                paths=(first, *(path for path in paths if path != first)),
+                in_place=next((name for name in owners if claims[first][name] == on_disk), ""),
+            )
+
+
+def _shadows(distribution: Distribution, environment: PythonEnvironment) -> Iterator[Shadow]:
+    """Yield modules of other folders that come before the distribution's own."""
+    if distribution.site not in environment.sites:
+        return
+    before = environment.sites[: environment.sites.index(distribution.site)]
+    installed = (*environment.shadowed, *environment.distributions.values())
+    sites = {owner.site for owner in installed}
+    for entry in before:
+        for module in modules_of(distribution) if entry not in sites else ():
+            suffixes = ("/__init__.py", ".py", *environment.suffixes)
+            files = (entry / f"{module}{suffix}" for suffix in suffixes)
+            if path := next(filter(Path.is_file, files), None):
+                yield Shadow(distribution=distribution.name, module=module, path=path, entry=entry)
+
+
+def module_files(distribution: Distribution) -> Iterator[RecordedFile]:
+    """Yield its Python files and libraries below site-packages, without stray folders."""
+    outside = {"..", *_STRAY}
+    return _recorded(
+        distribution,
+        lambda inside: (
+            (inside.endswith(".py") or _is_library(inside))
+            and inside.partition("/")[0] not in outside
+        ),
+    )
+
+
+def _recorded(
+    distribution: Distribution, is_wanted: Callable[[str], bool]
+) -> Iterator[RecordedFile]:
+    """Yield the files with a wanted path from site-packages: paths of all would cost seconds.
+
+    There are none without a readable RECORD. conda edits libraries after their RECORD was written,
+    and keeps hashes of its own elsewhere, so only the names of its files count.
+    """
+    try:
+        rows = record_rows(read_text(distribution.metadata / "RECORD"))
+        installer = distribution.metadata / "INSTALLER"
+        is_from_conda = installer.exists() and read_text(installer).strip() == "conda"
+    except (OSError, UnicodeDecodeError, RecordFormatError):
+        return
+    for name, digest, size in rows:
+        inside = os.path.relpath(name, distribution.site) if name.startswith("/") else name
+        inside = os.path.normpath(inside)
+        if is_wanted(inside):
+            yield RecordedFile(
+                path=Path(os.path.normpath(distribution.site / inside)),
+                digest="" if is_from_conda else digest,
+                size=int(size) if size.isdecimal() and not is_from_conda else None,
+            )
+
+
+def _is_library(name: str) -> bool:
+    last = name.rpartition("/")[2]
+    return last.endswith(".so") or ".so." in last
+
+
+def modules_of(distribution: Distribution) -> tuple[str, ...]:
+    """Return the names to import a distribution by; neither private ones nor stray folders."""
+    modules: dict[str, None] = {}
+    for file in module_files(distribution):
+        first, *rest = file.path.relative_to(distribution.site).parts
+        if rest in ([], ["__init__.py"]):
+            modules[first if rest else first.partition(".")[0]] = None
+    return tuple(name for name in modules if not name.startswith("_"))
+
+
+def find_faults(distribution: Distribution, *, verifies: bool) -> tuple[FileFault, ...]:
+    """Return libraries that are missing, truncated or zeroed, without reading them whole.
+
+    Args:
+        verifies: also compare every file with its hash in RECORD.
+    """
+    paths = distribution.libraries
+    files = {path: RecordedFile(path=path, digest="", size=None) for path in paths}
+    recorded = _recorded(distribution, lambda name: verifies or _is_library(name))
+    files |= {file.path: file for file in recorded}
+    faults = (_fault_of(file, verifies=verifies) for file in files.values())
+    return tuple(filter(None, faults))
+
+
+def _fault_of(file: RecordedFile, *, verifies: bool) -> FileFault | None:
+    is_library, path = _is_library(file.path.name), file.path
+    if not is_library and not file.digest:  # compiled modules, which may be gone
+        return None
+    try:
+        size = path.stat().st_size
+        with open_file(path) as stream:
+            start = stream.read(len(_ELF))
+        if is_library and file.size not in (None, size):
+            what = f"has {size} bytes, in its wheel it has {file.size}"
+            return FileFault(path=path, what=what, is_damage=not _is_whole(path))
+        if is_library and size and not start.strip(b"\0"):
+            return FileFault(path=path, what="starts with zero bytes", is_damage=True)
+        algorithm = file.digest.partition("=")[0] if verifies else ""
+        is_known = algorithm in hashlib.algorithms_guaranteed
+        if not is_known or digest_of(path, algorithm) == file.digest:
+            return None
+        is_damage = is_library or _has_zeros(path)
+    except OSError as problem:
+        what = f"can't be read: {problem.strerror}" if path.exists() else "isn't there"
+        return FileFault(path=path, what=what, is_damage=True)
+    return FileFault(path=path, what="differs from the file in its wheel", is_damage=is_damage)
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        with open_file(path) as stream:
+            sections = read_elf(stream).sections
+    except (OSError, ElfFormatError, struct.error):
+        return False
+    end = max((section.offset + section.size for section in sections), default=0)
+    return end <= path.stat().st_size
+
+
+def digest_of(path: Path, algorithm: str) -> str:
+    """Return the hash of a file in the form of RECORD.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    digest = hashlib.new(algorithm)
+    with open_file(path) as stream:
+        while piece := stream.read(_PIECE):
+            digest.update(piece)
+    return record_digest(algorithm, digest.digest())
+
+
+def _has_zeros(path: Path) -> bool:
+    """Return True if a file is empty or has zero bytes, as texts never do."""
+    with open_file(path) as stream:
+        pieces = iter(lambda: stream.read(_PIECE), b"")
+        first = next(pieces, b"")
+        return not first or b"\0" in first or any(b"\0" in piece for piece in pieces)

@@ -1,0 +1,243 @@
+"""This machine: its GPUs and their driver (NVML or the kernel), and its system."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from cuwheel.base import free_memory, limits
+from cuwheel.base.paths import script
+from cuwheel.base.system import machine
+from cuwheel.base.system.regular_files import read_bytes, read_text
+from cuwheel.base.system.versions import version_key
+from cuwheel.check.diagnose.facts.probe import run_probe
+from cuwheel.check.linkage.installed_loader import LIBRARY_FOLDERS
+
+_PROBE = script("check/diagnose/probes/driver.py")
+_TIME_LIMIT = 10.0  # seconds; without nvidia-persistenced `cuInit` takes several
+_STUB_LIBRARY = 34  # CUDA_ERROR_STUB_LIBRARY, cuda.h
+_GLIBCXX = re.compile(rb"GLIBCXX_(3\.4(?:\.\d+)?)\0")
+_CONTAINERS = {"/.dockerenv": "Docker", "/run/.containerenv": "Podman"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverGpu:
+    """A GPU.
+
+    Attributes:
+        index: as `nvidia-smi` counts.
+        name: `NVIDIA H200`.
+        uuid: `GPU-…`; empty where it isn't known.
+        capability: without dot, `90`; empty where it isn't known.
+        memory: bytes; 0 where it isn't known.
+        mig: whether it is cut into instances.
+        instances: names of those.
+        fault: why nothing could be asked.
+    """
+
+    SCHEMA_NAME: ClassVar[str] = "Gpu"
+    index: int
+    name: str
+    uuid: str = ""
+    capability: str = ""
+    memory: int = 0
+    mig: bool = False
+    instances: tuple[str, ...] = ()
+    fault: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Driver:
+    """NVIDIA's driver, as far as it answers.
+
+    Attributes:
+        asked: who answered: `NVML`, `the kernel`, or nobody.
+        version: `580.159.04`; empty without one.
+        newest_cuda: the newest CUDA release that it supports, `13.0`.
+        gpus: those that the driver has, or the kernel sees.
+        visible: how many a CUDA program sees; None where that couldn't be asked.
+        nvml_fault: NVML's words where it doesn't answer.
+        nvml_code: its error number, `nvmlReturn_t`.
+        cuda_fault: the loader's words where there is no libcuda.
+        cuda_code: what `cuInit` gave, `CUresult`.
+        libcuda: the file that the loader took.
+        is_stub: that is the toolkit's stub, or says so.
+        devices: NVIDIA's controllers on the PCI bus, whether they have a driver or not.
+        has_wsl_library: libcuda of Windows is where WSL puts it.
+        notes: what couldn't be asked, and why.
+    """
+
+    asked: str = ""
+    version: str = ""
+    newest_cuda: str = ""
+    gpus: tuple[DriverGpu, ...] = ()
+    visible: int | None = None
+    nvml_fault: str = ""
+    nvml_code: int = 0
+    cuda_fault: str = ""
+    cuda_code: int | None = None
+    libcuda: str = ""
+    is_stub: bool = False
+    devices: int = 0
+    has_wsl_library: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        """The known compute capabilities of the GPUs, the oldest first."""
+        return tuple(sorted({gpu.capability for gpu in self.gpus if gpu.capability}, key=int))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostFacts:
+    """The machine around the GPUs.
+
+    Attributes:
+        system: of /etc/os-release, `Debian GNU/Linux 12 (bookworm)`.
+        kernel: `6.1.0-18-amd64`.
+        architecture: `x86_64`.
+        glibc: `2.36`; empty on a system with another C library.
+        glibcxx: the newest symbol version of the system's libstdc++, `3.4.30`.
+        container: its kind, empty outside.
+        is_wsl: Linux on Windows.
+        memory, free_memory: bytes, limits of containers counted.
+        cores: those that may be used.
+        free_disk: bytes free where a build would work.
+        shared_memory: bytes of /dev/shm.
+        has_device_files: /dev/nvidia* are there.
+    """
+
+    system: str
+    kernel: str
+    architecture: str
+    glibc: str
+    glibcxx: str
+    container: str
+    is_wsl: bool
+    memory: int
+    free_memory: int
+    cores: int
+    free_disk: int
+    shared_memory: int
+    has_device_files: bool
+
+
+def find_driver(environ: Mapping[str, str]) -> Driver:
+    """Read NVML and libcuda in a process of their own, then the kernel.
+
+    Args:
+        environ: of the caller; `LD_LIBRARY_PATH` and CUDA's own variables count.
+    """
+    answer, _, fault = run_probe([sys.executable, "-I", _PROBE], environ, _TIME_LIMIT)
+    code, libcuda = answer.get("cuda_code"), answer.get("libcuda", "")
+    cuda = answer.get("cuda") or answer.get("nvml_cuda")  # 13000, of `cuDriverGetVersion`
+    asked, version = "NVML", answer.get("driver", "")
+    gpus = tuple(map(_gpu_of, answer.get("gpus", ())))
+    if not version:
+        asked = "the kernel"
+        gpus, version = tuple(_kernel_gpus()), machine.driver_version() or ""
+    return Driver(
+        asked=asked if version else "",
+        version=version,
+        newest_cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else "",
+        gpus=gpus,
+        visible=answer.get("visible"),
+        nvml_fault=answer.get("nvml_fault", ""),
+        nvml_code=answer.get("nvml_code", 0),
+        cuda_fault=answer.get("cuda_fault", ""),
+        cuda_code=code,
+        libcuda=libcuda,
+        is_stub=code == _STUB_LIBRARY or "/stubs/" in libcuda,
+        devices=sum(map(_is_gpu, Path("/sys/bus/pci/devices").glob("*"))),
+        has_wsl_library=Path("/usr/lib/wsl/lib/libcuda.so.1").exists(),
+        notes=(f"NVIDIA's libraries didn't answer: {fault}",) if fault else (),
+    )
+
+
+def _gpu_of(answer: Mapping[str, Any]) -> DriverGpu:
+    instances = tuple(part.get("name", "unknown") for part in answer.get("instances", ()))
+    fault = f"NVML's error {answer['fault']}" if answer.get("fault") else ""
+    return DriverGpu(**{"name": "unknown", **answer, "instances": instances, "fault": fault})
+
+
+def _kernel_gpus() -> Iterator[DriverGpu]:
+    for index, path in enumerate(sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))):
+        pairs = [line.partition(":") for line in _read(path).splitlines()]
+        answer = {name.strip(): value.strip() for name, _, value in pairs}
+        yield DriverGpu(
+            index=index, name=answer.get("Model", "unknown"), uuid=answer.get("GPU UUID", "")
+        )
+
+
+def _is_gpu(device: Path) -> bool:
+    vendor, kind = (_read(device / name).strip() for name in ("vendor", "class"))
+    return vendor == "0x10de" and kind.startswith("0x03")  # NVIDIA, display controller
+
+
+def read_host_facts(folder: Path) -> HostFacts:
+    """Read the facts from the system's files."""
+    memory, free = _memory()
+    shared = os.statvfs("/dev/shm") if Path("/dev/shm").is_dir() else None  # noqa: S108 - only measured
+    system = re.search(r'^PRETTY_NAME="?([^"\n]*)', _read("/etc/os-release"), re.MULTILINE)
+    libraries = (Path(folder, "libstdc++.so.6") for folder in LIBRARY_FOLDERS)
+    libstdcxx = next(filter(Path.exists, libraries), None)
+    return HostFacts(
+        system=system[1] if system else "Linux",
+        kernel=platform.release(),
+        architecture=platform.machine(),
+        glibc=_glibc(),
+        glibcxx=newest_glibcxx(libstdcxx) if libstdcxx else "",
+        container=_container(),
+        is_wsl="microsoft" in _read("/proc/version").lower(),
+        memory=memory,
+        free_memory=free,
+        cores=machine.usable_cores(),
+        free_disk=machine.free_disk(folder),
+        shared_memory=shared.f_blocks * shared.f_frsize if shared else 0,
+        has_device_files=any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists(),
+    )
+
+
+def newest_glibcxx(library: Path) -> str:
+    """Return the newest symbol version of a libstdc++, `3.4.30`; empty if it can't be read."""
+    try:
+        versions = _GLIBCXX.findall(read_bytes(library, limit=limits.LIBRARY))
+    except OSError:
+        return ""
+    return max((version.decode() for version in versions), key=version_key, default="")
+
+
+def _memory() -> tuple[int, int]:
+    """Return total and free bytes at the tightest level (cgroup, machine); 0 if unknown."""
+    try:
+        levels = free_memory.read_memory().levels
+    except OSError:
+        return 0, 0
+    total = min(level.total + level.reserve for level in levels)
+    return total, max(0, min(level.free + level.reserve for level in levels))
+
+
+def _glibc() -> str:
+    try:
+        return (os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc ")
+    except (ValueError, OSError):
+        return ""
+
+
+def _container() -> str:
+    marked = (name for path, name in _CONTAINERS.items() if Path(path).exists())
+    match = re.search(r"docker|kubepods|containerd|libpod|lxc|crio", _read("/proc/1/cgroup"))
+    return next(marked, match[0] if match else "")
+
+
+def _read(path: Path | str) -> str:
+    try:
+        return read_text(Path(path), errors="replace")
+    except OSError:
+        return ""

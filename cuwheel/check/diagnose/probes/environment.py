@@ -1,0 +1,297 @@
+"""Probe of an interpreter's environment: what is installed, or what an import gives.
+
+Run by path with the interpreter of the environment: `python environment.py REQUEST ANSWER`.
+REQUEST is JSON: `{"request": "facts"}`, `{"request": "framework", "name": "torch"}`,
+`{"request": "package", "modules": ["a"]}`, which are imported, or `{"request": "module", "name":
+"a"}`, which is run as `python -m` does. ANSWER is the file that gets the JSON answer, anew after
+each step: what comes before a crash or a hang is kept. Standard library only, Python 3.8 or newer.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# Python puts this script's folder first, where it would hide modules of the environment.
+_OWN = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - before pathlib's import
+sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _OWN]  # noqa: PTH100
+
+import errno  # noqa: E402
+import faulthandler  # noqa: E402
+import importlib  # noqa: E402
+import importlib.machinery  # noqa: E402
+import importlib.metadata  # noqa: E402
+import json  # noqa: E402
+import platform  # noqa: E402
+import runpy  # noqa: E402
+import stat  # noqa: E402
+import sysconfig  # noqa: E402
+import traceback  # noqa: E402
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+_TEXT = 64 << 20  # characters of METADATA or RECORD
+_TRACEBACK = 12  # last lines of a traceback that are kept
+
+
+class EnvironmentAnswer:
+    """The answer so far, in a file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.content: dict[str, object] = {}
+
+    def write(self, **more: object) -> None:
+        """Add fields and write the file anew."""
+        self.content.update(more)
+        aside = self._path + ".new"
+        with open(aside, "w", encoding="utf-8") as stream:  # noqa: PTH123
+            json.dump(self.content, stream)
+        os.replace(aside, self._path)  # noqa: PTH105
+
+
+def write_facts(answer: EnvironmentAnswer) -> None:
+    """Write the facts of the interpreter, then its distributions."""
+    version = platform.python_version()
+    answer.write(
+        version=version,
+        prefix=sys.prefix,
+        path=[entry for entry in sys.path if entry],
+        scheme=sysconfig.get_paths(),
+        suffixes=importlib.machinery.EXTENSION_SUFFIXES,
+        managed=_managed(),
+        is_conda=os.path.isdir(os.path.join(sys.prefix, "conda-meta")),  # noqa: PTH112, PTH118
+        markers={
+            "implementation_name": sys.implementation.name,
+            "os_name": os.name,
+            "platform_machine": platform.machine(),
+            "platform_python_implementation": platform.python_implementation(),
+            "platform_system": platform.system(),
+            "python_full_version": version,
+            "python_version": ".".join(version.split(".")[:2]),
+            "sys_platform": sys.platform,
+        },
+    )
+    answer.write(distributions=list(_distributions()))
+
+
+def _managed() -> str:
+    """Return the file by which a system keeps installers out of its own Python (PEP 668)."""
+    if sys.prefix != sys.base_prefix:
+        return ""
+    path = os.path.join(sysconfig.get_paths()["stdlib"], "EXTERNALLY-MANAGED")  # noqa: PTH118
+    return path if os.path.isfile(path) else ""  # noqa: PTH113
+
+
+def _distributions() -> Iterator[dict[str, object]]:
+    """Yield each distribution on the path; a damaged one must not hide the others."""
+    for distribution in importlib.metadata.distributions():
+        place = str(getattr(distribution, "_path", ""))
+        try:
+            fields = _distribution(distribution)
+        except Exception as problem:  # noqa: BLE001 - whichever part of it is damaged
+            fields = {"name": "", "fault": "%s: %s" % (type(problem).__name__, problem)}  # noqa: UP031
+        yield {"place": place, **fields}
+
+
+def _text(distribution: importlib.metadata.Distribution, name: str) -> str | None:
+    """Return a file of a distribution's metadata; None where there is none.
+
+    Raises:
+        OSError: it is a FIFO or a device, at which a reader would wait for ever.
+    """
+    folder = str(getattr(distribution, "_path", ""))
+    if not os.path.isdir(folder):  # noqa: PTH112 - in an archive
+        return distribution.read_text(name)
+    try:
+        number = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NONBLOCK)  # noqa: PTH118
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    with open(number, encoding="utf-8") as stream:  # noqa: PTH123
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            raise OSError(errno.EINVAL, "%s is not a regular file" % name)  # noqa: UP031
+        return stream.read(_TEXT)
+
+
+def _distribution(distribution: importlib.metadata.Distribution) -> dict[str, object]:
+    text = _text(distribution, "METADATA") or _text(distribution, "PKG-INFO") or ""
+    if "\0" in text:  # as files have it after a power failure
+        return {"name": "", "fault": "its metadata contain a zero byte"}
+    record = _text(distribution, "RECORD")
+    headers = [line.partition(":") for line in text.partition("\n\n")[0].splitlines()]
+    values = [(name.strip().lower(), value.strip()) for name, _, value in headers]
+    named = dict(reversed(values))
+    if not named.get("name") or not named.get("version"):
+        return {"name": "", "fault": "its metadata name no project or no version"}
+    requires = [value for name, value in values if name == "requires-dist"]
+    return {
+        "name": named["name"],
+        "version": named["version"],
+        "requires": requires
+        or (list(distribution.requires or []) if "Requires" not in text else []),
+        "libraries": sorted(_libraries(distribution, record)),
+        "fault": "its RECORD contains a zero byte" if "\0" in (record or "") else "",
+    }
+
+
+def _libraries(distribution: importlib.metadata.Distribution, record: str | None) -> Iterator[str]:
+    """Yield the shared libraries in a distribution's RECORD, or without one those on disk."""
+    if record is None:
+        for top in (_text(distribution, "top_level.txt") or "").split():
+            for folder, _, files in os.walk(str(distribution.locate_file(top))):
+                yield from (os.path.join(folder, file) for file in files if _is_library(file))  # noqa: PTH118
+        return
+    for line in record.splitlines():
+        if ".so" in line and "\0" not in line:
+            name = line.rsplit(",", 2)[0].strip('"')
+            if _is_library(name.rpartition("/")[2]):
+                yield os.path.normpath(str(distribution.locate_file(name)))
+
+
+def _is_library(file: str) -> bool:
+    return file.endswith(".so") or ".so." in file
+
+
+def write_framework(answer: EnvironmentAnswer, name: str) -> None:
+    """Import a framework and write what it sees of CUDA."""
+    try:
+        module = importlib.import_module(name)
+    except BaseException:  # noqa: BLE001 - any failure of the package is an answer
+        answer.write(failure=_failure(), libraries=loaded_libraries())
+        return
+    answer.write(
+        version=str(getattr(module, "__version__", "")),
+        file=str(getattr(module, "__file__", "")),
+        libraries=loaded_libraries(),
+    )
+    try:
+        _READERS[name](answer, module)
+    except BaseException:  # noqa: BLE001 - likewise
+        answer.write(trouble=_failure())
+    answer.write(libraries=loaded_libraries())
+
+
+def _read_torch(answer: EnvironmentAnswer, torch: Any) -> None:
+    answer.write(
+        cuda=torch.version.cuda or "",
+        hip=getattr(torch.version, "hip", None) or "",
+        cxx11_abi=bool(torch._C._GLIBCXX_USE_CXX11_ABI),  # noqa: SLF001
+    )
+    flags = getattr(torch._C, "_cuda_getArchFlags", None)  # noqa: SLF001
+    answer.write(archs=str((flags and flags()) or "").split())
+    cuda = torch.cuda
+    answer.write(available=bool(cuda.is_available()))
+    if not answer.content["available"]:
+        try:
+            cuda.init()
+        except BaseException as problem:  # noqa: BLE001 - its message is the reason
+            answer.write(why_not=str(problem).splitlines()[:1])
+        return
+    answer.write(
+        devices=[
+            {"name": cuda.get_device_name(index), "capability": cuda.get_device_capability(index)}
+            for index in range(cuda.device_count())
+        ]
+    )
+    # Looks whether the cuDNN that is loaded is the one that torch was built with.
+    answer.write(cudnn=str(torch.backends.cudnn.version() or ""))
+
+
+def _read_jax(answer: EnvironmentAnswer, jax: Any) -> None:
+    devices = [
+        {
+            "name": str(device.device_kind),
+            "capability": str(getattr(device, "compute_capability", "")).split("."),
+        }
+        for device in jax.devices()
+        if device.platform in ("gpu", "cuda")
+    ]
+    answer.write(available=bool(devices), devices=devices)
+
+
+def _read_cupy(answer: EnvironmentAnswer, cupy: Any) -> None:
+    runtime = cupy.cuda.runtime
+    release = runtime.runtimeGetVersion()
+    answer.write(cuda="%d.%d" % (release // 1000, release % 1000 // 10))  # noqa: UP031 - Python 3.8
+    devices = []
+    for index in range(runtime.getDeviceCount()):
+        properties = runtime.getDeviceProperties(index)
+        name = properties["name"]
+        devices.append(
+            {
+                "name": name.decode() if isinstance(name, bytes) else str(name),
+                "capability": [properties["major"], properties["minor"]],
+            }
+        )
+    answer.write(available=bool(devices), devices=devices)
+
+
+_READERS = {"torch": _read_torch, "jax": _read_jax, "cupy": _read_cupy}
+
+
+def write_package(answer: EnvironmentAnswer, modules: list[str]) -> None:
+    """Import a package, then call its functions that load more libraries."""
+    functions = []
+    try:
+        for name in modules:
+            names = vars(importlib.import_module(name))
+            functions += [(name, key, names[key]) for key in names if key.startswith("preload")]
+    except BaseException:  # noqa: BLE001 - any failure of the package is an answer
+        answer.write(failure=_failure())
+    answer.write(libraries=loaded_libraries())
+    try:
+        for module, name, function in functions:
+            function()
+            call = "%s.%s()" % (module, name)  # noqa: UP031 - as everywhere here
+            answer.write(call=call, called_libraries=loaded_libraries())
+    except BaseException:  # noqa: BLE001 - likewise
+        answer.write(failure=_failure())
+
+
+def run_module(answer: EnvironmentAnswer, name: str) -> None:
+    """Run a package as `python -m` does, then write which libraries are loaded."""
+    status: object = 0
+    sys.argv[1:] = []
+    try:
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        status = end.code
+    except BaseException:  # noqa: BLE001 - any failure of the package is an answer
+        answer.write(failure=_failure())
+        status = 1
+    number = status if isinstance(status, int) else int(status is not None)
+    answer.write(status=number, libraries=loaded_libraries())
+
+
+def loaded_libraries() -> list[str]:
+    """Return the paths of the shared libraries of this process: proc_pid_maps(5)."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:  # noqa: PTH123
+        fields = [line.rstrip("\n").split(None, 5) for line in maps]
+    paths = {parts[5] for parts in fields if len(parts) > 5}  # noqa: PLR2004 - has a path
+    return sorted(path for path in paths if ".so" in os.path.basename(path))  # noqa: PTH119
+
+
+def _failure() -> str:
+    return "\n".join(traceback.format_exc().strip().splitlines()[-_TRACEBACK:])
+
+
+def main(request: dict[str, Any], path: str) -> None:
+    """Write the answer to one request."""
+    faulthandler.enable()  # a crash names the line that it came from
+    answer = EnvironmentAnswer(path)
+    if request["request"] == "facts":
+        write_facts(answer)
+    elif request["request"] == "framework":
+        write_framework(answer, request["name"])
+    elif request["request"] == "package":
+        write_package(answer, request["modules"])
+    else:
+        run_module(answer, request["name"])
+    answer.write(complete=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,11 @@
+"""Rules that turn facts into verdicts: what is wrong, why, and what fixes it."""
+
+__all__ = [
+    "context",
+    "driver",
+    "frameworks",
+    "installed_files",
+    "installer",
+    "packages",
+    "requirements",
+]

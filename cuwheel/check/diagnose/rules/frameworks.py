@@ -1,0 +1,259 @@
+"""Verdicts on the frameworks of an environment, and on the CUDA of NVIDIA's wheels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code, runs_on
+from cuwheel.base.system.quantities import plural
+from cuwheel.base.system.versions import version_key
+from cuwheel.check.cuda.components import COMPONENTS
+from cuwheel.check.cuda.toolkits import oldest_driver
+from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
+from cuwheel.check.diagnose.facts.imports import FrameworkFacts
+from cuwheel.check.diagnose.facts.machine import Driver
+from cuwheel.check.diagnose.rules.context import RuleContext
+from cuwheel.check.diagnose.rules.requirements import is_nvidias, requirers
+from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns, works
+
+_SUFFIX = re.compile(r"-cu(\d+)$")
+
+
+class _Failure(NamedTuple):
+    """A failed import, by its message."""
+
+    pattern: str
+    anchor: str
+    fix: str = "reinstall it with everything that it requires"
+
+
+# The first that fits counts.
+_FAILURES = (
+    _Failure(
+        r"undefined symbol: \w*nv[Jj]it[Ll]ink",
+        "nvjitlink-mismatch",
+        fix="an older libnvJitLink is loaded first: remove CUDA folders from LD_LIBRARY_PATH, "
+        "or upgrade nvidia-nvjitlink",
+    ),
+    _Failure(
+        r"undefined symbol: nccl",
+        "nccl-version-mismatch",
+        fix="another libnccl is loaded first: remove its folder from LD_LIBRARY_PATH, or "
+        "install the nvidia-nccl that torch requires",
+    ),
+    _Failure(r"libcudart[\w.-]*: cannot open", "libcudart-not-found"),
+    _Failure(r"libcudnn[\w.-]*: cannot open", "libcudnn-not-found"),
+    _Failure(r"libnvrtc[\w.-]*: cannot open", "libnvrtc-missing"),
+    _Failure(r"lib(cuda|nvidia-ml)\.so\.1: cannot open", "libcuda-driver-missing"),
+    _Failure(r"lib(cu|nv|nccl)[\w.-]*: cannot open", "cuda-math-lib-not-found"),
+    _Failure(
+        r"(GLIBCXX|CXXABI)_[\d.]+.* not found",
+        "glibcxx-too-old",
+        fix="an older libstdc++ is loaded first: remove its folder from LD_LIBRARY_PATH, or "
+        "install a newer one",
+    ),
+    _Failure(
+        r"GLIBC_[\d.]+.* not found",
+        "glibc-too-old",
+        fix="it was built for a newer system: install a release for this one",
+    ),
+    _Failure(
+        r"numpy\.(dtype size|core\.multiarray)|_ARRAY_API|compiled using NumPy 1",
+        "numpy-abi-mismatch",
+        fix="install the NumPy that it was built for, usually one below 2",
+    ),
+    _Failure(
+        r"undefined symbol: _Z",
+        "torch-abi-mismatch",
+        fix="reinstall all packages that belong to it, together",
+    ),
+    _Failure(r"cuDNN version incompatib", "cudnn-version-mismatch"),
+)
+_FIRST = "first fix what else this report says about it, then run this again"
+
+
+def judge_frameworks(context: RuleContext, remedies: Mapping[str, str]) -> Iterator[Diagnosis]:
+    """Judge the import of each framework, the GPUs that it sees, and its device code.
+
+    Args:
+        remedies: `remedies_of` them.
+    """
+    for framework in context.frameworks:
+        name = f"{framework.name} {framework.version}"
+        remedy = remedies.get(framework.name)
+        faults = [*_import_fault(name, framework, remedy)]
+        faults += _cuda_fault(name, framework, context)
+        faults += [] if faults else [*_visibility_fault(name, framework, context.driver, remedy)]
+        yield from faults
+        if framework.was_imported and not faults:
+            gpus = f"sees {plural(len(framework.devices), 'GPU')}"
+            state = gpus if framework.available else "can be imported"
+            yield works(f"{name} {state}{f', CUDA {framework.cuda}' if framework.cuda else ''}")
+
+
+def _import_fault(name: str, framework: FrameworkFacts, remedy: str | None) -> Iterator[Diagnosis]:
+    if framework.failure:
+        otherwise = f"python -c 'import {framework.name}' shows the full error; its files are as "
+        otherwise += "they were installed, as far as RECORD lists them"
+        anchor, line, fix = _explain(framework.failure, otherwise)
+        fix = fix if remedy is None else _FIRST
+        yield broken(anchor, f"{name} can't be imported", line, fix, remedy or "")
+
+
+def _explain(traceback: str, otherwise: str) -> tuple[str, str, str]:
+    """Return the entry about a traceback, its line that tells most, and the fix."""
+    for failure in _FAILURES:
+        for line in traceback.splitlines():
+            if re.search(failure.pattern, line):
+                return failure.anchor, line.strip(), failure.fix
+    return "diagnose-import-failed", traceback.strip().rpartition("\n")[2], otherwise
+
+
+def _cuda_fault(name: str, framework: FrameworkFacts, context: RuleContext) -> Iterator[Diagnosis]:
+    driver = context.driver
+    if framework.is_cpu_only:
+        judged = broken if driver.gpus else warns
+        yield judged(
+            "built-without-cuda",
+            f"{name} is built without CUDA",
+            "it is the CPU-only build",
+            "install the same release with CUDA",
+            context.cuda_build(framework.name),
+        )
+        return
+    least = oldest_driver(int(framework.major)) if framework.major.isdigit() else ""
+    if least and driver.version and version_key(driver.version) < version_key(least):
+        yield broken(
+            "driver-too-old",
+            f"driver {driver.version} is too old for {name}",
+            f"it is built with CUDA {framework.cuda}, which needs driver {least} or newer; this "
+            f"one supports CUDA up to {driver.newest_cuda or 'an older one'}",
+            f"update the driver, or install a {framework.name} for "
+            f"CUDA {driver.newest_cuda.partition('.')[0] or 'an older release'}",
+        )
+
+
+def _visibility_fault(
+    name: str, framework: FrameworkFacts, driver: Driver, remedy: str | None
+) -> Iterator[Diagnosis]:
+    if framework.trouble:
+        otherwise = f"list the devices with {framework.name} itself; --verify-files finds damaged "
+        anchor, line, fix = _explain(framework.trouble, f"{otherwise}files")
+        fix = fix if remedy is None else _FIRST
+        yield warns(anchor, f"{name} failed to report its CUDA devices", line, fix, remedy or "")
+    elif framework.available is False and driver.visible:
+        yield broken(
+            "no-cuda-device",
+            f"{name} sees no GPU, though a CUDA program sees {driver.visible}",
+            framework.why_not or "it reports no reason",
+            "check that the driver isn't older than its CUDA, and that LD_LIBRARY_PATH contains "
+            "no other libcuda",
+        )
+    parts = [arch.partition("_") for arch in framework.archs]
+    code = DeviceCode(
+        sass=tuple(number for kind, _, number in parts if kind == "sm"),
+        ptx=tuple(number for kind, _, number in parts if kind == "compute"),
+    )
+    fix = f"install a {framework.name} built for {{}}: an older release for an older GPU, a newer "
+    yield from judge_archs(name, code, driver, f"{fix}one for a newer") if parts else ()
+
+
+def judge_archs(title: str, code: DeviceCode, driver: Driver, fix: str) -> Iterator[Diagnosis]:
+    """Yield a verdict for each GPU that device code doesn't run on.
+
+    Args:
+        fix: with `{0}` for the GPU's arch, `{1}` for its compute capability.
+    """
+    for capability in driver.capabilities:
+        if not runs_on(code, capability):
+            yield broken(
+                "no-kernel-image",
+                f"{title} has no code for this GPU, sm_{capability}",
+                f"it contains {describe_code(code)}",
+                fix.format(f"sm_{capability}", f"{capability[:-1]}.{capability[-1]}"),
+            )
+
+
+def remedies_of(context: RuleContext, repairs: Mapping[str, str]) -> dict[str, str]:
+    """Return, by framework, the command (may be empty) of a fault that is to be fixed first.
+
+    Args:
+        repairs: the command for each faulty distribution.
+    """
+    of_nvidia = [command for name, command in repairs.items() if is_nvidias(name)]
+    projects = context.projects.items()
+    own = {name: [repairs[project.name]] for name, project in projects if project.name in repairs}
+    firsts = {known.name: own.get(known.name, of_nvidia) for known in context.frameworks}
+    return {name: commands[0] for name, commands in firsts.items() if commands}
+
+
+def judge_nvidia_wheels(context: RuleContext, faulty: frozenset[str]) -> Iterator[Diagnosis]:
+    """Judge whether NVIDIA's wheels in an environment are of one CUDA.
+
+    Args:
+        faulty: wheels with another verdict: damaged, of another version, with files that another
+            has too.
+    """
+    environment = context.environment
+    wheels = nvidia_wheels(environment)
+    majors = cuda_majors(wheel.name for wheel in wheels)
+    listed = " and ".join(sorted(majors))
+    used = {framework.major: framework for framework in context.frameworks if framework.major}
+    unused = [names for major, names in majors.items() if major not in used]
+    others = [name for names in unused for name in names]
+    if len(used) > 1:
+        (_, first), (_, second) = sorted(used.items())[:2]
+        yield warns(
+            "diagnose-mixed-cuda",
+            f"{first.name} is for CUDA {first.major}, {second.name} for CUDA {second.major}",
+            "in one process each would load the libraries of its own release",
+            "install both for the same CUDA",
+        )
+    elif len(majors) > 1 and not (used and faulty.issuperset(others)):
+        of = next((f", {user.name}'s is {user.cuda}" for user in used.values()), "")
+        names = (f"CUDA {major}: {_few(names)}" for major, names in sorted(majors.items()))
+        spare = _spare(environment, others, faulty) if used else []
+        yield warns(
+            "diagnose-mixed-cuda",
+            f"the NVIDIA wheels are for CUDA {listed}{of}",
+            "; ".join(names),
+            "remove those that nothing requires"
+            if spare
+            else "install what requires them for the same CUDA",
+            context.installer.remove(spare) if spare else "",
+        )
+    elif wheels and not any(map(is_nvidias, faulty)):
+        of = f" of CUDA {listed}" if majors else ""
+        yield works(f"the {len(wheels)} NVIDIA wheels{of} meet all requirements")
+
+
+def _spare(environment: PythonEnvironment, names: list[str], faulty: frozenset[str]) -> list[str]:
+    """Return those that nothing requires but each other, and that share no file."""
+    owners = requirers(environment)
+    spare = {name for name in names if name not in faulty}
+    while needed := {name for name in spare if not spare.issuperset(owners.get(name, ()))}:
+        spare -= needed
+    return sorted(spare)
+
+
+def nvidia_wheels(environment: PythonEnvironment) -> tuple[Distribution, ...]:
+    """Return the wheels of NVIDIA's libraries in an environment."""
+    installed = sorted(environment.distributions.items())
+    return tuple(wheel for name, wheel in installed if is_nvidias(name))
+
+
+def cuda_majors(wheels: Iterable[str]) -> dict[str, list[str]]:
+    """Return the names of NVIDIA's wheels by their CUDA, `13`, where they are for one."""
+    majors: dict[str, list[str]] = {}
+    for name in wheels:
+        suffix = _SUFFIX.search(name)
+        known = next((part.cuda for part in COMPONENTS if part.distribution == name), None)
+        if major := (suffix[1] if suffix else str(known or "")):
+            majors.setdefault(major, []).append(name)
+    return majors
+
+
+def _few(names: list[str]) -> str:
+    return f"{', '.join(names[:2])}{f' and {len(names) - 2} more' if len(names) > 2 else ''}"  # noqa: PLR2004

@@ -1,0 +1,344 @@
+"""Verdicts on GPU packages: libraries, symbols, device code and the system's libraries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cuwheel.base.formats.binaries.archs import DeviceCode, runs_on
+from cuwheel.base.formats.wheel.metadata import project_of
+from cuwheel.base.system.versions import version_key
+from cuwheel.check.cuda.suppliers import components_of, is_from_driver
+from cuwheel.check.diagnose.facts.gpu_packages import DiagnosedPackage
+from cuwheel.check.diagnose.facts.machine import newest_glibcxx
+from cuwheel.check.diagnose.rules.context import RuleContext
+from cuwheel.check.diagnose.rules.frameworks import judge_archs
+from cuwheel.check.diagnose.rules.requirements import extras_of
+from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns, works
+
+_BUILT_FOR = re.compile(r"torch\.?(\d+\.\d+)")
+# The entry about a library that isn't found, by the beginning of its name; the runtime comes first,
+# as who lacks it lacks all.
+_ANCHORS = {
+    "libcudart.": "libcudart-not-found",
+    "libcudnn": "libcudnn-not-found",
+    "libnvrtc": "libnvrtc-missing",
+    "libtorch": "torch-abi-mismatch",
+    "libc10": "torch-abi-mismatch",
+}
+_OF_TORCH_CUDA = ("libc10_cuda.so", "libtorch_cuda.so")
+
+
+def judge_package(
+    package: DiagnosedPackage, context: RuleContext, *, is_faulty: bool = False, hint: str = ""
+) -> list[Diagnosis]:
+    """Return all problems of a package, or that it works.
+
+    Args:
+        is_faulty: it has other faults; its import may load less than it should.
+        hint: the fix if the package chooses its library; empty: none.
+    """
+    problems = list(_PackageJudge(package, context, is_faulty, hint).problems())
+    if problems or is_faulty:
+        return problems
+    count = sum(not is_from_driver(soname) for soname in package.suppliers)
+    sources = f"finds all {count} libraries of CUDA and frameworks that it needs"
+    return [works(f"{package.title}: {sources if count else 'needs no library of CUDA'}")]
+
+
+@dataclass(frozen=True)
+class _PackageJudge:
+    package: DiagnosedPackage
+    context: RuleContext
+    is_faulty: bool
+    hint: str
+
+    def problems(self) -> Iterator[Diagnosis]:
+        """Yield all problems of the package."""
+        for library in self.package.libraries:
+            if library.damage:
+                yield broken(
+                    "diagnose-damaged-installation",
+                    f"{library.path.name} of {self.package.title} can't be read",
+                    library.damage,
+                    "reinstall it",
+                )
+        yield from self._unimportable()
+        yield from self._symbols()
+        yield from self._unfound()
+        yield from self._mixed()
+        yield from self._archs()
+        yield from self._system()
+        torch, imports = self.context.torch, set(map(project_of, self._requires))
+        if torch and torch.failure and (self.package.is_for_torch or "torch" in imports):
+            yield warns(
+                "diagnose-import-failed",
+                f"{self.package.title} needs torch, which can't be imported",
+                f"torch {torch.version}: {torch.failure.strip().splitlines()[-1]}",
+                "fix torch first, then run this again",
+            )
+
+    @property
+    def _requires(self) -> tuple[str, ...]:
+        return self.context.environment.distributions[self.package.name].requires
+
+    def _unimportable(self) -> Iterator[Diagnosis]:
+        package, context = self.package, self.context
+        names = [library.path.name for library in package.libraries if library.is_unimportable]
+        again = context.installer.install(f"{package.name}=={package.version}", again=True)
+        if names:
+            yield broken(
+                "python-version-unsupported",
+                f"{package.title} is built for another Python than {context.environment.release}",
+                f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}",
+                "reinstall it with this Python",
+                again if "+" not in package.version else "",
+            )
+
+    def _symbols(self) -> Iterator[Diagnosis]:
+        package, torch = self.package, self.context.torch
+        faults = [(lib.path, lib.symbols) for lib in package.libraries if lib.symbols]
+        if not faults or torch is None or self._lacks_cuda_of_torch:
+            return
+        path, missing = faults[0]
+        count = sum(len(symbols.names) for _, symbols in faults)
+        more = f" and {count - 1} more" if count > 1 else ""
+        cause = f"{path.name} needs {missing.example}{more}, which torch {torch.version} doesn't "
+        cause += "have"
+        if all(symbols.is_abi_only for _, symbols in faults):
+            abi = str(bool(torch.cxx11_abi)).upper()
+            yield broken(
+                "cxx11-abi-mismatch",
+                f"{package.title} is built with the other C++ string ABI than torch",
+                f"{cause} with that ABI",
+                f"install a wheel with cxx11abi{abi}, or build it here",
+            )
+            return
+        pins = [line for line in self._requires if re.match(r"torch\s*\(?==", line)]
+        built_for = f"; it requires {pins[0]}" if pins else ""
+        if match := _BUILT_FOR.search(package.version.partition("+")[2]):
+            built_for = f"; its version says that it was built for torch {match[1]}"
+        release = ".".join(torch.version.split(".")[:2])
+        yield broken(
+            "torch-abi-mismatch",
+            f"{package.title} is built for another torch than {torch.version}",
+            f"{cause}{built_for}",
+            f"install a {package.name} built for torch {release}, or build it from its source",
+        )
+
+    def _mixed(self) -> Iterator[Diagnosis]:
+        package, torch, releases = self.package, self.context.torch, sorted(self.package.cuda)
+        if torch is None or not torch.major or not releases or torch.major in releases:
+            return
+        judged = broken if package.is_for_torch else warns
+        shares = ", and what is compiled for torch shares its memory and streams"
+        yield judged(
+            "diagnose-mixed-cuda",
+            f"{package.title} is for CUDA {' and '.join(releases)}, torch for CUDA {torch.cuda}",
+            "both would be loaded into one process" + shares * package.is_for_torch,
+            self.hint
+            or f"install a {package.name} for CUDA {torch.major}, or a torch for CUDA "
+            f"{' or '.join(releases)}",
+        )
+
+    def _archs(self) -> Iterator[Diagnosis]:
+        package, context = self.package, self.context
+        code = DeviceCode(sass=package.archs, ptx=package.ptx_archs)
+        if not code.sass and not code.ptx:
+            return
+        fix = "install a build for {0}, or build it with that arch (TORCH_CUDA_ARCH_LIST={1})"
+        yield from judge_archs(self.package.title, code, context.driver, fix)
+        cuda, newest = context.torch.cuda if context.torch else "", context.driver.newest_cuda
+        is_newer = cuda and newest and version_key(cuda) > version_key(newest)
+        for capability in context.driver.capabilities:
+            if is_newer and runs_on(code, capability) == "PTX":
+                yield warns(
+                    "ptx-unsupported-toolchain",
+                    f"{self.package.title} has only PTX for sm_{capability}",
+                    f"the driver supports CUDA up to {newest} and may not support the PTX of a "
+                    "newer one",
+                    f"update the driver, or install a build with code for sm_{capability}",
+                )
+
+    def _system(self) -> Iterator[Diagnosis]:
+        """Judge whether C and C++ library are new enough."""
+        host = self.context.host
+        if host is None:
+            return
+        libstdcxx = self.context.environment.prefix / "lib" / "libstdc++.so.6"
+        glibcxx = newest_glibcxx(libstdcxx) if libstdcxx.exists() else host.glibcxx
+        fixes = (
+            ("GLIBC", "glibc-too-old", host.glibc, "use a newer system"),
+            ("GLIBCXX", "glibcxx-too-old", glibcxx, "install a newer libstdc++"),
+        )
+        for family, anchor, has, fix in fixes:
+            newest, path = max(
+                (
+                    (version, library.path)
+                    for library in self.package.libraries
+                    for kind, version in library.versions
+                    if kind == family
+                ),
+                key=lambda needed: version_key(needed[0]),
+                default=("", Path()),
+            )
+            if has and newest and version_key(newest) > version_key(has):
+                yield broken(
+                    anchor,
+                    f"{self.package.title} needs {family}_{newest}",
+                    f"{path.name} was built for a newer system; this one has {family}_{has}",
+                    f"{fix}, or build {self.package.name} here",
+                )
+
+    def _unfound(self) -> Iterator[Diagnosis]:
+        """Judge the libraries that the package doesn't find, together: one cause, one fix."""
+        libraries = self.package.libraries
+        unfound = {
+            library.path: [
+                soname
+                for soname, source in library.needs
+                if source is None and not self._waits_for_torch(soname)
+            ]
+            for library in libraries
+        }
+        works_without = any(lib.code and not unfound[lib.path] for lib in libraries)
+        spare: dict[str, Path] = {}
+        needed: dict[str, Path] = {}
+        for library in libraries:
+            is_spare = works_without and not library.is_module and not library.code
+            for soname in unfound[library.path]:
+                (spare if is_spare else needed).setdefault(soname, library.path)
+        if needed:
+            yield self._broken(dict(sorted(needed.items(), key=_position)))
+        elif spare:
+            first, path = min(spare.items(), key=_position)
+            yield notes(
+                _anchor(first),
+                f"{path.name} of {self.package.title} can't be loaded here",
+                f"it needs {', '.join(sorted(spare))}; the package's other libraries find "
+                "everything that they need",
+                "nothing, unless that part of the package is used",
+            )
+        calls = (lib.call for library in libraries for _, lib in library.needs if lib)
+        for call in dict.fromkeys(filter(None, calls)):
+            yield notes(
+                "diagnose-not-loaded-yet",
+                f"{self.package.title} finds its libraries only after a call of {call}",
+                "no rpath entry points to NVIDIA's wheels, and the import alone doesn't load them",
+                f"call {call} before anything that uses the GPU",
+            )
+
+    def _waits_for_torch(self, soname: str) -> bool:
+        """Return True if PyTorch would load it, and its import fails for another reason."""
+        torch = self.context.torch
+        folders = self._wheel_folders(soname)
+        return bool(torch and torch.failure) and any((path / soname).exists() for path in folders)
+
+    def _wheel_folders(self, soname: str) -> set[Path]:
+        """Return the folders in which wheels install a library."""
+        sites, components = self.context.environment.sites, components_of(soname)
+        return {site / component.site_folder for site in sites for component in components}
+
+    def _broken(self, unfound: dict[str, Path]) -> Diagnosis:
+        """Return the verdict on libraries, the most important one first."""
+        package, context = self.package, self.context
+        what = f"{package.title} doesn't find {', '.join(unfound)}"
+        if context.torch and self._lacks_cuda_of_torch:
+            version = context.torch.version
+            return broken(
+                "built-without-cuda",
+                what,
+                f"it is built for a torch with CUDA, and torch {version} is for the CPU",
+                f"install the same torch with CUDA, or a {package.name} for the CPU",
+                context.cuda_build("torch"),
+            )
+        first, path = next(iter(unfound.items()))
+        fix, command = (self.hint, "") if self.hint else self._fix(unfound)
+        return broken(
+            _anchor(first),
+            what,
+            f"{path.name} needs {'them' if len(unfound) > 1 else 'it'}; neither an rpath entry, "
+            "LD_LIBRARY_PATH, the system nor a package imported before provides it",
+            fix,
+            command,
+        )
+
+    def _fix(self, unfound: Iterable[str]) -> tuple[str, str]:
+        """Return the fix in words, and as a command; empty without one."""
+        package, context = self.package, self.context
+        if extras := self._extras(unfound):
+            words = f"install it with extra{'s' * (len(extras) > 1)} {' and '.join(extras)}"
+            requirement = f"{package.name}[{','.join(extras)}]=={package.version}"
+            return words, context.installer.install(requirement)
+        suppliers = [self._supplier(soname) for soname in unfound]
+        if all(suppliers) and all(map(self._has_rpath_to, unfound)):
+            wheels = sorted(set(suppliers))
+            return "install the wheels that contain them", context.installer.install(*wheels)
+        torch, majors = context.torch, sorted(package.cuda)
+        installed = context.environment.distributions.get(suppliers[0])
+        if installed and self.is_faulty:
+            words = "first fix what else this report says about it, then run this again"
+        elif installed:
+            words = f"{installed.title} is installed, but no rpath entry points to it: import "
+            words += "torch first, or add its folder to LD_LIBRARY_PATH"
+        elif torch and torch.major and majors and torch.major not in majors:
+            words = f"install the package for CUDA {torch.major}, which torch uses; it is built "
+            words += f"for CUDA {' and '.join(majors)}"
+        elif not suppliers[0]:
+            words = "install the package that contains them, for the CUDA of the framework"
+        else:
+            words = f"install {', '.join(sorted({*suppliers} - {''}))}, then import torch first "
+            words += "or add their folders to LD_LIBRARY_PATH: no rpath entry points to them"
+        return words, ""
+
+    def _extras(self, unfound: Iterable[str]) -> list[str]:
+        """Return the package's extras that add the libraries; none if a supplier is installed."""
+        environment, package = self.context.environment, self.package
+        offered = extras_of(environment.distributions[package.name], environment.markers)
+        chosen: list[str] = []
+        for soname in sorted(unfound):
+            suppliers = {component.distribution for component in components_of(soname)}
+            if suppliers & environment.distributions.keys():
+                return []
+            covering = [extra for extra, projects in offered.items() if suppliers & projects]
+            if covering and not set(covering) & set(chosen):
+                chosen.append(covering[0])
+        return sorted(chosen) if "+" not in package.version else []
+
+    def _supplier(self, soname: str) -> str:
+        """Return the distribution with a library, for the CUDA of the package if that is known."""
+        components = components_of(soname)
+        fitting = [part for part in components if str(part.cuda or "") in self.package.cuda]
+        return next((part.distribution for part in (*fitting, *components)), "")
+
+    def _has_rpath_to(self, soname: str) -> bool:
+        """Return True if an rpath entry of the package leads to where wheels install a library."""
+        folders = self._wheel_folders(soname)
+        return any(
+            folders.intersection(library.folders)
+            for library in self.package.libraries
+            if soname in dict(library.needs)
+        )
+
+    @property
+    def _lacks_cuda_of_torch(self) -> bool:
+        """True if it is for a torch with CUDA, and this one has none: the cause of all else."""
+        torch = self.context.torch
+        return bool(torch and torch.is_cpu_only) and any(
+            soname in _OF_TORCH_CUDA and source is None
+            for library in self.package.libraries
+            for soname, source in library.needs
+        )
+
+
+def _anchor(soname: str) -> str:
+    anchors = (anchor for start, anchor in _ANCHORS.items() if soname.startswith(start))
+    return next(anchors, "cuda-math-lib-not-found")
+
+
+def _position(item: tuple[str, Path]) -> tuple[int, str]:
+    soname, _ = item
+    numbers = (number for number, start in enumerate(_ANCHORS) if soname.startswith(start))
+    return next(numbers, len(_ANCHORS)), soname

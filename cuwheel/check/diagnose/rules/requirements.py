@@ -1,0 +1,310 @@
+"""Requirements that aren't met, and verdicts: one, with one command, for each distribution."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from cuwheel.check.cuda.components import COMPONENTS
+from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
+from cuwheel.check.diagnose.rules.context import RuleContext
+from cuwheel.check.diagnose.rules.installer import same_release
+from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns
+
+_EXTRA = re.compile(r"""\bextra\s*==\s*['"]([^'"]+)['"]""")  # in a marker
+# The entry about a missing wheel, by component; others hold mathematical libraries.
+_MISSING = {
+    "cudart": "libcudart-not-found",
+    "cudnn": "libcudnn-not-found",
+    "nvrtc": "libnvrtc-missing",
+    "nccl": "nccl-version-mismatch",
+}
+# The entry about a wheel of another version than the required one.
+_OTHER_VERSION = {
+    "nvJitLink": "nvjitlink-mismatch",
+    "cudnn": "cudnn-version-mismatch",
+    "nccl": "nccl-version-mismatch",
+}
+_NAMES = {component.distribution for component in COMPONENTS} - {"torch"}
+# PyTorch's own, each published together with a torch, for the same CUDA.
+_SIBLINGS = frozenset({"torchaudio", "torchtext", "torchvision"})
+_LISTED = 3  # requirements that a command names; more come with their package
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnmetRequirement:
+    """A requirement that isn't met.
+
+    Attributes:
+        root: the distribution that must be installed again for it: the owner, or the one that
+            requires the owner's extra.
+        installed: the installed version; empty where there is none.
+        is_optional: only an extra requires it, which is not required; it is installed nevertheless,
+            in a version that the owner doesn't work with.
+    """
+
+    owner: str
+    root: str
+    project: str
+    requirement: Requirement
+    installed: str
+    is_optional: bool = False
+
+    @property
+    def text(self) -> str:
+        """The requirement, without its marker."""
+        name, url = self.requirement.name, self.requirement.url
+        extras = ",".join(sorted(self.requirement.extras))
+        end = f" @ {url}" if url else self.requirement.specifier
+        return f"{name}{f'[{extras}]' if extras else ''}{end}"
+
+    @property
+    def has_local_version(self) -> bool:
+        """True if it requires a build (`==2.11.0+cu128`), which no known index has."""
+        return any("+" in part.version for part in self.requirement.specifier)
+
+    @property
+    def pin(self) -> str:
+        """The only release that meets it; empty where several may."""
+        pins = (part.version for part in self.requirement.specifier if part.operator == "==")
+        return next((version for version in pins if not version.endswith(".*")), "")
+
+
+def find_unmet_requirements(environment: PythonEnvironment) -> tuple[UnmetRequirement, ...]:
+    """Return every requirement that isn't met, those of required extras too."""
+    unmet: dict[tuple[str, str, str], UnmetRequirement] = {}
+    for distribution, requirement, root in active_requirements(environment):
+        there = environment.distributions.get(canonicalize_name(requirement.name))
+        if there is None or not _fits(requirement, there.version):
+            problem = _unmet(distribution, requirement, there, root)
+            unmet.setdefault((problem.owner, problem.project, problem.text), problem)
+    installed = environment.distributions.values()
+    optional = (part for owner in installed for part in _optional_parts(owner, environment))
+    return (*unmet.values(), *optional)
+
+
+def active_requirements(
+    environment: PythonEnvironment,
+) -> Iterator[tuple[Distribution, Requirement, str]]:
+    """Yield each requirement that counts, with its owner and its root.
+
+    The root is another distribution than the owner if that requires an extra of the owner.
+    """
+    queue = [(owner, "", owner.name) for owner in environment.distributions.values()]
+    queued = set()
+    for distribution, extra, root in queue:
+        for requirement in _requirements(distribution, extra, environment.markers):
+            yield distribution, requirement, root
+            project = canonicalize_name(requirement.name)
+            there = environment.distributions.get(project)
+            for name in map(canonicalize_name, requirement.extras):
+                if there and (project, name) not in queued:
+                    queued.add((project, name))
+                    queue.append((there, name, root))
+
+
+def _requirements(
+    distribution: Distribution, extra: str, markers: Mapping[str, str]
+) -> Iterator[Requirement]:
+    """Yield those that always count, or, with an extra, only those that it adds."""
+    for line in distribution.requires:
+        try:
+            requirement = Requirement(line)
+            always, counts = (
+                requirement.marker is None
+                or requirement.marker.evaluate({**markers, "extra": name})
+                for name in ("", extra)
+            )
+        except (InvalidRequirement, InvalidVersion, KeyError, ValueError):
+            continue
+        if counts and (not extra or not always):
+            yield requirement
+
+
+def extras_of(distribution: Distribution, markers: Mapping[str, str]) -> dict[str, set[str]]:
+    """Return the projects, normalised, that each extra of a distribution adds."""
+    text = "\n".join(line.partition(";")[2] for line in distribution.requires)
+    return {
+        extra: {
+            canonicalize_name(added.name) for added in _requirements(distribution, extra, markers)
+        }
+        for extra in dict.fromkeys(_EXTRA.findall(text))
+    }
+
+
+def _optional_parts(
+    distribution: Distribution, environment: PythonEnvironment
+) -> Iterator[UnmetRequirement]:
+    """Yield its own parts (`jax-cuda12-plugin`) in a version that none of its extras takes."""
+    parts: dict[str, list[Requirement]] = {}
+    for extra in extras_of(distribution, environment.markers):
+        for requirement in _requirements(distribution, extra, environment.markers):
+            project = canonicalize_name(requirement.name)
+            if project.startswith(f"{distribution.name}-") and project in environment.distributions:
+                parts.setdefault(project, []).append(requirement)
+    for name, requirements in parts.items():
+        there = environment.distributions[name]
+        if not any(_fits(requirement, there.version) for requirement in requirements):
+            plain = Requirement(f"{requirements[0].name}{requirements[0].specifier}")
+            unmet = _unmet(distribution, plain, there, distribution.name)
+            yield replace(unmet, is_optional=True)
+
+
+def _fits(requirement: Requirement, version: str) -> bool:
+    try:
+        return requirement.specifier.contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return True
+
+
+def _unmet(
+    owner: Distribution, requirement: Requirement, there: Distribution | None, root: str
+) -> UnmetRequirement:
+    return UnmetRequirement(
+        owner=owner.title,
+        root=root,
+        project=canonicalize_name(requirement.name),
+        requirement=requirement,
+        installed=there.version if there else "",
+    )
+
+
+def requirers(environment: PythonEnvironment) -> dict[str, dict[str, Requirement]]:
+    """Return the requirements of a project: by project, then by the distribution that has it."""
+    owners: dict[str, dict[str, Requirement]] = {}
+    for distribution, requirement, _ in active_requirements(environment):
+        project = canonicalize_name(requirement.name)
+        owners.setdefault(project, {})[distribution.name] = requirement
+    return owners
+
+
+def is_nvidias(name: str) -> bool:
+    """Return True if a project is one of NVIDIA's libraries."""
+    return name.startswith("nvidia-") or name in _NAMES
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnmetJudge:
+    """The judge of the unmet requirements of one environment.
+
+    Attributes:
+        examined: the distributions that count, by name.
+        cuda: major releases of CUDA of the libraries of packages, by name.
+    """
+
+    context: RuleContext
+    unmet: tuple[UnmetRequirement, ...]
+    examined: frozenset[str]
+    cuda: Mapping[str, frozenset[str]]
+
+    def judge(self) -> dict[str, Diagnosis]:
+        """Return a verdict for each distribution that is to be repaired, by name."""
+        groups: dict[str, tuple[UnmetRequirement, ...]] = {}
+        for unmet in self.unmet:
+            # conda's packages supply the same libraries under other names.
+            is_missing = is_nvidias(unmet.project) and not unmet.installed
+            if unmet.root in self.examined and not (
+                self.context.environment.is_conda and is_missing
+            ):
+                groups[unmet.root] = (*groups.get(unmet.root, ()), unmet)
+        return {
+            root: self._judge(root, lacking)
+            for root, lacking in groups.items()
+            if not _is_covered(root, groups)
+        }
+
+    def _judge(self, root: str, lacking: tuple[UnmetRequirement, ...]) -> Diagnosis:
+        judged = broken if any(map(self._is_fatal, lacking)) else warns
+        anchor, (fix, command) = _anchor(root, lacking), self._fix(root, lacking)
+        first, *rest = lacking
+        if not rest:
+            cause = f"{first.installed} is installed" if first.installed else "it isn't installed"
+            works_with = "works only with" if first.is_optional else "requires"
+            what = f"{first.owner} {works_with} {first.text}"
+            return judged(anchor, what, cause, fix, command)
+        version = self.context.environment.distributions[root].version
+        what = f"{root} {version} lacks {len(lacking)} of the packages that it requires"
+        shown = (
+            f"{unmet.text} ({unmet.installed} is installed)" if unmet.installed else unmet.text
+            for unmet in lacking[:_LISTED]
+        )
+        more = f" and {len(lacking) - _LISTED} more" * (len(lacking) > _LISTED)
+        return judged(anchor, what, f"{', '.join(shown)}{more}", fix, command)
+
+    def _fix(self, root: str, lacking: tuple[UnmetRequirement, ...]) -> tuple[str, str]:
+        """Return the fix in words, and as a command; empty where none ends in a clean report."""
+        if contradiction := self._contradiction(lacking):
+            return contradiction, ""
+        versions = {project.name: project.version for project in self.context.projects.values()}
+        others = [unmet.project for unmet in lacking if unmet.installed and root not in versions]
+        kept = next((name for name in others if name in versions), "")
+        if kept:  # the framework stays, and the package is for another release of it
+            release = versions[kept].partition("+")[0]
+            # Of a package for another CUDA the index can have none for this framework.
+            majors = self.cuda.get(root, frozenset())
+            used = {framework.major for framework in self.context.frameworks if framework.major}
+            may_be_published = root in _SIBLINGS or not majors or used & majors
+            command = self.context.installer.install(f"{kept}=={release}", root)
+            return f"install a {root} for {kept} {release}", command if may_be_published else ""
+        words = "install what it requires"
+        if any(unmet.has_local_version for unmet in lacking):
+            return words, ""
+        whole = same_release(self.context.environment.distributions[root])
+        if len(lacking) > _LISTED and whole and not any(unmet.is_optional for unmet in lacking):
+            return words, self.context.installer.install(whole)
+        texts = dict.fromkeys(unmet.text for unmet in lacking)
+        return words, self.context.installer.install(*texts)
+
+    def _is_fatal(self, unmet: UnmetRequirement) -> bool:
+        """Return True for a missing library of CUDA, or what stops a framework or its part."""
+        if unmet.installed:
+            return unmet.is_optional
+        imported = {known.name for known in self.context.frameworks if known.was_imported}
+        failed = {own.name for name, own in self.context.projects.items() if name not in imported}
+        return is_nvidias(unmet.project) or unmet.root in failed
+
+    def _contradiction(self, lacking: Iterable[UnmetRequirement]) -> str:
+        """Return the fix if two distributions require releases of one project that exclude another.
+
+        Only a single release can be compared with the requirements of others.
+        """
+        owners = requirers(self.context.environment)
+        frameworks = {project.name for project in self.context.projects.values()}
+        for unmet in lacking:
+            if not unmet.pin or unmet.project in frameworks:
+                continue
+            for name, requirement in owners.get(unmet.project, {}).items():
+                is_other = name != unmet.owner.partition(" ")[0]
+                if is_other and not requirement.specifier.contains(unmet.pin, prereleases=True):
+                    return (
+                        f"{name} requires {requirement.name}{requirement.specifier}: use a "
+                        "separate environment for each, or compatible releases of both"
+                    )
+        return ""
+
+
+def _is_covered(root: str, groups: Mapping[str, Iterable[UnmetRequirement]]) -> bool:
+    """Return True if a package that isn't NVIDIA's lacks the same as an NVIDIA wheel."""
+    if not is_nvidias(root):
+        return False
+    projects = {unmet.project for unmet in groups[root]}
+    others = (lacking for name, lacking in groups.items() if not is_nvidias(name))
+    return any(projects <= {unmet.project for unmet in lacking} for lacking in others)
+
+
+def _anchor(root: str, lacking: tuple[UnmetRequirement, ...]) -> str:
+    if root == "torchvision" and any(unmet.project == "torch" for unmet in lacking):
+        return "torchvision-mismatch"
+    of_nvidia = [unmet for unmet in lacking if is_nvidias(unmet.project)]
+    if not of_nvidia:
+        return "diagnose-versions"
+    first = min(of_nvidia, key=lambda unmet: bool(unmet.installed))
+    table = _OTHER_VERSION if first.installed else _MISSING
+    names = (part.name for part in COMPONENTS if part.distribution == first.project)
+    default = "diagnose-versions" if first.installed else "cuda-math-lib-not-found"
+    return next((table[name] for name in names if name in table), default)

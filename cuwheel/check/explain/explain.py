@@ -1,0 +1,302 @@
+"""The command `explain`: logs in, causes out, as text for a terminal or as JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, ClassVar, Literal
+
+from cuwheel.base.errors import UsageError, of_system_error
+from cuwheel.base.spelling import as_typed
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.output.documents import Schema
+from cuwheel.base.system.output.terminal import report_terminal
+from cuwheel.base.system.quantities import plural
+from cuwheel.base.system.regular_files import open_file
+from cuwheel.check.explain.explanation import ExplainedCause, Explainer, Explanation, LogLine
+from cuwheel.check.explain.log_text import is_text
+
+_STDIN = "-"
+_START = 4096  # bytes that show whether a file is text
+_WIDTH = 100  # columns, unless the terminal is narrower
+_LABEL = 10
+_LEAST = 20  # columns of text next to a label
+_EVIDENCE = 2  # lines shown for a cause
+_LONGEST = 400  # characters of a line of the log
+_HOW_TO_ADD = "docs/how-to/failure-catalogue.md"
+Amount = Literal["short", "usual", "whole"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainedLog:
+    """What a log says.
+
+    Attributes:
+        log: its name, as it was given.
+        lines: how many it has.
+        failed: whether what wrote it came to a bad end.
+        causes: the likeliest first; empty: none is known, or nothing failed.
+        first_error: where no cause is known, the first line that speaks of a failure.
+        overcome: slugs of what went wrong on the way and was overcome.
+        facts: what it says of the machine and the tools, by name: `{"cuda": "12.2"}`.
+    """
+
+    log: str
+    lines: int
+    failed: bool
+    causes: tuple[ExplainedCause, ...]
+    first_error: LogLine | None
+    overcome: tuple[str, ...]
+    facts: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainDocument:
+    """What `explain --json` prints.
+
+    Attributes:
+        logs: in the order in which they were named.
+    """
+
+    SCHEMA: ClassVar[Schema] = Schema("explain", "1.0")
+
+    logs: tuple[ExplainedLog, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerDocument:
+    """A line that `explain --jsonl` answers a line with.
+
+    Attributes:
+        id: of the question, as it was given.
+        causes: slugs, the likeliest first.
+    """
+
+    SCHEMA: ClassVar[Schema] = Schema("explain-answer", "1.0")
+
+    id: Any
+    causes: tuple[str, ...]
+
+
+def explain_session(names: Sequence[str], folder: Path, console: Console, *, as_json: bool) -> None:
+    """Explain logs on standard output.
+
+    Args:
+        names: files, folders of files, or `-` for standard input.
+        folder: the base of relative names.
+
+    Raises:
+        UsageError: a name is no file or folder, or a folder holds no text.
+        FileAccessError: a file can't be read.
+    """
+    explainer = Explainer()
+    results = []
+    for name, path in list(_logs(names, folder)):
+        with _opened(path) as stream:
+            results.append((name, explainer.explain(stream)))
+    if as_json:
+        logs = tuple(explained_log(explanation, name) for name, explanation in results)
+        console.answer(ExplainDocument(logs=logs))
+        return
+    shown = [result for result in results if result[1].failed] or results[:1]
+    width = min(report_terminal().width, _WIDTH)
+    amount: Amount = "short" if console.is_quiet else "whole" if console.is_verbose else "usual"
+    texts = (explanation_as_text(log, name, width=width, amount=amount) for name, log in shown)
+    output = "\n\n".join(texts) + "\n"
+    if len(results) > len(shown):
+        output += f"\n{len(results) - len(shown)} of {len(results)} logs show no failure\n"
+    # Characters that the terminal's encoding lacks are escaped.
+    sys.stdout.buffer.write(output.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
+    sys.stdout.buffer.flush()
+
+
+def explained(log: Path, known: Mapping[str, str], console: Console) -> str:
+    """Return the explanation of a log, for an error message.
+
+    Args:
+        known: facts that the log need not contain, `{"cuda": "12.2"}`.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    with open_file(log) as stream:
+        explanation = Explainer().explain(stream, known)
+    return explanation_as_text(explanation, log.name, width=min(console.terminal.width, _WIDTH))
+
+
+def explain_lines(names: Sequence[str], folder: Path, console: Console) -> None:
+    """Answer `{"id", "log"}` with `{"id", "causes": [slug, …]}`, line by line.
+
+    Args:
+        names: files, or `-` for standard input.
+        folder: the base of relative names.
+
+    Raises:
+        UsageError: a name is no file, or a line is not of that form.
+        FileAccessError: a file can't be read.
+    """
+    explainer = Explainer()
+    for name, path in _logs(names, folder):
+        with _opened(path) as stream:
+            for number, line in enumerate(stream, 1):
+                if line.strip():
+                    question = _read_question(line, f"{name}:{number}")
+                    log = io.BytesIO(question["log"].encode("utf-8", "surrogatepass"))
+                    causes = tuple(cause.slug for cause in explainer.explain(log).causes)
+                    console.answer(AnswerDocument(id=question["id"], causes=causes))
+
+
+def _read_question(line: bytes, location: str) -> dict[str, Any]:
+    try:
+        question = json.loads(line)
+        if isinstance(question["log"], str) and "id" in question:
+            return dict(question)
+        why = "`log` is not a string"
+    except (ValueError, TypeError) as problem:
+        why = str(problem)
+    except KeyError as problem:
+        why = f"it has no {problem}"
+    raise UsageError(
+        f"{location} can't be read", why=why, fix='write one {"id": …, "log": "…"} in each line'
+    )
+
+
+def _logs(names: Iterable[str], folder: Path) -> Iterator[tuple[str, Path | None]]:
+    """Yield names and paths; None is standard input."""
+    for name in names:
+        path = folder / name
+        if name == _STDIN:
+            yield "standard input", None
+        elif path.is_dir():
+            files = [file for file in sorted(path.rglob("*")) if _is_text(file)]
+            if not files:
+                raise UsageError(f"{name} contains no logs", fix="give a folder with text files")
+            yield from ((str(Path(name) / file.relative_to(path)), file) for file in files)
+        elif path.is_file() and not _is_text(path):
+            raise UsageError(
+                f"{name} is not a text file",
+                why="it contains zero bytes, like programs and archives",
+                fix="unpack it first, or give the log itself",
+            )
+        elif path.exists():
+            yield name, path
+        else:
+            raise UsageError(
+                f"there is no log {name}",
+                why=f"{path} doesn't exist",
+                fix="give a file, a folder, or - for standard input: nox -s explain -- build.log",
+            )
+
+
+def _is_text(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with _opened(path) as stream:
+        return is_text(stream.read(_START))
+
+
+@contextmanager
+def _opened(path: Path | None) -> Iterator[IO[bytes]]:
+    if path is None:
+        yield sys.stdin.buffer
+        return
+    try:
+        # A pipe of the shell, `<(ssh node cat log)`, is no regular file; devices and sockets fail.
+        with path.open("rb") if path.is_fifo() else open_file(path) as stream:
+            yield stream
+    except OSError as problem:
+        raise of_system_error(problem) from problem
+
+
+def explanation_as_text(
+    explanation: Explanation, name: str, *, width: int = _WIDTH, amount: Amount = "usual"
+) -> str:
+    """Return an explanation as text.
+
+    Args:
+        amount: `short` is a line for each cause, `whole` has all of its evidence.
+    """
+    counted = plural(explanation.lines, "line")
+    if explanation.causes:
+        count = len(explanation.causes)
+        what = "the cause" if count == 1 else f"{count} causes, the most likely first"
+        if not explanation.causes[0].is_known:
+            lines = [*_unknown(explanation, name, width), "", "Perhaps:"]
+        else:
+            lines = _wrapped(f"{name}: {what}, from {counted}", width)
+        for number, cause in enumerate(explanation.causes, 1):
+            if amount == "short":
+                lines += _wrapped(f"{number}. {cause.title}: {cause.fix}", width)
+            else:
+                lines += ["", *_cause(number, cause, width, is_whole=amount == "whole")]
+    elif explanation.failed:
+        lines = [*_unknown(explanation, name, width)]
+    else:
+        lines = _wrapped(f"{name}: no failure found in {counted}", width)
+        if explanation.overcome:
+            overcome = ", ".join(explanation.overcome)
+            lines += _wrapped(f"  errors on the way that did not stop it: {overcome}", width)
+    return "\n".join(lines)
+
+
+def explained_log(explanation: Explanation, name: str) -> ExplainedLog:
+    """Convert an explanation to a part of the document."""
+    return ExplainedLog(
+        log=name,
+        lines=explanation.lines,
+        failed=explanation.failed,
+        causes=explanation.causes,
+        first_error=explanation.first_error,
+        overcome=explanation.overcome,
+        facts=dict(explanation.facts),
+    )
+
+
+def _cause(number: int, cause: ExplainedCause, width: int, *, is_whole: bool) -> Iterator[str]:
+    yield from _wrapped(f"{number}. {cause.title}", width)
+    for line in cause.evidence if is_whole else cause.evidence[:_EVIDENCE]:
+        yield from _labelled(f"line {line.line}", line.text[:_LONGEST], width)
+    yield from _labelled("because", cause.why, width)
+    yield from _labelled("to fix", cause.fix, width)
+    yield from _labelled("confirm", cause.confirm, width)
+    yield from _labelled("more", as_typed(cause.anchor), width)
+    for link in cause.links if is_whole else ():
+        yield from _labelled("", link, width)
+
+
+def _unknown(explanation: Explanation, name: str, width: int) -> Iterator[str]:
+    headline = f"{name}: it failed, and cuwheel knows none of its errors. The first error:"
+    yield from (*_wrapped(headline, width), "")
+    first = explanation.first_error.line if explanation.first_error else 0
+    for number, line in explanation.context.items():
+        mark = ">" if number == first else " "
+        yield from _wrapped(line[:_LONGEST] or " ", width, start=f"  {mark} {number:>7}  ")
+    yield ""
+    yield from _wrapped("Later errors often follow from the first one.", width, "  ")
+    hint = as_typed(
+        f"If you find the cause, {_HOW_TO_ADD} describes how to add it; one line of data is enough."
+    )
+    yield from _wrapped(hint, width, "  ")
+
+
+def _labelled(label: str, text: str, width: int) -> Iterator[str]:
+    """Yield a label and its text, wrapped to the width."""
+    start = f"   {label:<{max(_LABEL, len(label) + 1)}}"
+    for line in text.splitlines():
+        yield from _wrapped(line, width, start)
+        start = " " * len(start)
+
+
+def _wrapped(text: str, width: int, start: str = "") -> list[str]:
+    """Return a line as several that fit, all with the indent of the first."""
+    room = max(width - len(start), _LEAST)
+    lines = textwrap.wrap(text, room, break_on_hyphens=False, break_long_words=False) or [""]
+    # A longer path or command begins at the left, and is cut as a terminal cuts it.
+    parts = [line[at : at + room] for line in lines for at in range(0, max(len(line), 1), room)]
+    return [f"{' ' * len(start) if index else start}{part}" for index, part in enumerate(parts)]

@@ -1,0 +1,145 @@
+"""The text of a log of any size, encoding and decoration, block by block."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO
+
+LINES_OF_MESSAGE = 3  # of one message, at most
+_BLOCK = 1 << 22  # bytes read at once
+_LONGEST = 1 << 16  # bytes of a line; the rest counts as another line
+
+_SAMPLE = 200  # bytes that show whether a letter takes two
+
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16",  # by `>` of Windows PowerShell
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+# Colours, cursor movements and links of terminals: ECMA-48, and OSC of xterm.
+_ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+# Prefixes of the programs that run builds.
+_PREFIX = re.compile(
+    r"""\s*(?:
+      # GitHub, GitLab, journald
+      \d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?[ ]?
+    | \#\d+[ ]\d+\.\d+[ ]?  # docker buildx
+    | \[\d\d:\d\d:\d\d(?:\.\d+)?\][ ]?  # Jenkins' timestamper
+    | \d+\.\d{2,3}[ ]+  # docker's summary of a failed step
+    | [A-Za-z][\w.-]*-\d+[ ]+\|[ ]  # docker compose
+    | \[(?:rank|default)?\d+\]:[ ]?  # torchrun
+    | \([A-Za-z_]\w*[ ]pid=\d+[^)]*\)[ ]?  # ray
+    | \#\#\[\w+\]  # GitHub, Azure
+    | ::\w+::
+    | E[ ]{3,}(?=\S)  # pytest
+    )""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Some lines of a log.
+
+    Attributes:
+        text: the lines in UTF-8, without colours, tabs and carriage returns at their ends.
+        fresh: bytes of it that no later block repeats; the rest is a look-ahead.
+        number: of its first line in the log, from 1.
+    """
+
+    text: bytes
+    fresh: int
+    number: int
+
+
+def blocks(stream: IO[bytes]) -> Iterator[Block]:
+    """Read a log, with a few megabytes of it in memory."""
+    text, number = b"", 1
+    for piece in _pieces(stream):
+        fresh = _before_last_lines(text) if len(text) > _LONGEST else 0
+        if fresh:
+            yield Block(text=text, fresh=fresh, number=number)
+            number += text.count(b"\n", 0, fresh)
+        text = text[fresh:] + piece
+    if text:
+        yield Block(text=text, fresh=len(text), number=number)
+
+
+def is_text(start: bytes) -> bool:
+    """Return True if the start of a file is of text, not of a program or an archive."""
+    return b"\0" not in start or bool(_encoding(start))
+
+
+def undecorated(line: str) -> str:
+    """Return a line without the prefixes of CI systems, Docker and launchers."""
+    for _ in range(3):  # docker compose within GitHub, and so on
+        prefix = _PREFIX.match(line)
+        if not prefix:
+            break
+        line = line[prefix.end() :]
+    return line
+
+
+def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield whole lines, and parts of lines that are too long."""
+    begun = b""
+    for raw in _in_utf8(stream):
+        text = begun + raw
+        end = text.rfind(b"\n") + 1
+        begun = text[end:]
+        if end:
+            yield _plain(text[:end])
+        whole = len(begun) - len(begun) % _LONGEST
+        for start in range(0, whole, _LONGEST):
+            yield _plain(begun[start : start + _LONGEST]) + b"\n"
+        begun = begun[whole:]
+    if begun:
+        yield _plain(begun)
+
+
+def _plain(text: bytes) -> bytes:
+    if b"\r" in text:  # a search is ten times faster than an empty replacement
+        text = text.replace(b"\r\n", b"\n")
+    if b"\t" in text:
+        text = text.replace(b"\t", b" ")
+    return _ESCAPES.sub(b"", text) if b"\x1b" in text else text
+
+
+def _in_utf8(stream: IO[bytes]) -> Iterator[bytes]:
+    first = stream.read(_BLOCK)
+    encoding = _encoding(first)
+    if not encoding:
+        while first:
+            yield first
+            first = stream.read(_BLOCK)
+        return
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+    while first:
+        yield decoder.decode(first).encode("utf-8", "replace")
+        first = stream.read(_BLOCK)
+    yield decoder.decode(b"", final=True).encode("utf-8", "replace")
+
+
+def _encoding(start: bytes) -> str:
+    """Return the encoding of UTF-16 or of a mark; empty: UTF-8."""
+    for mark, name in _MARKS.items():
+        if start.startswith(mark):
+            return name
+    for name, zeros, letters in (("utf-16-le", 1, 0), ("utf-16-be", 0, 1)):
+        # In tools' output nearly every second byte is zero then, and no other one.
+        sample = start[:_SAMPLE]
+        if sample[zeros::2].count(0) * 3 > len(sample) and 0 not in sample[letters::2]:
+            return name
+    return ""
+
+
+def _before_last_lines(text: bytes) -> int:
+    end = len(text)
+    for _ in range(LINES_OF_MESSAGE):
+        end = text.rfind(b"\n", 0, end)
+        if end < 0:
+            return 0
+    return end + 1

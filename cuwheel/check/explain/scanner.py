@@ -1,0 +1,293 @@
+"""One pass over a log that finds the first matches of the failure catalogue's patterns."""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import IO
+
+from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
+
+from cuwheel.check.explain.catalogue import FailureCause, Pattern, Signs
+from cuwheel.check.explain.log_text import LINES_OF_MESSAGE, Block, blocks, undecorated
+
+Hits = list[tuple[int, int, int]]  # each: the text's index, its start and its end
+_AHEAD = 1  # blocks that are searched while one is examined
+_KEPT = 3  # matches of a pattern; more add nothing
+_CHARACTERS = 2000  # of a line that are read
+_BEFORE = 2  # lines shown around an unknown error
+_AFTER = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchedLine:
+    """A line that matches a pattern.
+
+    Attributes:
+        number: of the line, from 1.
+    """
+
+    pattern: Pattern
+    number: int
+    text: str
+    captures: dict[str, str]
+
+
+@dataclass(kw_only=True)
+class Scan:
+    """The matches in a log.
+
+    Attributes:
+        failure: the first line of a failure after the last success, if any.
+    """
+
+    causes: dict[str, list[MatchedLine]] = field(default_factory=dict)
+    overcome: set[str] = field(default_factory=set)
+    signs: set[str] = field(default_factory=set)
+    facts: dict[str, str] = field(default_factory=dict)
+    failure: MatchedLine | None = None
+    context: dict[int, str] = field(default_factory=dict)
+    lines: int = 0
+
+
+class Scanner:
+    """A search for all patterns at once, in many logs."""
+
+    def __init__(self, causes: Iterable[FailureCause], signs: Signs) -> None:
+        self._uses = tuple(_uses(causes, signs))
+        by_text: dict[str, list[int]] = defaultdict(list)
+        for index, use in enumerate(self._uses):
+            for text in use.pattern.texts:
+                by_text[text].append(index)
+        self._indexes = tuple(map(tuple, by_text.values()))
+        self._search = BytesAhoCorasick(
+            [text.encode() for text in by_text],
+            matchkind=MatchKind.Standard,
+            implementation=Implementation.ContiguousNFA,  # as fast as a DFA, and built sooner
+        )
+
+    def scan(self, stream: IO[bytes]) -> Scan:
+        """Read a log to its end.
+
+        Raises:
+            OSError: it can't be read.
+        """
+        run = _Run(self._uses, self._indexes)
+        search = self._search.find_matches_as_indexes
+        with ThreadPoolExecutor(1) as searcher:  # the search releases the interpreter's lock
+            searching: deque[tuple[Block, bytes, Future[Hits]]] = deque()
+            for block in blocks(stream):
+                lowered = block.text.lower()
+                searching.append(
+                    (block, lowered, searcher.submit(search, lowered, overlapping=True))
+                )
+                if len(searching) > _AHEAD:
+                    run.examine(*searching.popleft())
+            while searching:
+                run.examine(*searching.popleft())
+        return run.scan
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Use:
+    """A pattern, its kind of match, and the cause or sign that it is for."""
+
+    pattern: Pattern
+    kind: str
+    name: str = ""
+
+    def may_match(self, line: bytes) -> bool:
+        """Return True if a line, in lower case, has one of each set of the pattern's texts."""
+        return all(any(text in line for text in texts) for texts in self._others)
+
+    @functools.cached_property
+    def _others(self) -> tuple[tuple[bytes, ...], ...]:
+        return tuple(tuple(text.encode() for text in texts) for texts in self.pattern.others)
+
+
+def _uses(causes: Iterable[FailureCause], signs: Signs) -> Iterator[_Use]:
+    for kind, name, patterns in (
+        *(("cause", cause.slug, cause.patterns) for cause in causes),
+        *(("sign", name, patterns) for name, patterns in signs.named.items()),
+        ("success", "", signs.successes),
+        ("failure", "", signs.failures),
+        ("fact", "", signs.facts),
+    ):
+        for pattern in patterns:
+            yield _Use(pattern=pattern, kind=kind, name=name)
+
+
+class _Run:
+    """The reading of one log."""
+
+    def __init__(self, uses: tuple[_Use, ...], indexes: tuple[tuple[int, ...], ...]) -> None:
+        self.scan = Scan()
+        self._uses = uses
+        self._of_text = indexes
+        self._live = [list(of_text) for of_text in indexes]
+        self._times = [0] * len(uses)
+        self._before: list[str] = []  # the last lines of the block before
+
+    def examine(self, block: Block, lowered: bytes, searched: Future[Hits]) -> None:
+        """Match the patterns against each line with one of their texts."""
+        lines = _Lines(block, lowered, self._before)
+        texts: set[int] = set()  # that the line was searched for
+        tried: set[int] = set()
+        for text, start, _ in searched.result():
+            is_same = lines.start <= start <= lines.end
+            live = self._live[text]
+            if (is_same and text in texts) or not live or start >= block.fresh:
+                continue
+            if not is_same:
+                lines.go_to(start)
+                texts.clear()
+                tried.clear()
+            texts.add(text)
+            for index in tuple(live):
+                if index not in tried:
+                    tried.add(index)
+                    self._try(index, lines)
+        last = block.text[max(0, block.fresh - _BEFORE * _CHARACTERS) : block.fresh].split(b"\n")
+        self._before = [_decoded(line) for line in last[-_BEFORE - 1 : -1]]
+        self.scan.lines = block.number + block.text.count(b"\n") - block.text.endswith(b"\n")
+
+    def _try(self, index: int, lines: _Lines) -> None:
+        use = self._uses[index]
+        if use.kind == "failure" and self.scan.failure:
+            return
+        if not use.may_match(lines.near):
+            return  # as for nearly all lines that hold a common word
+        match = use.pattern.regex.search(lines.window)
+        if not match or match.start() > lines.length:
+            return
+        captures = {name: value for name, value in match.groupdict().items() if value}
+        line = MatchedLine(
+            pattern=use.pattern, number=lines.number, text=lines.text, captures=captures
+        )
+        scan = self.scan
+        if use.kind == "success":
+            self._overcome()
+        elif use.kind == "failure":
+            scan.failure, scan.context = line, lines.context()
+        elif use.kind == "cause":
+            scan.causes.setdefault(use.name, []).append(line)
+            self._times[index] += 1
+            if self._times[index] == _KEPT:
+                self._end(index)
+        else:
+            if use.kind == "sign":
+                scan.signs.add(use.name)
+            else:
+                scan.facts = line.captures | scan.facts
+            self._end(index)
+
+    def _overcome(self) -> None:
+        """Drop the causes and the failure before a success."""
+        scan = self.scan
+        if scan.causes:
+            lasting = {
+                slug: remaining
+                for slug, lines in scan.causes.items()
+                if (remaining := [line for line in lines if line.pattern.is_lasting])
+            }
+            scan.overcome |= set(scan.causes) - set(lasting)
+            scan.causes = lasting
+            ended = {index for index, times in enumerate(self._times) if times == _KEPT}
+            self._times = [0] * len(self._uses)
+            for live, of_text in zip(self._live, self._of_text, strict=True):
+                live.extend(index for index in of_text if index in ended)
+        scan.failure, scan.context = None, {}
+
+    def _end(self, index: int) -> None:
+        for live in self._live:
+            if index in live:
+                live.remove(index)
+
+
+class _Lines:
+    """A cursor over the lines of a block."""
+
+    def __init__(self, block: Block, lowered: bytes, before: list[str]) -> None:
+        self._block = block
+        self._lowered = lowered
+        self._before = before
+        self.start, self.end = 0, -1
+        self._counted = (0, block.number)  # a line's start and its number
+        self._window = ""
+        self._near = b""
+
+    def go_to(self, offset: int) -> None:
+        """Go to the line of a byte."""
+        text = self._block.text
+        self.start = text.rfind(b"\n", 0, offset) + 1
+        self.end = _end_of_line(text, offset)
+        self._window = ""
+        self._near = b""
+
+    @property
+    def number(self) -> int:
+        """The line's number in the log, from 1."""
+        start, number = self._counted
+        if start > self.start:
+            start, number = 0, self._block.number
+        number += self._block.text.count(b"\n", start, self.start)
+        self._counted = (self.start, number)
+        return number
+
+    @property
+    def text(self) -> str:
+        """The line; of a progress bar, its last state."""
+        line = _decoded(self._block.text[self.start : self.end])
+        return line.rstrip("\r").rpartition("\r")[2].rstrip()
+
+    @property
+    def near(self) -> bytes:
+        """The line and the next ones of its message, in lower case."""
+        if not self._near:
+            end = self.end
+            for _ in range(LINES_OF_MESSAGE - 1):
+                end = _end_of_line(self._lowered, end + 1)
+            self._near = self._lowered[self.start : end]
+        return self._near
+
+    @property
+    def window(self) -> str:
+        """The line and the next ones of its message, undecorated."""
+        if not self._window:
+            text, start, lines = self._block.text, self.start, []
+            for _ in range(LINES_OF_MESSAGE):
+                end = _end_of_line(text, start)
+                lines.append(undecorated(_decoded(text[start:end])))
+                start = end + 1
+                if start >= len(text):
+                    break
+            self._window = "\n".join(lines)
+        return self._window
+
+    @property
+    def length(self) -> int:
+        """Characters of the window's first line."""
+        return len(self.window.partition("\n")[0])
+
+    def context(self) -> dict[int, str]:
+        """Return the line and those around it by number, as far as the block goes."""
+        text, start = self._block.text, self.start
+        for _ in range(_BEFORE):
+            start = text.rfind(b"\n", 0, max(0, start - 1)) + 1
+        above = [_decoded(line) for line in text[start : self.start].split(b"\n")[:-1]]
+        above = [*self._before, *above][-_BEFORE:]
+        below = text[self.start : self.end + _AFTER * _CHARACTERS].split(b"\n")[: 1 + _AFTER]
+        lines = [*above, *map(_decoded, below)]
+        return {self.number - len(above) + index: line for index, line in enumerate(lines)}
+
+
+def _end_of_line(text: bytes, offset: int) -> int:
+    end = text.find(b"\n", offset)
+    return len(text) if end < 0 else end
+
+
+def _decoded(line: bytes) -> str:
+    return line[:_CHARACTERS].decode("utf-8", "replace")

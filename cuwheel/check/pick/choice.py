@@ -1,0 +1,188 @@
+"""The choice of a wheel among all that the indexes offer, or of the nearest one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from packaging.specifiers import SpecifierSet
+from packaging.utils import parse_wheel_filename
+
+from cuwheel.base.fetch.indexes.offers import (
+    Offer,
+    UnreadMetadataError,
+    read_metadata,
+    read_offers,
+    with_hash,
+)
+from cuwheel.base.fetch.indexes.pages import PageFault
+from cuwheel.base.fetch.retry import RETRY_POLICY, Attempts, RetryPolicy
+from cuwheel.base.system.parallel import Stop, run_all
+from cuwheel.check.pick.declarations import read_parameters
+from cuwheel.check.pick.fit import Judgement, RemoteWheelFacts, WheelJudge
+from cuwheel.check.pick.machine import TargetMachine
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+# Reasons for installers to ignore a wheel.
+_INSTALLERS_SEE = ("abi", "glibc", "platform", "python", "yanked")
+_MOST_NEAREST = 5  # wheels that are read to find the nearest
+_AT_ONCE = 8
+_MOST_READ = 64  # wheels with METADATA to read; the newest that may fit come first
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offers:
+    """The files of a project on all indexes.
+
+    Attributes:
+        files: wheels and sdists of the wanted versions, in the order of the addresses.
+        counts: of these files, by address.
+    """
+
+    files: tuple[Offer, ...]
+    counts: Mapping[str, int]
+    faults: Mapping[str, PageFault]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The chosen wheel, and its alternatives.
+
+    Attributes:
+        taken: the wheel that fits; None: none does.
+        nearest: if none fits, the one with the least against it; None: there is no wheel.
+        rivals: wheels of its index that installers prefer to it by its version alone.
+        newer: the nearest newer wheel that doesn't fit.
+        others: how many wheels were judged.
+        is_cut: not all wheels that may fit were read.
+    """
+
+    taken: Judgement | None
+    nearest: Judgement | None
+    rivals: tuple[Offer, ...] = ()
+    newer: Judgement | None
+    others: int
+    sdist: Offer | None
+    is_cut: bool = False
+
+
+def query_indexes(
+    wanted: Requirement, addresses: Iterable[str], retry_policy: RetryPolicy = RETRY_POLICY
+) -> Offers:
+    """Query all addresses in parallel.
+
+    Args:
+        addresses: as for `read_offers`.
+    """
+    urls, stop = tuple(dict.fromkeys(addresses)), Stop()
+    tasks = [partial(read_offers, url, wanted.name, Attempts(retry_policy, stop)) for url in urls]
+    answers = dict(zip(urls, run_all(tasks, stop), strict=True))
+    versions = wanted.specifier
+    files = {
+        url: [file for file in answer if versions.contains(file.version, prereleases=True)]
+        for url, answer in answers.items()
+        if not isinstance(answer, PageFault)
+    }
+    return Offers(
+        files=tuple(itertools.chain.from_iterable(files.values())),
+        counts={url: len(offers) for url, offers in files.items()},
+        faults={url: fault for url, fault in answers.items() if isinstance(fault, PageFault)},
+    )
+
+
+def choose(
+    offers: Offers,
+    machine: TargetMachine,
+    wanted: Requirement,
+    retry_policy: RetryPolicy = RETRY_POLICY,
+) -> Choice:
+    """Choose the newest wheel that fits; METADATA is read only of those that may fit.
+
+    Args:
+        offers: from `query_indexes`.
+    """
+    chooser = _Chooser(machine, wanted, retry_policy)
+    wheels = [file for file in offers.files if file.is_wheel]
+    judged = [WheelJudge(wheel, machine, RemoteWheelFacts(), wanted).judge() for wheel in wheels]
+    # As installers choose: the highest version and build tag, then the tag that fits best.
+    ordered = sorted(judged, key=lambda wheel: wheel.rank)
+    ordered = sorted(
+        ordered, key=lambda wheel: parse_wheel_filename(wheel.offer.name)[1:3], reverse=True
+    )
+    taken, read = chooser.first_that_fits(ordered)
+    ordered = [read.get(wheel.offer.url, wheel) for wheel in ordered]
+    sdists = [file for file in offers.files if not file.is_wheel]
+    newer = [wheel for wheel in ordered if taken and wheel.offer.version > taken.offer.version]
+    return Choice(
+        taken=taken and replace(taken, offer=with_hash(taken.offer)),
+        nearest=None if taken else chooser.nearest(ordered),
+        rivals=_rivals(taken, ordered) if taken else (),
+        newer=chooser.nearest(newer),
+        others=len(judged),
+        sdist=max(sdists, key=lambda sdist: sdist.version, default=None),
+        is_cut=taken is None and len(read) < sum(wheel.fits for wheel in judged),
+    )
+
+
+def _rivals(taken: Judgement, ordered: Iterable[Judgement]) -> tuple[Offer, ...]:
+    """Return the wheels of one index that installers prefer for `==`: PEP 440, local versions."""
+    same = SpecifierSet(f"=={taken.offer.version}")
+    before = itertools.takewhile(lambda wheel: wheel.offer.url != taken.offer.url, ordered)
+    return tuple(
+        wheel.offer
+        for wheel in before
+        if wheel.offer.index == taken.offer.index
+        and same.contains(wheel.offer.version, prereleases=True)
+        and not any(reason.kind in _INSTALLERS_SEE for reason in wheel.reasons)
+    )
+
+
+@dataclass(frozen=True)
+class _Chooser:
+    machine: TargetMachine
+    wanted: Requirement
+    retry_policy: RetryPolicy
+
+    def first_that_fits(
+        self, ordered: Sequence[Judgement]
+    ) -> tuple[Judgement | None, dict[str, Judgement]]:
+        """Return the first wheel with nothing against it, and all that were read, by address."""
+        read: dict[str, Judgement] = {}
+        offers = [wheel.offer for wheel in ordered if wheel.fits][:_MOST_READ]
+        size = 1  # most often the newest fits; otherwise many may not
+        while offers:
+            batch, offers = offers[:size], offers[size:]
+            wheels = run_all([partial(self._read, offer) for offer in batch], Stop())
+            read |= {wheel.offer.url: wheel for wheel in wheels}
+            if taken := next((wheel for wheel in wheels if wheel.fits), None):
+                return taken, read
+            size = _AT_ONCE
+        return None, read
+
+    def nearest(self, ordered: Sequence[Judgement]) -> Judgement | None:
+        """Return the wheel with the least against it, with its METADATA read."""
+        against = [wheel for wheel in ordered if not wheel.fits]  # the others weren't read
+        for _ in range(_MOST_NEAREST):
+            best = min(against, key=lambda wheel: wheel.weight, default=None)
+            if best is None or best.is_whole:
+                return best
+            # Its requirements may count against it too.
+            against[against.index(best)] = self._read(best.offer)
+        return min((wheel for wheel in against if wheel.is_whole), key=lambda wheel: wheel.weight)
+
+    def _read(self, offer: Offer) -> Judgement:
+        attempts = Attempts(self.retry_policy)
+        statement = read_parameters(offer, attempts)
+        attempts.reset_count()
+        try:
+            facts = RemoteWheelFacts(metadata=read_metadata(offer, attempts), statement=statement)
+        except UnreadMetadataError as problem:
+            facts = RemoteWheelFacts(
+                unread=str(problem), is_unusable=problem.is_unusable, statement=statement
+            )
+        return WheelJudge(offer, self.machine, facts, self.wanted).judge()

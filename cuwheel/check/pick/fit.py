@@ -1,0 +1,260 @@
+"""The fit of a wheel and a machine, by its name, METADATA and provenance."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from cuwheel.base.fetch.indexes.offers import Offer
+from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code, is_arch, runs_on
+from cuwheel.base.formats.wheel.metadata import header, parse_requirement
+from cuwheel.base.system.versions import version_key
+from cuwheel.check.cuda.toolkits import oldest_driver
+from cuwheel.check.pick.declarations import declared
+from cuwheel.check.pick.machine import CPU_ONLY, FRAMEWORKS, TargetMachine
+from cuwheel.check.pick.tags import Reason, against, fit_tags, unknown
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+_NVIDIA_WHEEL = re.compile(r"nvidia-[a-z-]+-cu(\d\d)")
+_CUDA_EXTRA = re.compile(r"cuda|cu\d\d")
+_RELEASE = re.compile(r"\d+\.\d+")  # of CUDA
+_TOOLKIT_WHEEL = "cuda-toolkit"  # its version is CUDA's
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteWheelFacts:
+    """The facts about a wheel outside of its name.
+
+    Attributes:
+        metadata: METADATA; None: it wasn't read.
+        statement: the parameters of its provenance: `archs`, `ptx`, `toolkit`; None: there is none.
+    """
+
+    metadata: str | None = None
+    unread: str = ""
+    is_unusable: bool = False
+    statement: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """The result for a wheel.
+
+    Attributes:
+        reasons: those against it; empty: it fits, as far as is known.
+        needs: other packages to install with it, without a requirement: `torch==2.8.*`.
+        cuda: its release or major, `13.0`, `12`; empty: unknown.
+        archs: of its code, in words; empty: unknown.
+    """
+
+    offer: Offer
+    reasons: tuple[Reason, ...]
+    unknown: tuple[Reason, ...] = ()
+    needs: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
+    cuda: str = ""
+    archs: str = ""
+    rank: tuple[int, int] = (0, 0)
+    is_whole: bool = False
+
+    @property
+    def fits(self) -> bool:
+        """True if there is nothing against it."""
+        return not self.reasons
+
+    @property
+    def weight(self) -> int:
+        """The distance from fitting."""
+        return sum(reason.weight for reason in self.reasons)
+
+
+@dataclass
+class WheelJudge:
+    """The judge of the fit of a wheel and a machine."""
+
+    offer: Offer
+    machine: TargetMachine
+    facts: RemoteWheelFacts
+    wanted: Requirement
+    _needs: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._project, version, _, tags = parse_wheel_filename(self.offer.name)
+        self._declared = declared(self._project, version)
+        self._tags = tags
+        stated = self.facts.statement or {}
+        toolkit = str(stated.get("toolkit", ""))
+        by_statement = toolkit if _RELEASE.fullmatch(toolkit) else ""
+        self._cuda = by_statement or self._declared.get("cuda") or self._required_cuda
+        self._code = DeviceCode(sass=_archs(stated.get("archs")), ptx=_archs(stated.get("ptx")))
+
+    def judge(self) -> Judgement:
+        """Judge the wheel by all that is known of it."""
+        tags = fit_tags(self._tags, self.machine)
+        reasons = [*self._judge_page(), *tags.reasons]
+        reasons += [*self._judge_frameworks()]
+        device = self._declared.get("device")
+        if device and not self._cuda and self.machine.cuda != CPU_ONLY:
+            text = f"it was built for {device}, not for CUDA"
+            reasons.append(against("device", text))
+        if self._cuda or any(tag.platform != "any" for tag in self._tags):
+            reasons += [*self._judge_cuda(), *self._judge_archs()]
+        else:
+            text = "it isn't known whether it has code for GPUs: its tag says any platform"
+            reasons.append(unknown("arch", text))
+        return Judgement(
+            offer=self.offer,
+            reasons=tuple(reason for reason in reasons if reason.is_against),
+            unknown=tuple(reason for reason in reasons if not reason.is_against),
+            needs=tuple(self._needs),
+            extras=self._gpu_extras,
+            cuda=self._cuda,
+            archs=describe_code(self._code),
+            rank=tags.rank,
+            is_whole=self.facts.metadata is not None or bool(self.facts.unread),
+        )
+
+    @property
+    def _requirements(self) -> tuple[Requirement, ...]:
+        """Its requirements on the machine, with the wanted extras."""
+        lines = header(self.facts.metadata or "", "requires-dist")
+        parsed = filter(None, map(parse_requirement, lines))
+        environment = _marker_environment(self.machine)
+        extras = [{**environment, "extra": extra} for extra in ("", *self.wanted.extras)]
+        return tuple(
+            requirement
+            for requirement in parsed
+            if not requirement.marker or any(map(requirement.marker.evaluate, extras))
+        )
+
+    @property
+    def _gpu_extras(self) -> tuple[str, ...]:
+        """Extras for libraries of CUDA, by their names."""
+        offered = header(self.facts.metadata or "", "provides-extra")
+        return tuple(extra for extra in offered if _CUDA_EXTRA.match(extra))
+
+    @property
+    def _required_cuda(self) -> str:
+        """The CUDA major of the required NVIDIA wheels; empty for none, or several."""
+        majors = set()
+        for requirement in self._requirements:
+            name = canonicalize_name(requirement.name)
+            if wheel := _NVIDIA_WHEEL.fullmatch(name):
+                majors.add(wheel[1])
+            elif name == _TOOLKIT_WHEEL:
+                majors |= {part.version.partition(".")[0] for part in requirement.specifier}
+        return majors.pop() if len(majors) == 1 and min(majors).isdecimal() else ""
+
+    def _judge_page(self) -> Iterator[Reason]:
+        offer, python = self.offer, self.machine.python
+        if offer.yanked is not None:
+            yield against("yanked", f"it was yanked: {offer.yanked}")
+        if offer.version.is_prerelease and not self.wanted.specifier.prereleases:
+            yield against("prerelease", f"{offer.version} is a pre-release; --pre allows them")
+        requires = offer.requires_python
+        requires = requires or "".join(header(self.facts.metadata or "", "requires-python")[:1])
+        if requires and not _contains(requires, python):
+            yield against("python", f"it requires Python {requires}, this is {python}")
+        if self.facts.unread:
+            text = f"its requirements can't be read: {self.facts.unread}"
+            yield Reason(kind="metadata", text=text, is_against=self.facts.is_unusable)
+
+    def _judge_frameworks(self) -> Iterator[Reason]:
+        for requirement in self._requirements:
+            name, versions = str(canonicalize_name(requirement.name)), requirement.specifier
+            here, requires = self.machine.framework(name), f"it requires {name}{versions}"
+            if name not in FRAMEWORKS or name == self._project or not str(versions):
+                continue
+            if here and not versions.contains(here, prereleases=True):
+                yield against("framework", f"{requires}, but {name} {here} is installed")
+            elif not here and not self.machine.is_here:
+                yield unknown("framework", f"{requires}, but the machine's {name} isn't known")
+        for framework in ("torch", "jax"):
+            yield from self._judge_declared(framework)
+
+    def _judge_declared(self, name: str) -> Iterator[Reason]:
+        built_for, here = self._declared.get(name), self.machine.framework(name)
+        if not built_for or name == self._project:
+            return
+        built = f"it was built for {name} {built_for}"
+        if not here:
+            self._needs.append(f"{name}=={built_for}.*")
+            if not self.machine.is_here:
+                yield unknown("framework", f"{built}, but the machine's isn't known")
+        elif version_key(here)[:2] != version_key(built_for):
+            yield against("framework", f"{built}, but {name} {here} is installed")
+        elif name == "torch" and (abi := self._declared.get("cxx11_abi")):
+            has, own = f"it has CXX11_ABI={abi.upper()}", self.machine.cxx11_abi
+            if own is None:
+                yield unknown("string-abi", f"{has}, but that of torch {here} isn't known")
+            elif own is not (abi == "true"):
+                yield against("string-abi", f"{has}, but torch {here} has the other one")
+
+    def _judge_cuda(self) -> Iterator[Reason]:
+        if not self._cuda:
+            text = "its CUDA release isn't known: name, METADATA and provenance don't state it"
+            yield from () if self._declared.get("device") else (unknown("cuda", text),)
+            return
+        major, here, by = self._cuda.partition(".")[0], self.machine.cuda, self.machine.cuda_of
+        if by != self._project and here:
+            built = (
+                f"it was built for CUDA {self._cuda}, but {f'{by} here' if by else 'the machine'}"
+            )
+            if here == CPU_ONLY:
+                yield against("cuda", f"{built} was built without CUDA")
+            elif here.partition(".")[0] != major:
+                yield against("cuda", f"{built} has CUDA {here}")
+        least, driver = oldest_driver(int(major)), self.machine.driver
+        needs = f"CUDA {major} needs driver {least} or newer"
+        if least and not driver:
+            yield unknown("driver", f"{needs}, but no driver is known")
+        # `580` on paper is any driver of that branch.
+        elif least and version_key(driver) < version_key(least)[: len(version_key(driver))]:
+            yield against("driver", f"{needs}, this is {driver}")
+
+    def _judge_archs(self) -> Iterator[Reason]:
+        if self._declared.get("device") and not self._cuda:
+            return
+        archs, has = self.machine.archs, f"it has code for {describe_code(self._code)}"
+        if not self._code.sass and not self._code.ptx:
+            text = "it isn't known for which GPUs it has code: neither an index nor provenance "
+            yield unknown("arch", f"{text}states it")
+            return
+        if not archs:
+            yield unknown("arch", f"{has}, but no GPU is known")
+        for arch in archs:
+            if not runs_on(self._code, arch):
+                yield against("arch", f"{has}, but the GPU is sm_{arch}")
+
+
+def _archs(stated: object) -> tuple[str, ...]:
+    """Return the valid archs of a statement."""
+    return tuple(filter(is_arch, map(str, stated))) if isinstance(stated, list) else ()
+
+
+def _contains(specifier: str, version: str) -> bool:
+    try:
+        return SpecifierSet(specifier).contains(version, prereleases=True)
+    except InvalidSpecifier:
+        return True  # installers ignore invalid ones
+
+
+def _marker_environment(machine: TargetMachine) -> dict[str, str]:
+    python = machine.python
+    return {
+        "implementation_name": "pypy" if machine.pypy_abi else "cpython",
+        "platform_machine": machine.platform,
+        "platform_python_implementation": "PyPy" if machine.pypy_abi else "CPython",
+        "platform_system": "Linux",
+        "python_full_version": python if python.count(".") > 1 else f"{python}.0",
+        "python_version": ".".join(python.split(".")[:2]),
+        "os_name": "posix",
+        "sys_platform": "linux",
+    }

@@ -1,0 +1,54 @@
+"""The session `audit`."""
+
+from __future__ import annotations
+
+import argparse
+
+from cuwheel.base.errors import UsageError
+from cuwheel.base.formats.binaries.archs import is_arch, sorted_archs
+from cuwheel.base.paths import project_roots, user_path
+from cuwheel.base.system.console import Console
+from cuwheel.build.recipe.catalogue import load_catalogue
+from cuwheel.build.recipe.contract import contract_of_wheel
+from cuwheel.check.audit.audit import AuditOptions, audit_session
+from cuwheel.cli.parser import JSON_TEXT, Option, Parser, new_parser
+
+
+def audit_parser() -> Parser:
+    """Return the parser of the session."""
+    return new_parser(
+        "audit",
+        "Check wheels, of this project or of others, and report what is wrong.",
+        {
+            "wheels WHEEL|DIR+": "files, or folders with wheels",
+            "--exclude PATTERN...": "a pattern passed to auditwheel by the wheel's publisher, "
+            "repeatable; reported if nothing matches it",
+            "--arch 90...": "for wheels of a recipe here: the expected archs of the device code, "
+            "repeatable; default: the recipe's list",
+            "--any-wheel": "check wheels of recipes here by the general rules, not against their "
+            "recipe",
+            "--fail-on {error,warning,never}": Option(
+                "the lowest severity that makes the session fail; default: warning",
+                default="warning",
+            ),
+            "--quiet": "print only errors, warnings and one line for each wheel",
+            "--verbose": "list every finding, also when many are alike",
+            "--json": JSON_TEXT,
+        },
+    )
+
+
+def run_audit(args: argparse.Namespace, console: Console) -> None:
+    """Audit wheels."""
+    for arch in args.arch:
+        if not is_arch(arch):
+            raise UsageError(
+                f"--arch {arch} is not a compute capability",
+                why="write it without dot and without sm_: 90, 90a, 100f",
+                fix="nox -s audit -- --arch 90 --arch 100 WHEEL",
+            )
+    options = AuditOptions(excludes=tuple(args.exclude), fails_on=args.fail_on, as_json=args.json)
+    wheels = [user_path(text) for text in args.wheels]
+    entries = () if args.any_wheel else load_catalogue(project_roots())
+    archs = sorted_archs(args.arch)
+    audit_session(wheels, lambda wheel: contract_of_wheel(wheel, entries, archs), console, options)

@@ -1,0 +1,71 @@
+"""The session `explain`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.base.errors import UsageError, suggest
+from cuwheel.base.paths import user_path
+from cuwheel.check.explain.explain import explain_lines, explain_session
+from cuwheel.cli.parser import JSON_TEXT, Parser, new_parser
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+    from cuwheel.base.system.console import Console
+
+
+def explain_parser() -> Parser:
+    """Return the parser of the session."""
+    return new_parser(
+        "explain",
+        "Explain what went wrong in logs, of any tool.",
+        {
+            "logs LOG|DIR|-|NAME+": "log files, folders with log files, or - for standard input; "
+            "or the name of an entry of TROUBLESHOOTING.md, which is printed",
+            "--quiet": "print one line for each cause, with its fix",
+            "--verbose": "show every log line that indicates a cause, and links",
+            "--json": JSON_TEXT,
+            "--jsonl": 'read one {"id": …, "log": …} per line, print one {"id": …, "causes": […]} '
+            "per line",
+        },
+        excludes={("--json", "--jsonl"): "they are two forms of the same answer"},
+    )
+
+
+def _entries(names: list[str], folder: Path) -> list[str]:
+    """Return the entries that have these names; none if one is a path.
+
+    Raises:
+        UsageError: there is neither an entry nor a file of a name.
+    """
+    if any(name == "-" or "/" in name or (folder / name).exists() for name in names):
+        return []
+    from cuwheel.cli.reference.troubleshooting import (  # noqa: PLC0415 - logs need none
+        entry_names,
+        entry_of,
+    )
+
+    entries = [entry_of(name) for name in names]
+    for name, entry in zip(names, entries, strict=True):
+        if entry is None and not name.endswith((".log", ".txt")):
+            raise UsageError(
+                f"there is no entry and no file {name}",
+                why=suggest(name, entry_names()),
+                fix="give a log, or the name of an entry: TROUBLESHOOTING.md lists them",
+            )
+    return [entry for entry in entries if entry] if all(entries) else []
+
+
+def run_explain(args: argparse.Namespace, console: Console) -> None:
+    """Explain logs, or print entries of TROUBLESHOOTING.md."""
+    folder = user_path(".")
+    entries = _entries(args.logs, folder)
+    if entries and not (args.jsonl or args.json):
+        print("\n\n".join(entries))  # noqa: T201 - that's the answer
+        return
+    if args.jsonl:
+        explain_lines(args.logs, folder, console)
+    else:
+        explain_session(args.logs, folder, console, as_json=args.json)

@@ -1,0 +1,256 @@
+"""The session `matrix`.
+
+A wheel's rebuild key names compilers, C library and Python of the machine that it was built on. In
+a container that is the image, so a cuwheel in it reads the states of cells.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cuwheel.base.errors import SandboxError
+from cuwheel.base.paths import project_roots
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.files import write_atomically
+from cuwheel.base.system.folders.temporary import temporary_folder
+from cuwheel.base.system.output.terminal import report_terminal
+from cuwheel.base.system.regular_files import parse_json, read_text
+from cuwheel.build.recipe.catalogue import find_target, load_catalogue
+from cuwheel.build.recipe.platform import PLATFORMS
+from cuwheel.build.sandbox.containers.engine import Container
+from cuwheel.build.toolchains.cross.target_root import no_root
+from cuwheel.build.workspace.job import Machine
+from cuwheel.build.workspace.request import OF_RUN, BuildRequest, choices, read_count
+from cuwheel.cli.cell_choice import CellChooser
+from cuwheel.cli.container_build import (
+    CONTAINER_NEEDS,
+    container_of,
+    read_folders,
+    request_inside,
+)
+from cuwheel.cli.parser import Option, Parser, new_parser
+from cuwheel.cli.target_choice import (
+    build_options,
+    platform_of,
+    read_request,
+    request_of,
+    requested_job,
+)
+from cuwheel.lab.matrix.building import (
+    Executor,
+    LocalExecutor,
+    ReadStates,
+    build_cells,
+    check_all_built,
+    lock_cells,
+)
+from cuwheel.lab.matrix.github import matrix_document
+from cuwheel.lab.matrix.state import Cell, CellState, as_data, from_data, read_state, read_states
+from cuwheel.lab.matrix.table import print_states, write_page
+
+
+def matrix_parser() -> Parser:
+    """Return the parser of the session."""
+    platforms = f"--platform {choices(PLATFORMS)}..."
+    return new_parser(
+        "matrix",
+        "Show the state of each wheel that the recipes can make: package, CUDA, Python, "
+        "framework. With `build`, build the missing and outdated ones.",
+        {
+            "action {show,build}?": Option("default: show", default="show"),
+            "--only PATTERN...": "only cells with matching names, such as 'causal-conv1d-130-*' or "
+            "'*-cp312-*'; repeatable",
+            "--cuda 13.0...": "CUDA releases, repeatable; default: the recipes' toolkits",
+            "--python 3.12...": "Python releases, repeatable; default: each that the recipe and "
+            "its framework support",
+            "--framework torch==2.11.0...": "frameworks, repeatable; default: the recipes', and "
+            "those with a lock",
+            "--changed-since COMMIT": "only cells whose recipe, patches, source folder or locks "
+            "changed in git since then",
+            "--keep-going": "continue after a cell that failed; the default",
+            "--no-keep-going": "stop at the first cell that fails",
+            "--quiet": "print cells that aren't built, and the number of cells in each state",
+            "--verbose": "print each full SHA-256",
+            "--json": "print the cells to build as a GitHub Actions matrix",
+            "--executor {local,slurm}": Option(
+                "where to build: on this machine, one cell after the other, or on a Slurm "
+                "cluster with the same folders, many at once; default: local",
+                default="local",
+            ),
+            "--partition PARTITION": Option(
+                "partition of the cluster; default: the cluster's own default", default=""
+            ),
+            "--cores N": Option("CPU cores for each cell; default: 8", read=read_count, default=8),
+            "--time-limit MINUTES": Option(
+                "time limit of each cell's job; default: 300", read=read_count, default=300
+            ),
+            "--retries N": Option(
+                "how often to restart a cell whose node was lost; default: 2",
+                read=_count_or_none,
+                default=2,
+            ),
+            "--at-once N": Option(
+                "jobs that wait or run at the same time; default: 100", read=read_count, default=100
+            ),
+            **build_options("arch"),
+            platforms: "the machines that wheels are for, repeatable; default: this one's kind",
+            **build_options("target_root", "link", "toolchain", *OF_RUN),
+            **build_options("container", "container_engine"),
+            # For containers: the file lists builds, and gets their states.
+            "--states FILE": argparse.SUPPRESS,
+        },
+        needs=CONTAINER_NEEDS,
+    )
+
+
+def run_matrix(args: argparse.Namespace, console: Console) -> None:
+    """Show the matrix, or build it."""
+    if args.states:
+        answer_states(Path(args.states), console)
+        return
+    chooser = chooser_of(args, console)
+    request = chooser.request
+    if args.action == "build":
+        _check_root(args.platform, request)
+    cells = chooser.cells()
+    if not cells:
+        console.note(f"nothing that affects a wheel has changed since {args.changed_since}")
+    read: ReadStates = read_states
+    if request.container and cells:
+        container = container_of(request, console)
+        read = StatesInside(container=container, has_network=not request.offline)
+    if args.json:
+        console.answer(matrix_document(read(cells)))
+    elif args.action == "build" and cells:
+        _build(cells, read, args, console)
+    else:
+        print_states(read(cells), report_terminal(), console)
+
+
+def chooser_of(args: argparse.Namespace, console: Console) -> CellChooser:
+    """Return the choice of cells of a command line."""
+    of_cells = {"python": (), "framework": None, "platform": None}
+    return CellChooser(
+        request=request_of(args, **of_cells, verbose=False, json=False),
+        console=console,
+        only=tuple(args.only),
+        cuda=tuple(args.cuda),
+        python=tuple(args.python),
+        frameworks=tuple(args.framework),
+        platforms=tuple(args.platform),
+        changed_since=args.changed_since,
+    )
+
+
+def _check_root(platforms: list[str], request: BuildRequest) -> None:
+    """Raise an error unless each foreign platform has a root folder: every cell would fail."""
+    root = request.target_root
+    for platform in map(platform_of, platforms):
+        if platform.is_foreign and not (root and root.is_dir()):
+            raise no_root(root, platform)
+
+
+def _build(
+    cells: tuple[Cell, ...], read: ReadStates, args: argparse.Namespace, console: Console
+) -> None:
+    """Build the due cells, then print the matrix and write its page."""
+    due = [state.cell for state in read(cells) if state.is_due]
+    keeps_going, workspace = not args.no_keep_going, cells[0].job.workspace
+    try:
+        if ready := lock_cells(due, console, keeps_going=keeps_going):
+            executor = _executor(args, workspace.work.parent / "slurm", console)
+            for _ in build_cells(
+                ready, args.cores, executor, console, keeps_going=keeps_going, read=read
+            ):
+                pass
+    finally:  # Ctrl-C among them
+        states = read(cells)
+        now = datetime.datetime.now(tz=datetime.timezone.utc).isoformat(timespec="seconds")
+        page = write_page(states, workspace.dist, now)
+        console.heading("matrix")
+        print_states(states, report_terminal(), console)
+        console.note(f"as a page: {page}")
+    check_all_built(states)
+
+
+def _executor(args: argparse.Namespace, folder: Path, console: Console) -> Executor:
+    """Return the executor of `--executor`; a cluster's has a folder for its jobs."""
+    if args.executor == "local":
+        return LocalExecutor(console)
+    # Only a cluster's owner needs the library that submits jobs.
+    from cuwheel.lab.matrix.slurm_executor import SlurmExecutor  # noqa: PLC0415
+
+    return SlurmExecutor(
+        folder=folder,
+        partition=args.partition,
+        time_limit=args.time_limit,
+        retries=args.retries,
+        at_once=args.at_once,
+        note=console.note,
+    )
+
+
+def _count_or_none(text: str) -> int:
+    """Return a number from 0 on."""
+    return 0 if text == "0" else read_count(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatesInside:
+    """A reader of cells' states that runs a cuwheel in a container."""
+
+    container: Container
+    has_network: bool
+
+    def __call__(self, cells: Iterable[Cell]) -> tuple[CellState, ...]:
+        """Return the states of cells, in their order."""
+        cells = tuple(cells)
+        possible = [cell for cell in cells if not cell.impossible]
+        inside = {state.cell.id: state for state in self._read(possible)} if possible else {}
+        return tuple(read_state(cell) if cell.impossible else inside[cell.id] for cell in cells)
+
+    def _read(self, cells: Sequence[Cell]) -> tuple[CellState, ...]:
+        requests = [request_inside(cell.request) for cell in cells]
+        work = requests[0].work_folder.resolve()
+        work.mkdir(parents=True, exist_ok=True)
+        with temporary_folder(work) as folder:
+            path = folder / "states.json"
+            write_atomically(path, json.dumps([request.argv() for request in requests]))
+            status = self.container.run(
+                ("matrix", "--states", str(path)),
+                read=dict.fromkeys(path for request in requests for path in read_folders(request)),
+                write=(work, requests[0].dist_folder.resolve()),
+                network=self.has_network,
+            )
+            if status:
+                raise SandboxError(
+                    "the state of the cells is unknown",
+                    why=f"the cuwheel in {self.container.image.reference} exited with status "
+                    f"{status}",
+                    fix="read its output above; the same image has to work for a single build",
+                )
+            return from_data(cells, parse_json(read_text(path), is_own=True))
+
+
+def answer_states(path: Path, console: Console) -> None:
+    """Replace, inside, the builds that a file lists by their states."""
+    entries = load_catalogue(project_roots())
+    machines: dict[tuple[str | None, ...], Machine] = {}
+
+    def cell_of(argv: Sequence[str]) -> Cell:
+        request = replace(read_request(argv), dry_run=True)  # nothing is installed to know it
+        entry, tag = find_target(request.targets[0], entries)
+        # Another machine's root folder is read for each Python.
+        root = (request.platform, *request.python) if request.platform else ()
+        read = (request.toolchain or tag, *root)
+        job = requested_job(entry, tag, request, console, machine=machines.get(read))
+        machines.setdefault(read, job.machine)
+        return Cell(job=job)
+
+    builds: list[list[str]] = parse_json(read_text(path), is_own=True)
+    write_atomically(path, json.dumps(as_data(read_states(map(cell_of, builds)))))

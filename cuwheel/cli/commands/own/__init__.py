@@ -1,1 +1,0 @@
-"""Commands that the console script `cuwheel` has and nox doesn't."""

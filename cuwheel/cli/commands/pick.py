@@ -1,0 +1,122 @@
+"""The session `pick`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from functools import partial
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from cuwheel.base.errors import UsageError
+from cuwheel.base.fetch.urls import is_local, local_path
+from cuwheel.base.paths import project_folder, project_roots, user_path
+from cuwheel.base.system.console import Console
+from cuwheel.build.pipeline.build_advice import build_advice
+from cuwheel.build.recipe.catalogue import load_catalogue
+from cuwheel.check.pick.pick import INDEXES_VARIABLE, PickOptions, pick_session
+from cuwheel.cli.parser import ENVIRONMENT, JSON_TEXT, Option, Parser, existing, new_parser
+
+
+def pick_parser() -> Parser:
+    """Return the parser of the session."""
+    why = "one describes another machine, the other selects an environment of this one"
+    return new_parser(
+        "pick",
+        "Show which wheel of a package fits this machine, or why none does; install nothing.",
+        {
+            "package PACKAGE": "its name; 'flash-attn>=2.8' limits the versions, 'jax[cuda13]' "
+            "adds an extra",
+            **ENVIRONMENT,
+            "--for MACHINE": Option(
+                "another machine, described as python=3.12,torch=2.11,cuda=13.0,arch=90, also "
+                "with glibc=, driver=, platform=, jax=; what isn't named counts as unknown",
+                default="",
+            ),
+            **index_option(),
+            "--pre": "also consider pre-releases",
+            "--quiet": "print only the wheel and the install command, or why none fits",
+            "--verbose": "list each index with what it has",
+            "--json": JSON_TEXT,
+        },
+        excludes={("--for", "--python"): why},
+    )
+
+
+def index_option(first: str = "") -> dict[str, str]:
+    """Return `--index`."""
+    return {
+        "--index ADDRESS...": "where to look, repeatable: an index, a site of `nox -s index`, a "
+        f"page with wheels, a release's page or GitHub API URL, a folder; default: {first}"
+        "CUWHEEL_INDEXES, and the indexes configured for pip and uv"
+    }
+
+
+def run_pick(args: argparse.Namespace, console: Console) -> int:
+    """Find the wheel; return the exit code."""
+    options = PickOptions(
+        wanted=read_requirement(args.package, pre=args.pre),
+        python=args.python,
+        paper=getattr(args, "for"),
+        indexes=tuple(map(given_address, args.index)),
+        listed=listed_addresses(os.environ, console),
+        start=user_path("."),
+        as_json=args.json,
+    )
+    advise = partial(build_advice, load_catalogue(project_roots()), project_folder() / "dist")
+    return pick_session(options, console, advise)
+
+
+def read_requirement(text: str, *, pre: bool) -> Requirement:
+    """Return a package's name, with versions if there are any."""
+    try:
+        wanted = Requirement(text)
+    except InvalidRequirement as problem:
+        raise UsageError(
+            f'"{text}" is not a package name',
+            why=str(problem).splitlines()[0],
+            fix="write flash-attn, or 'flash-attn>=2.8'",
+        ) from None
+    if wanted.url or wanted.marker:
+        raise UsageError(
+            f'"{text}" is more than a package and its versions',
+            why="URLs and markers are not supported here",
+            fix=f"write {wanted.name}",
+        )
+    wanted.name = canonicalize_name(wanted.name)
+    if pre:
+        wanted.specifier.prereleases = True
+    return wanted
+
+
+def as_address(text: str) -> str:
+    """Return an address; a path becomes one."""
+    return text if "://" in text else user_path(text).as_uri()
+
+
+def listed_addresses(environ: Mapping[str, str], console: Console) -> tuple[str, ...]:
+    """Return the addresses in `CUWHEEL_INDEXES` without missing folders of this machine."""
+    paths = environ.get(INDEXES_VARIABLE, "").split()
+    addresses = []
+    for number, path in enumerate(paths, 1):
+        address = as_address(path)
+        if is_local(address) and not local_path(address).exists():
+            console.warn(
+                f"{INDEXES_VARIABLE} names {path} (entry {number} of {len(paths)}), a folder that "
+                "doesn't exist: it is skipped. Mount or create it, or remove it from the variable; "
+                "URLs start with https://"
+            )
+        else:
+            addresses.append(address)
+    return tuple(addresses)
+
+
+def given_address(text: str) -> str:
+    """Return an `--index` as an address; raise a UsageError for a missing folder."""
+    address = as_address(text)
+    if is_local(address):
+        fix = "give the folder with the wheels, or an index with http:// or https://"
+        existing(local_path(address), "--index", fix)
+    return address

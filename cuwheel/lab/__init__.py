@@ -1,0 +1,1 @@
+"""Measurements and runs over many targets: perf, matrix, nightly, profile."""

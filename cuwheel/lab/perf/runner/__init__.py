@@ -1,0 +1,1 @@
+"""Scripts that measure a package in its own interpreter: `worker.py` is run by path."""

@@ -1,0 +1,337 @@
+"""Server of a probe's cases, `python worker.py PROBE SITE…`: calls and answers line by line.
+
+A call is a line of JSON on standard input: `do` and its arguments. The answer is a line on the
+original standard output, `{"answer": …}` or `{"failure": …}`; the package's own output goes to
+standard error. The process ends with its input.
+
+- `start`: GPU, framework, package and cases;
+- `prepare` `case` `checks`: makes inputs, compares results and reads kernels (with `checks`), and
+  warms the call up;
+- `sample` `case` `calls` `subject`: seconds of so many calls of the package or its rival;
+- `finish` `case` `checks`: the errors of the last result; its memory is freed;
+- `ceilings`: rates of a copy and of matrix products;
+- `libraries`: the shared libraries of this process;
+- `sweep` `clients` `requests` `model`: the probe's.
+
+SITE are folders of packages that precede all others. A probe with `join` gets a process for each
+GPU from `team`, with `--seat=` before PROBE. Standard library only, Python 3.9 or newer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import importlib
+import importlib.metadata
+import json
+import os
+import runpy
+import site
+import statistics
+import sys
+import sysconfig
+import time
+import traceback
+from typing import IO, TYPE_CHECKING, Any
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+
+from differences import (  # type: ignore[import-not-found]
+    WrongOutputError,
+    larger,
+    worst,
+)
+from frameworks import FRAMEWORKS  # type: ignore[import-not-found]
+from gpu_driver import (  # type: ignore[import-not-found]
+    KernelReader,
+    KernelsUnreadableError,
+    NoGpuError,
+    NvmlGpu,
+)
+from team import Seat, seat_of, start_team  # type: ignore[import-not-found]
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from differences import OutputDifference
+    from perf_case import Case  # type: ignore[import-not-found]
+    from team import Team
+
+_SEEDS = (0, 1)  # of the inputs, which are used in turn
+_WARM_SECONDS = 0.3  # of calls before the first that counts: clocks rise, plans are made
+_WARM_CALLS = 3  # at least
+_LONG = 5.0  # seconds of a call after which no more are made to warm up
+_TEAM_WARM_CALLS = 5  # of several processes, which have to make equally many
+
+
+class ProbeWorker:
+    """A probe in this interpreter, with the inputs of the current case."""
+
+    def __init__(self, probe: dict[str, Any], seat: Seat) -> None:
+        """Start the GPU and its framework."""
+        self.gpu = NvmlGpu(seat.rank)
+        self.probe = probe
+        self.seat = seat
+        if seat.size > 1:
+            probe["join"](*seat)
+        self.framework = FRAMEWORKS[probe["FRAMEWORK"]](self.gpu)
+        cases = probe["cases"]()
+        self.cases: dict[str, Case] = {case.name: case for case in cases}
+        if len(self.cases) < len(cases):
+            raise ValueError("two cases of the probe have one name")
+        self.inputs: list[tuple[Any, ...]] = []
+        self.last: Any = None
+        self.calls = 0
+        self._kernels: KernelReader | None = None
+        self._readers: set[str] = set()  # libraries that are only here to read kernels
+
+    def start(self) -> dict[str, Any]:
+        """Return GPU, framework, package and cases."""
+        package = importlib.import_module(self.probe["PACKAGE"])
+        return {
+            "gpu": self.gpu.facts(),
+            "gpus": [gpu.facts() for gpu in self._gpus()],
+            "framework": self.framework.version(),
+            "clock": self.framework.clock,
+            "python": sys.version.split()[0],
+            "package": str(getattr(package, "__file__", "")),
+            "module": package.__name__,
+            "site": sysconfig.get_path("purelib"),
+            "free": self.gpu.free_memory(),
+            "variables": {
+                name: os.environ[name]
+                for name in ("CUDA_VISIBLE_DEVICES", *self.probe.get("VARIABLES", ()))
+                if name in os.environ
+            },
+            "sweeps": "sweep" in self.probe,
+            "cases": [self._facts_of(case) for case in self.cases.values()],
+        }
+
+    def _gpus(self) -> list[NvmlGpu]:
+        """Return the GPUs on which the calls of this process run."""
+        if self.probe.get("GPUS") != "all" or self.seat.size > 1:
+            return [self.gpu]
+        return [self.gpu, *(NvmlGpu(ordinal) for ordinal in range(1, self.gpu.count()))]
+
+    def prepare(self, case: str, *, checks: bool) -> dict[str, Any]:
+        """Return errors of the package and its rival, the kernels, seconds of a call."""
+        self._forget()
+        current = self.cases[case]
+        self.inputs = [current.inputs(seed) for seed in _SEEDS]
+        answer = self._check(current) if checks else {}
+        if current.is_timed:
+            answer["seconds"] = self._warm_up(current.call)
+            if current.rival and checks and not answer["rival_failure"]:
+                answer["rival_seconds"] = self._warm_up(current.rival)
+        return answer
+
+    def _facts_of(self, case: Case) -> dict[str, Any]:
+        names = ("name", "bytes", "operations", "precision", "rival_name")
+        limits = ("limit", "block_factor", "block_reason")
+        more = ("has_own_kernels", "is_timed", "is_quick", "gpus", "memory")
+        facts = {name: getattr(case, name) for name in (*names, *limits, *more)}
+        own_share = self.probe.get("OWN_SHARE", 0.0)
+        return {**facts, "has_rival": case.rival is not None, "own_share": own_share}
+
+    def _check(self, case: Case) -> dict[str, Any]:
+        differences, rival_error, failure = [], 0.0, ""
+        for arguments in self.inputs:
+            expected = case.expected(*arguments)
+            differences.append(self._difference(case.call, arguments, expected))
+            if case.rival and not failure:
+                try:
+                    rivals = self._difference(case.rival, arguments, expected)
+                    rival_error = larger(rival_error, rivals.error)
+                except Exception as problem:  # noqa: BLE001 - only the package is measured
+                    failure = f"{type(problem).__name__}: {problem}"
+            del expected
+        return {
+            **worst(differences)._asdict(),
+            "rival_error": rival_error if case.rival and not failure else None,
+            "rival_failure": failure,
+            **self._read_kernels(case),
+        }
+
+    def sample(self, case: str, calls: int, subject: str) -> list[float]:
+        """Return seconds of so many calls, each with a cold L2 and other inputs than the last."""
+        current = self.cases[case]
+        is_rival = subject == "rival" and current.rival is not None
+        times = []
+        for _ in range(calls):
+            seconds, value = self._call(current.rival if is_rival else current.call)
+            times.append(seconds)
+            if subject != "rival":
+                self.last = (self.calls, value)
+        return times
+
+    def finish(self, case: str, *, checks: bool) -> dict[str, Any]:
+        """Return the errors of the last measured call; empty without `checks`."""
+        errors = {}
+        if self.last is not None and checks:
+            number, value = self.last
+            expected = self.cases[case].expected(*self.inputs[number % len(self.inputs)])
+            errors = self.framework.difference(value, expected)._asdict()
+        self._forget()
+        return errors
+
+    def ceilings(self) -> dict[str, float]:
+        """Return bytes a second of a copy, operations a second of matrix products, of all GPUs.
+
+        They are measured on the first: where there are several, they are alike.
+        """
+        rates = {"copy": self.gpu.copy_rate(), **self.framework.product_rates()}
+        self.framework.forget()
+        return {name: len(self._gpus()) * rate for name, rate in rates.items()}
+
+    def libraries(self) -> list[str]:
+        """Return the shared libraries of this process."""
+        return sorted(
+            path for path in _mapped() - self._readers if ".so" in path.rpartition("/")[2]
+        )
+
+    def sweep(self, clients: int, requests: int, model: str | None) -> dict[str, Any]:
+        """Run the probe's requests by so many concurrent clients."""
+        self._forget()
+        return dataclasses.asdict(self.probe["sweep"](clients, requests, model))
+
+    def _difference(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], expected: object
+    ) -> OutputDifference:
+        """Compare a call's output, in memory that was filled with NaN, with the expected one."""
+        self.framework.poison(function(*arguments))
+        actual = function(*arguments)
+        self.framework.wait(actual)
+        return self.framework.difference(actual, expected)
+
+    def _read_kernels(self, case: Case) -> dict[str, Any]:
+        try:
+            if self._kernels is None:
+                before = _mapped()
+                self._kernels = KernelReader()
+                self._readers = {path for path in _mapped() - before if "libcupti" in path}
+            kernels = self._kernels.read(
+                lambda: self.framework.wait(case.call(*self.inputs[0])), self.framework.wait
+            )
+        except KernelsUnreadableError as problem:
+            return {"kernels": [], "unread": str(problem)}
+        return {"kernels": kernels, "unread": ""}
+
+    def _warm_up(self, function: Callable[..., Any]) -> float:
+        """Return the median seconds of the calls that warm up."""
+        times: list[float] = []
+        if self.seat.size > 1:
+            times = [self._call(function)[0] for _ in range(_TEAM_WARM_CALLS)]
+            return statistics.median(times)
+        started = time.perf_counter()
+        while len(times) < _WARM_CALLS or time.perf_counter() - started < _WARM_SECONDS:
+            times.append(self._call(function)[0])
+            if time.perf_counter() - started > _LONG:
+                break
+        return statistics.median(times)
+
+    def _call(self, function: Callable[..., Any]) -> tuple[float, object]:
+        self.calls += 1
+        arguments = self.inputs[self.calls % len(self.inputs)]
+        result: tuple[float, object] = self.framework.seconds(lambda: function(*arguments))
+        return result
+
+    def _forget(self) -> None:
+        self.inputs, self.last = [], None
+        gc.collect()
+        self.framework.forget()
+
+
+def _mapped() -> set[str]:
+    """Return the files that are mapped into this process."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
+        fields = [line.split(maxsplit=5) for line in lines]
+    return {values[5].rstrip("\n") for values in fields if len(values) > 5}  # noqa: PLR2004
+
+
+def _failure_of(problem: BaseException) -> dict[str, Any]:
+    text = f"{type(problem).__name__}: {problem}"
+    kind = "failed"
+    if isinstance(problem, NoGpuError):
+        kind = "no GPU"
+    elif isinstance(problem, WrongOutputError):
+        kind, text = "wrong", str(problem)
+    elif "out of memory" in text.lower() or "RESOURCE_EXHAUSTED" in text:
+        kind = "memory"
+    return {"kind": kind, "what": text, "traceback": traceback.format_exc()}
+
+
+class Server:
+    """A loop of calls and answers; `seat` is of this process, if another one has started it."""
+
+    def __init__(self, arguments: list[str], seat: Seat | None, answers: IO[str]) -> None:
+        """Store the arguments; the probe is loaded at the first call."""
+        self._arguments = arguments
+        self._seat = seat
+        self._answers = answers
+        self._probe: dict[str, Any] | None = None
+        self._team: Team | None = None
+        self._worker: ProbeWorker | None = None
+
+    def answer(self, line: str) -> None:
+        """Answer one call, with one line."""
+        arguments = json.loads(line)
+        action = arguments.pop("do")
+        process = os.getpid()
+        try:
+            probe = self._load()
+            if self._team:  # before anything that all of them have to do at once
+                self._team.send(line)
+            self._worker = self._worker or ProbeWorker(probe, self._seat or Seat())
+            answer = {"answer": getattr(self._worker, action)(**arguments)}
+        except (Exception, SystemExit) as problem:  # noqa: BLE001 - anything that a package raises
+            if os.getpid() != process:  # a child that the package has forked answers nothing
+                os._exit(1)
+            answer = {"failure": _failure_of(problem)}
+            if self._worker:
+                self._worker._forget()  # noqa: SLF001 - its memory would fail the next case
+        if self._team:
+            answer = self._team.merge(action, answer)
+        self._answers.write(f"{json.dumps(answer)}\n")
+        self._answers.flush()
+
+    def _load(self) -> dict[str, Any]:
+        """Return the probe, loaded once; with `join` and several GPUs, start its other processes.
+
+        Raises:
+            RuntimeError: this Python is too old for probes.
+        """
+        if self._probe is None:
+            if sys.version_info < (3, 10):  # noqa: UP036 - the environment's, not ours
+                raise RuntimeError("probes need Python 3.10 or newer")
+            self._probe = runpy.run_path(self._arguments[0], run_name="probe")
+            if self._probe.get("join") and self._seat is None:
+                count = NvmlGpu().count()
+                if count > 1:
+                    self._seat, self._team = start_team(count, self._arguments, self._answers)
+        return self._probe
+
+
+def main(arguments: list[str]) -> None:
+    """Put folders first, keep standard output for answers, and serve."""
+    # Packages get other standard streams than those of calls and answers.
+    calls, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    with open(os.devnull) as nothing:  # noqa: PTH123
+        os.dup2(nothing.fileno(), 0)
+    seat, arguments = seat_of(arguments)
+    _, *folders = arguments
+    # Three workers may share a GPU: JAX would take most of it for the first.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    before = list(sys.path)
+    for folder in folders:
+        site.addsitedir(folder)
+    sys.path[:] = [path for path in sys.path if path not in before] + before
+    server = Server(arguments, seat, answers)
+    for line in calls:
+        server.answer(line)
+    os._exit(0)  # without the seconds that frameworks take to shut down
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

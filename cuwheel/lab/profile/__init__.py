@@ -1,0 +1,3 @@
+"""Profiles of builds: times and memory of compiles as a picture, a trace and a table."""
+
+__all__ = ["report"]

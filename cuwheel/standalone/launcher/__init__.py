@@ -1,1 +1,0 @@
-"""Before every compiler of a build: the command line without what isn't reproducible."""

@@ -1,1 +1,0 @@
-"""Compiles wait until the memory that they will take is free."""

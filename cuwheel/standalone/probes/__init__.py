@@ -1,1 +1,0 @@
-"""Questions to a foreign interpreter; the answer is JSON on standard output."""

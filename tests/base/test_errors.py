@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from cuwheel.base.errors import (
+    BuildFailedError,
+    CommandFailedError,
+    CuwheelError,
+    DiskFullError,
+    FileAccessError,
+    UsageError,
+    of_system_error,
+    suggest,
+)
+
+
+def all_errors(base: type[CuwheelError] = CuwheelError) -> list[type[CuwheelError]]:
+    return [kind for child in base.__subclasses__() for kind in (child, *all_errors(child))]
+
+
+def make_failed(**changes: object) -> CommandFailedError:
+    facts: dict[str, object] = {"command": ("ninja", "-j2"), "status": 1, "log": None, "tail": ()}
+    return BuildFailedError("x: it failed", **{**facts, **changes})  # type: ignore[arg-type]
+
+
+def test_prints_what_why_fix_and_more() -> None:
+    error = UsageError("x: no such thing", why="it was never made", fix="make it")
+
+    assert str(error).splitlines() == [
+        "error: x: no such thing",
+        "  because  it was never made",
+        "  to fix   make it",
+        "  more     TROUBLESHOOTING.md#usage",
+    ]
+
+
+def test_leaves_out_empty_lines() -> None:
+    assert str(CuwheelError("x: it is so")) == "error: x: it is so"
+
+
+def test_shows_command_log_and_tail() -> None:
+    error = make_failed(log=Path("logs/build.log"), tail=("one", "two"))
+
+    assert str(error).splitlines()[-5:] == [
+        "  command  ninja -j2",
+        "  log      logs/build.log",
+        "  last 2 lines:",
+        "    one",
+        "    two",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [(-9, "ran out of memory"), (137, "ran out of memory"), (-11, "signal 11"), (2, "status 2")],
+)
+def test_explains_status(status: int, text: str) -> None:
+    assert text in make_failed(status=status).why
+
+
+@pytest.mark.parametrize("kind", all_errors())
+def test_has_documentation_and_anchor(kind: type[CuwheelError]) -> None:
+    assert kind.__doc__
+    assert kind.anchor
+
+
+@pytest.mark.parametrize("field", ["anchor", "exit_code"])
+def test_shares_no_field(field: str) -> None:
+    values = [getattr(kind, field) for kind in all_errors()]
+
+    assert len(set(values)) == len(values)
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "answer"),
+    [
+        ("--pyton", ["--python", "--arch"], 'did you mean "--python"?'),
+        ("zzz", ["b", "a"], "known: a, b"),
+        ("zzz", [], "none are known here"),
+    ],
+)
+def test_suggests_nearest_name(name: str, known: list[str], answer: str) -> None:
+    assert suggest(name, known) == answer
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.EACCES, FileAccessError),
+        (errno.EROFS, FileAccessError),
+        (errno.ENOSPC, DiskFullError),
+        (errno.EDQUOT, DiskFullError),
+    ],
+)
+def test_converts_system_error(number: int, kind: type[CuwheelError]) -> None:
+    error = of_system_error(OSError(number, os.strerror(number), "/some/file"))
+
+    assert type(error) is kind
+    assert "/some/file" in error.what
+    assert error.why == f"system error: {os.strerror(number)}"

@@ -1,0 +1,204 @@
+"""Device code of one platform reused for another, by the real nvcc behind launcher and gate.
+
+The other host is simulated by the option that nvcc passes on for it, `--unsigned_chars`. With a
+cross compiler and a real other platform: tests/e2e/test_arm64.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cuwheel.base.system.process import Finished
+from tests.support.build.launchers import Bench, make_bench
+
+KERNEL = """
+namespace { __device__ float v; }
+template <int N> __global__ void k(float *p) { for (int i = 0; i < N; ++i) p[i] = sinf(p[i]) + v; }
+void f(float *p) { int unused; k<8><<<1, 1>>>(p); k<99><<<1, 1>>>(p); }
+"""
+PLAIN_CHAR = "__global__ void k(int *p, char c) { *p = c; }\n"
+# How a bool is passed differs between platforms.
+BOOL = """
+__noinline__ __device__ int g(bool yes, int x) { return yes ? x * x : 1; }
+__global__ void k(int *p, int x) { *p = g(x > 3, x); }
+"""
+COMMAND = ("nvcc", "-c", "-arch=sm_90", "-Xptxas", "-v")
+UNSIGNED = ("-Xcudafe", "--unsigned_chars")
+
+
+@pytest.fixture
+def bench(tmp_path: Path, cuda_home: Path) -> Bench:
+    return make_bench(tmp_path / "bench", cuda_home)
+
+
+@pytest.fixture
+def compile_for(bench: Bench) -> Callable[..., Finished]:
+    """Compile `a.cu` to `a.o` for a platform."""
+
+    def compile_file(platform: str, *options: str) -> Finished:
+        (bench.source / "a.o").unlink(missing_ok=True)
+        bench.log.unlink(missing_ok=True)
+        return bench.run(
+            *(*COMMAND, "a.cu", "-o", "a.o", *options),
+            CUWHEEL_EVENTS=str(bench.log),
+            CUWHEEL_DEVICE_CODE=str(bench.folder / "device"),
+            CUWHEEL_DEVICE_TOOLS="tools",
+            CUWHEEL_PLATFORM=platform,
+            TMPDIR=str(bench.folder),
+        )
+
+    return compile_file
+
+
+def content_of(bench: Bench) -> bytes:
+    return (bench.source / "a.o").read_bytes()
+
+
+def names(bench: Bench, kind: str) -> list[str]:
+    """Return the programs of the last compile that ran (`tool`) or were skipped (`shared`)."""
+    events = map(json.loads, bench.log.read_text().splitlines())
+    programs = (event["name"] for event in events if event["kind"] == kind)
+    return sorted(name for name in programs if name in {"cicc", "ptxas"})
+
+
+@pytest.mark.e2e
+def test_takes_what_another_platform_made(
+    bench: Bench, compile_for: Callable[..., Finished]
+) -> None:
+    bench.write("a.cu", KERNEL)
+    first = compile_for("linux_x86_64")
+    content = content_of(bench)
+
+    second = compile_for("linux_aarch64", *UNSIGNED)
+
+    assert (first.status, second.status) == (0, 0)
+    assert content_of(bench) == content
+    assert names(bench, "shared") == ["cicc", "ptxas"]
+    assert names(bench, "tool") == ["cicc"]  # its front end
+
+
+@pytest.mark.e2e
+def test_repeats_messages(bench: Bench, compile_for: Callable[..., Finished]) -> None:
+    bench.write("a.cu", KERNEL)
+    first = compile_for("linux_x86_64")
+
+    second = compile_for("linux_aarch64")
+
+    assert "unused" in first.output
+    assert "Compiling entry function" in first.output
+    assert sorted(second.output.splitlines()) == sorted(first.output.splitlines())
+
+
+@pytest.mark.e2e
+def test_leaves_no_temporary_file(bench: Bench, compile_for: Callable[..., Finished]) -> None:
+    bench.write("a.cu", KERNEL)
+    before = set(bench.folder.iterdir())
+
+    for platform in ("linux_x86_64", "linux_aarch64"):
+        compile_for(platform)
+
+    assert set(bench.folder.iterdir()) - before == {bench.folder / "device", bench.log}
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("source", [PLAIN_CHAR, BOOL], ids=["plain char", "bool"])
+def test_compiles_where_char_may_make_a_difference(
+    bench: Bench, compile_for: Callable[..., Finished], source: str
+) -> None:
+    bench.write("a.cu", source)
+    compile_for("linux_x86_64")
+
+    compile_for("linux_aarch64", *UNSIGNED)
+
+    assert "cicc" not in names(bench, "shared")
+    assert names(bench, "tool")[:2] == ["cicc", "cicc"]
+    alone = bench.run(*COMMAND, "a.cu", "-o", "b.o", *UNSIGNED)
+    assert alone.status == 0
+    assert machine_code(bench.source / "a.o") == machine_code(bench.source / "b.o")
+
+
+def machine_code(path: Path) -> bytes:
+    """Return the first fat binary; the name of the object lies before it."""
+    content = path.read_bytes()
+    start = content.index(b"\x50\xed\x55\xba")
+    size = int.from_bytes(content[start + 8 : start + 16], "little")
+    return content[start : start + 16 + size]
+
+
+@pytest.mark.e2e
+def test_one_platform_runs_no_front_end_for_itself(
+    bench: Bench, compile_for: Callable[..., Finished]
+) -> None:
+    bench.write("a.cu", KERNEL)
+    compile_for("linux_x86_64")
+
+    compile_for("linux_x86_64")
+
+    assert names(bench, "tool") == ["cicc"]
+    assert names(bench, "shared") == ["ptxas"]
+
+
+@pytest.mark.e2e
+def test_changed_kernel_is_compiled(bench: Bench, compile_for: Callable[..., Finished]) -> None:
+    bench.write("a.cu", KERNEL)
+    compile_for("linux_x86_64")
+    before = content_of(bench)
+    bench.write("a.cu", KERNEL.replace("sinf", "cosf"))
+
+    compile_for("linux_aarch64")
+
+    assert names(bench, "shared") == []
+    assert content_of(bench) != before
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("option", ["-use_fast_math", "-maxrregcount=32"])
+def test_other_options_give_other_code(
+    bench: Bench, compile_for: Callable[..., Finished], option: str
+) -> None:
+    bench.write("a.cu", KERNEL)
+    compile_for("linux_x86_64")
+
+    compile_for("linux_aarch64", option)
+
+    assert "ptxas" not in names(bench, "shared")
+
+
+@pytest.mark.e2e
+def test_damaged_file_is_compiled_anew(bench: Bench, compile_for: Callable[..., Finished]) -> None:
+    bench.write("a.cu", KERNEL)
+    compile_for("linux_x86_64")
+    content = content_of(bench)
+    for path in (bench.folder / "device").rglob("*.linux_x86_64"):
+        path.write_bytes(path.read_bytes()[:-3] + b"abc")
+
+    done = compile_for("linux_aarch64")
+
+    assert done.status == 0
+    assert names(bench, "shared") == []
+    assert content_of(bench) == content
+
+
+@pytest.mark.e2e
+def test_error_is_printed_once(bench: Bench, compile_for: Callable[..., Finished]) -> None:
+    bench.write("a.cu", KERNEL)
+    compile_for("linux_x86_64")
+    bench.write("a.cu", KERNEL.replace("sinf(p[i])", "nothing(p[i])"))
+
+    done = compile_for("linux_aarch64")
+
+    assert done.status != 0
+    assert done.output.count('"nothing" is undefined') == 1
+
+
+@pytest.mark.e2e
+def test_debug_code_is_not_shared(bench: Bench, compile_for: Callable[..., Finished]) -> None:
+    bench.write("a.cu", KERNEL)
+
+    compile_for("linux_x86_64", "-G")
+
+    assert not (bench.folder / "device").exists()

@@ -1,0 +1,207 @@
+"""Values and notes of a draft's fields."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cuwheel.base.paths import ROOT
+from cuwheel.build.drafts.choices import PLACEHOLDER_HANDLE, draft_of
+from cuwheel.build.drafts.draft import TORCH, Call, Draft, Value
+from cuwheel.build.drafts.readers.survey import survey_source
+from cuwheel.build.drafts.upstream import Upstream
+from cuwheel.build.recipe.catalogue import find_recipe, load_catalogue
+from tests.support.build.drafts import CMAKE_FILES, FILES, write_tree
+
+
+def draft(tree: Path, files: dict[str, str], **changes: str) -> Draft:
+    survey = survey_source(write_tree(tree, {**files, **changes}))
+    upstream = Upstream(project="tiny-draft", version="1.0", sha256="0" * 64)
+    return draft_of(upstream, survey, "someone")
+
+
+def value(recipe: Draft, name: str) -> Value | None:
+    return recipe.values.get(name)
+
+
+def notes(recipe: Draft, name: str) -> str:
+    return "\n".join(f"{kind}: {text}" for field, kind, text in recipe.notes if field == name)
+
+
+def setup(*lines: str) -> str:
+    return "\n".join(["import os, torch", "from setuptools import setup", *lines, "setup()", ""])
+
+
+def test_drafts_torch_extension(tmp_path: Path) -> None:
+    recipe = draft(tmp_path, FILES)
+
+    assert "guess: that keeps setup.py:15 from downloading a wheel" in notes(recipe, "build")
+    assert recipe.values == {
+        "name": "tiny-draft",
+        "version": "1.0",
+        "license": "MIT",
+        "homepage": "https://example.invalid/tiny-draft",
+        "maintainers": ("someone",),
+        "source": Call(name="Sdist", keywords={"project": "tiny-draft", "sha256": "0" * 64}),
+        "toolkits": ("13.0",),
+        "archs": ("80", "90", "100", "120"),
+        "requires_python": ">=3.11",
+        "framework": Call(name="Framework", keywords={"name": "torch", "version": TORCH}),
+        "requires": ("ninja", "setuptools", "wheel"),
+        "build": Call(
+            name="TorchExtension",
+            keywords={"env": {"TINY_CUDA_ARCHS": "{archs}", "TINY_FORCE_BUILD": "TRUE"}},
+        ),
+        "link": Call(name="Link", args=("cudart", "torch", "cublas")),
+        "smoke": Call(
+            name="Smoke",
+            keywords={"imports": ("tiny_draft", "tiny_draft_cuda"), "requires": ("einops",)},
+        ),
+    }
+
+
+def test_drafts_cmake_package(tmp_path: Path) -> None:
+    recipe = draft(tmp_path, CMAKE_FILES)
+
+    assert value(recipe, "build") == Call(
+        name="CMake", keywords={"define": {"TINY_USE_CUDA": "ON", "TINY_NATIVE": "OFF"}}
+    )
+    assert value(recipe, "requires") == ("cmake>=3.21", "ninja", "scikit-build-core>=0.10")
+    assert value(recipe, "python") == "any"
+    assert value(recipe, "link") == Call(name="Link", args=("cudart", "cufft"))
+    assert "cublas_static" in notes(recipe, "link")
+    assert "https://example.invalid/dep.git v1" in notes(recipe, "resources")
+    assert "-lineinfo" not in notes(recipe, "build")
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "words"),
+    [
+        ('F = ["-gencode", "arch=compute_80,code=sm_80"]', "archs", "hard-codes -gencode for 80"),
+        ('F = ["-lineinfo"]', "build", "-lineinfo (setup.py:3): it embeds"),
+        ('F = ["-march=native"]', "build", "CPUs like this machine's"),
+        ("import requests\nrequests.get(x)", "build", "how to prevent its download"),
+        ("if torch.cuda.is_available(): pass", "build", "setup.py:3 requires one"),
+        ('os.getenv("TINY_SPEED")', "build", "matters: TINY_SPEED"),
+        ("os.getenv(name)", "build", "the name is computed"),
+        (
+            'import subprocess\nsubprocess.run(["cmake", "."])',
+            "requires",
+            "runs cmake (setup.py:4)",
+        ),
+        ("import psutil", "requires", "psutil (setup.py:3)"),
+        ('Extension("x", ["y.cu"], libraries=["odd"])', "link", "what supplies odd"),
+        ('Extension("x", ["y.cu"], py_limited_api=True)', "python", "stable ABI"),
+    ],
+)
+def test_reports_what_to_look_at(line: str, field: str, words: str, tmp_path: Path) -> None:
+    recipe = draft(tmp_path, FILES, **{"setup.py": setup(line)})
+
+    assert words in notes(recipe, field)
+
+
+@pytest.mark.parametrize("name", ["cuda", "cublasLt", "torch_cuda", "nvrtc"])
+def test_knows_component_of_library(name: str, tmp_path: Path) -> None:
+    meant = {"cuda": "driver", "torch_cuda": "torch"}.get(name, name)
+    text = setup(f'Extension("x", ["y.cu"], libraries=["{name}"])')
+
+    link = value(draft(tmp_path, FILES, **{"setup.py": text}), "link")
+
+    assert isinstance(link, Call)
+    assert meant in link.args
+
+
+def test_reports_nothing_of_a_flag_that_the_draft_takes_away(tmp_path: Path) -> None:
+    text = CMAKE_FILES["CMakeLists.txt"] + 'set(TINY_FLAGS "-march=native" CACHE STRING "x")\n'
+
+    recipe = draft(tmp_path, CMAKE_FILES, **{"CMakeLists.txt": text})
+
+    build = value(recipe, "build")
+    assert isinstance(build, Call)
+    assert '"TINY_FLAGS": ""' in str(build.keywords).replace("'", '"')
+    assert "find out: -march=native" not in notes(recipe, "build")
+
+
+@pytest.mark.parametrize(
+    ("line", "env"),
+    [
+        ('os.getenv("MY_CUDA_ARCHS", "80;90")', {"MY_CUDA_ARCHS": "{archs}"}),
+        ('os.getenv("MY_CUDA_ARCHS", "8.0;9.0")', {"MY_CUDA_ARCHS": "{torch_archs}"}),
+        ('os.getenv("MY_GENCODE", "-gencode arch=compute_80")', {"MY_GENCODE": "{gencode}"}),
+        ('os.getenv("GPU_ARCHS", "native"); os.getenv("X_ARCH", "80")', {"X_ARCH": "{archs}"}),
+    ],
+)
+def test_gives_archs_in_the_form_of_the_default(
+    line: str, env: dict[str, str], tmp_path: Path
+) -> None:
+    build = value(draft(tmp_path, FILES, **{"setup.py": setup(line)}), "build")
+
+    assert isinstance(build, Call)
+    assert build.keywords["env"] == env
+
+
+def test_reports_that_another_torch_is_required(tmp_path: Path) -> None:
+    info = FILES["PKG-INFO"].replace("Requires-Dist: torch", "Requires-Dist: torch==2.5.1")
+
+    recipe = draft(tmp_path, FILES, **{"PKG-INFO": info})
+
+    assert "it requires torch==2.5.1" in notes(recipe, "toolkits")
+
+
+def test_leaves_blanks_that_the_check_names(tmp_path: Path) -> None:
+    survey = survey_source(write_tree(tmp_path, {"setup.py": setup("'code=sm_80'")}))
+    upstream = Upstream(project="tiny", version="1.0", sha256="0" * 64)
+
+    recipe = draft_of(upstream, survey, "")
+
+    assert value(recipe, "maintainers") == (PLACEHOLDER_HANDLE,)
+    assert (value(recipe, "license"), value(recipe, "homepage")) == ("", "")
+    assert "which modules to import" in notes(recipe, "smoke")
+
+
+def test_starts_with_what_the_other_recipes_have() -> None:
+    recipe = find_recipe("causal-conv1d", load_catalogue([ROOT])).recipe
+
+    assert recipe is not None
+    assert "13.0" in recipe.toolkits
+    assert f"version='{TORCH}'" in repr(recipe.framework)
+
+
+def test_sets_its_own_switch_alone(tmp_path: Path) -> None:
+    more = 'option(USE_GPU "OpenCL" OFF)\noption(WITHOUT "" OFF)\n'
+    cmake = f"{CMAKE_FILES['CMakeLists.txt']}{more}"
+    changes = {"CMakeLists.txt": cmake, "libs/x/CMakeLists.txt": 'option(X_WITH_CUDA "" OFF)\n'}
+
+    recipe = value(draft(tmp_path, CMAKE_FILES, **changes), "build")
+
+    assert recipe == Call(
+        name="CMake", keywords={"define": {"TINY_USE_CUDA": "ON", "TINY_NATIVE": "OFF"}}
+    )
+
+
+def test_links_by_headers_where_nothing_is_compiled_by_nvcc(tmp_path: Path) -> None:
+    files = {"setup.py": setup().replace(", torch", ""), "x.cpp": "#include <cuda.h>\n"}
+
+    recipe = draft(tmp_path, files)
+
+    assert value(recipe, "link") == Call(name="Link", args=("cudart", "driver"))
+    assert "driver: x.cpp:1 includes its header" in notes(recipe, "link")
+
+
+def test_reads_oldest_cmake_of_a_folder(tmp_path: Path) -> None:
+    files = {"sub/CMakeLists.txt": CMAKE_FILES["CMakeLists.txt"]}
+    files["pyproject.toml"] = CMAKE_FILES["pyproject.toml"]
+
+    requires = value(draft(tmp_path, files), "requires")
+
+    assert isinstance(requires, tuple)
+    assert "cmake>=3.21" in requires
+
+
+def test_needs_no_supplier_of_other_accelerators(tmp_path: Path) -> None:
+    text = setup('Extension("x", ["y.cu"], libraries=["rocblas", "hipfft", "amdhip64", "curand"])')
+
+    recipe = draft(tmp_path, FILES, **{"setup.py": text})
+
+    assert "what supplies" not in notes(recipe, "link")

@@ -1,0 +1,92 @@
+"""Checks of installed packages, and the replacement of damaged ones."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from cuwheel.base.errors import DamagedPackagesError
+from cuwheel.build.environments.installed import check_records
+
+_RECORD = "nvcc-13.dist-info/RECORD"
+
+
+def record_hash(algorithm: str, content: bytes) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.new(algorithm, content).digest()).decode()
+    return f"{algorithm}={digest.rstrip('=')}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two files of a wheel, as an installer writes them."""
+    rows = [f"{_RECORD},,"]
+    for name in ("bin/nvcc", "bin/a, b"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode())
+        rows.append(f'"{name}",{record_hash("sha256", name.encode())},{len(name)}')
+    (tmp_path / _RECORD).parent.mkdir()
+    (tmp_path / _RECORD).write_text("\n".join(rows))
+    return tmp_path
+
+
+def test_takes_files_as_their_wheels_say(folder: Path) -> None:
+    check_records(folder, "pypi.lock")
+
+
+@pytest.mark.parametrize("name", ["bin/nvcc", "bin/a, b"])
+def test_names_files_that_are_not_as_their_wheels_say(folder: Path, name: str) -> None:
+    (folder / name).write_bytes(b"damaged")
+
+    with pytest.raises(DamagedPackagesError) as caught:
+        check_records(folder, "pypi.lock")
+
+    assert caught.value.what.startswith("1 files of pypi.lock")
+    assert caught.value.why.endswith(f"damaged: {name}")
+
+
+@pytest.mark.parametrize("algorithm", ["sha384", "sha512", "blake2b"])
+def test_takes_the_hash_that_a_row_names(folder: Path, algorithm: str) -> None:
+    """The specification allows what is stronger than SHA-256."""
+    record = folder / _RECORD
+    (folder / "strong").write_bytes(b"strong")
+    record.write_text(f"{record.read_text()}\nstrong,{record_hash(algorithm, b'strong')},6")
+
+    check_records(folder, "pypi.lock")
+
+    (folder / "strong").write_bytes(b"damaged")
+    with pytest.raises(DamagedPackagesError, match="strong"):
+        check_records(folder, "pypi.lock")
+
+
+def test_refuses_hash_that_is_too_weak(folder: Path) -> None:
+    record = folder / _RECORD
+    (folder / "weak").write_bytes(b"weak")
+    record.write_text(f"{record.read_text()}\nweak,{record_hash('md5', b'weak')},4")
+
+    with pytest.raises(DamagedPackagesError, match="weak"):
+        check_records(folder, "pypi.lock")
+
+
+def test_names_file_that_is_missing(folder: Path) -> None:
+    (folder / "bin/nvcc").unlink()
+
+    with pytest.raises(DamagedPackagesError, match="bin/nvcc"):
+        check_records(folder, "pypi.lock")
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 80, b"bin/nvcc,\0,\n", b"\xff\xfe"])
+def test_names_record_that_is_no_table(folder: Path, content: bytes) -> None:
+    (folder / _RECORD).write_bytes(content)
+
+    with pytest.raises(DamagedPackagesError, match=_RECORD):
+        check_records(folder, "pypi.lock")
+
+
+def test_names_file_that_is_in_no_record(folder: Path) -> None:
+    (folder / "evil.pth").write_text("import os")
+
+    with pytest.raises(DamagedPackagesError, match=r"evil\.pth"):
+        check_records(folder, "pypi.lock")

@@ -1,0 +1,124 @@
+"""The recipe that `pick` advises where no wheel fits."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from cuwheel.base.paths import ROOT
+from cuwheel.build.pipeline.build_advice import build_advice
+from cuwheel.build.pipeline.summary import Summary
+from cuwheel.build.recipe.catalogue import CatalogueEntry, load_catalogue
+from cuwheel.build.recipe.recipe import Recipe
+from cuwheel.check.pick.machine import parse_machine
+from tests.support.factories import make_recipe
+
+LINUX = "platform=x86_64"
+NO_BUILDS = Path("/nowhere")
+
+
+@pytest.mark.parametrize(
+    ("project", "machine", "command"),
+    [
+        ("flash-attn", "python=3.12", "flash-attn-130"),  # of no recipe for an older PyTorch
+        (
+            "flash-attn",
+            "python=3.12,torch=2.11,cuda=13.0,arch=90",
+            "flash-attn-130 -- --arch 90",
+        ),
+        ("flash-attn", "python=3.12,cuda=13.0,arch=86", "flash-attn-130 -- --arch 80"),
+        ("flash-attn", "python=3.12,cuda=13.0,arch=121", "flash-attn-130 -- --arch 120"),
+        ("flash-attn", "python=3.12,cuda=13.0,arch=75", "flash-attn-130"),  # none serves it
+        ("flash-attn", "python=3.12,torch=2.4.1,cuda=12.1,arch=80", "flash-attn-121 -- --arch 80"),
+        ("flash-attn", "python=3.10,torch=2.2.2,cuda=12.1", "flash-attn-torch22-121"),
+        ("flash-attn", "python=3.12,driver=535.161.07", "flash-attn-121"),
+        ("xformers", "python=3.12", "xformers-130"),
+        ("xformers", "python=3.12,torch=2.15.0,cuda=13.2", "xformers-130"),  # the wheel serves it
+        ("causal-conv1d", "python=3.12", "causal-conv1d-132"),
+        ("causal-conv1d", "python=3.12,cuda=13.0", "causal-conv1d-130"),
+        ("jax-finufft-cuda12x", "python=3.12", "jax-finufft-128"),
+    ],
+)
+def test_names_command_that_suits_the_machine(project: str, machine: str, command: str) -> None:
+    advice = build_advice(
+        load_catalogue([ROOT]), NO_BUILDS, project, parse_machine(f"{machine},{LINUX}")
+    )
+
+    assert advice.startswith(f"`nox -s build-{command}` builds one")
+
+
+@pytest.mark.parametrize(
+    ("machine", "rest"),
+    [
+        ("cuda=13.0", " for CUDA 13.0 and torch 2.11"),
+        ("cuda=12.1", " for CUDA 12.1 and torch 2.4; nobody has built it yet"),
+    ],
+)
+def test_names_what_the_wheel_is_for(machine: str, rest: str) -> None:
+    paper = parse_machine(f"python=3.12,{machine},{LINUX}")
+
+    assert f"builds one{rest}; " in build_advice(
+        load_catalogue([ROOT]), NO_BUILDS, "flash-attn", paper
+    )
+
+
+def test_names_cost_of_a_build(tmp_path: Path) -> None:
+    paper = parse_machine(f"python=3.12,cuda=13.0,arch=90,{LINUX}")
+    unknown = build_advice(load_catalogue([ROOT]), tmp_path, "flash-attn", paper)
+    summary = Summary(
+        wheel="x",
+        size=1,
+        sha256="",
+        archs=("90",),
+        ptx_archs=(),
+        platform_tag="",
+        external=(),
+        bundled=(),
+        durations=(("build", 1402.0), ("repair", 20.0)),
+        peak_memory=0,
+        cache="",
+    )
+    record = tmp_path / ".cuwheel" / "flash-attn-130-cp312-torch2.11.json"
+    record.parent.mkdir(parents=True)
+    text = {"key": {"archs": "90"}, "summary": dataclasses.asdict(summary)}
+    record.write_text(json.dumps(text))
+
+    known = build_advice(load_catalogue([ROOT]), tmp_path, "flash-attn", paper)
+
+    needs = "it needs 5.0 GiB of memory for each parallel compile and 8.0 GiB of disk"
+    assert unknown.endswith(f"{needs}; its time for 1 arch on this machine is unknown")
+    assert known.endswith(f"{needs}; the last build here took 24 min")
+
+
+def entry(**changes: object) -> CatalogueEntry:
+    recipe: Recipe = make_recipe(**changes)
+    return CatalogueEntry(root=ROOT, name=recipe.name, recipe=recipe)
+
+
+@pytest.mark.parametrize(
+    ("machine", "target"),
+    [
+        ("python=3.12,arch=120", "fast-130"),
+        ("python=3.12,arch=70", "fast-128"),
+        ("python=3.10", "old-122"),
+    ],
+)
+def test_heeds_gpu_and_python(machine: str, target: str) -> None:
+    archs = {"12.8": ("70", "90"), "13.0": ("90", "120")}
+    new = entry(name="fast", toolkits=("12.8", "13.0"), archs=archs, requires_python=">=3.11")
+    old = entry(name="old", toolkits=("12.2",), archs=(), wheel_name="fast", held_back="old code")
+
+    advice = build_advice((new, old), NO_BUILDS, "fast", parse_machine(f"{machine},{LINUX}"))
+
+    assert f"`nox -s build-{target}" in advice
+
+
+def test_passes_over_recipe_that_can_not_be_loaded() -> None:
+    broken = CatalogueEntry(root=ROOT, name="fast", recipe=None, fault="no")
+
+    advice = build_advice((broken,), NO_BUILDS, "fast", parse_machine(f"python=3.12,{LINUX}"))
+
+    assert advice == "`nox -s new -- fast` drafts a recipe"

@@ -1,0 +1,135 @@
+"""The rules for single libraries, each with its defect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cuwheel.build.recipe.contract import contract_of
+from cuwheel.build.recipe.recipe import Framework
+from cuwheel.check.audit.verdict import audit_wheel
+from tests.support.factories import compile_library, make_target, write_wheel
+from tests.support.packages.defective_wheels import (
+    MEMBER,
+    audited,
+    audited_library,
+    files_breaches,
+    library_breaches,
+    make_library,
+)
+
+_CONTEXT = "_ZN2at7Context6hasMKLEv"  # which every release since 2.0 has
+_STRING = '#include <string>\nstd::string f(int n) { return std::to_string(n) + "!"; }\n'
+
+
+def calling(name: str) -> str:
+    return f"int {name}(void); int f(void) {{ return {name}(); }}\n"
+
+
+@pytest.mark.parametrize(
+    ("sonames", "project"),
+    [(("libcuda.so.1", "libcudart.so.12"), "pkg"), (("libcuda.so.1",), "pkg_cu12")],
+    ids=["CUDA of needs", "CUDA of name"],
+)
+def test_finds_function_that_oldest_driver_lacks(
+    tmp_path: Path, sonames: tuple[str, ...], project: str
+) -> None:
+    code = calling("cuMemcpyBatchAsync")
+
+    result = audited_library(tmp_path, *sonames, code=code, name=project)
+
+    [finding] = [item for item in result.findings if item.rule == "driver"]
+    assert (finding.severity, finding.file) == ("warning", MEMBER)
+    assert "CUDA 12.8 (cuMemcpyBatchAsync)" in finding.fact
+    assert finding.fact.endswith("525.60.13")
+
+
+@pytest.mark.parametrize("function", ["cuMemcpyBatchAsync", "cuMemAlloc_v2"])
+def test_function_of_oldest_driver_passes(tmp_path: Path, function: str) -> None:
+    code = calling(function)
+
+    assert library_breaches(tmp_path, "libcuda.so.1", code=code, name="pkg_cu13") == []
+
+
+@pytest.mark.parametrize(
+    ("platform", "oldest"),
+    [
+        ("manylinux2014_x86_64", "manylinux_2_17_x86_64"),
+        ("manylinux_2_12_x86_64.manylinux_2_17_x86_64", "manylinux_2_12_x86_64"),
+    ],
+)
+def test_finds_symbols_of_newer_compiler(tmp_path: Path, platform: str, oldest: str) -> None:
+    source = tmp_path / "code.cpp"
+    source.write_text(_STRING)
+    library = compile_library(tmp_path / "libmade.so", "g++", "-fPIC", source)
+
+    result = audited(tmp_path, {MEMBER: library}, tag=f"py3-none-{platform}")
+
+    facts = [item.fact for item in result.findings if "GLIBCXX_3.4" in item.fact]
+    assert facts
+    assert all(f"{oldest} doesn't guarantee; manylinux_2_" in fact for fact in facts)
+
+
+def test_finds_text_relocations(tmp_path: Path) -> None:
+    source = tmp_path / "code.c"
+    source.write_text("extern int other;\nint *where(void) { return &other; }\n")
+    flags = ("-fno-PIC", "-mcmodel=large", "-Wl,-z,notext")
+    library = compile_library(tmp_path / "libmade.so", "gcc", source, *flags)
+
+    findings = files_breaches(tmp_path, {MEMBER: library})
+
+    assert ("error", "text relocations", MEMBER) in findings
+
+
+@pytest.mark.parametrize(
+    ("flag", "severity", "rule"),
+    [
+        ("execstack", "error", "executable stack"),
+        ("norelro", "warning", "relro"),
+        ("x86-64-v3", "warning", "platform tag"),
+        ("x86-64-v4", "warning", "platform tag"),
+    ],
+)
+def test_finds_flag_of_linker(tmp_path: Path, flag: str, severity: str, rule: str) -> None:
+    findings = library_breaches(tmp_path, flags=(f"-Wl,-z,{flag}",))
+
+    assert findings == [(severity, rule, MEMBER)]
+
+
+@pytest.mark.parametrize(
+    ("symbol", "serves", "count"),
+    [(_CONTEXT, ("2.13.0",), 1), (_CONTEXT, (), 0), ("aoti_torch_get_dim", ("2.13.0",), 0)],
+)
+def test_finds_more_than_the_stable_abi(
+    tmp_path: Path, symbol: str, serves: tuple[str, ...], count: int
+) -> None:
+    library = make_library(tmp_path / "made", "libtorch_cpu.so", code=calling(symbol))
+    framework = Framework(name="torch", version="2.11.0", serves=serves)
+    wheel = write_wheel(tmp_path / "dist", {MEMBER: library}, requires=("torch==2.11.*",))
+
+    result = audit_wheel(wheel, contract=contract_of(make_target(framework=framework)))
+
+    facts = [item.fact for item in result.findings if item.rule == "framework ABI"]
+    assert len(facts) == count
+    assert all(symbol in fact for fact in facts)
+
+
+@pytest.mark.parametrize(
+    ("entry", "severity"),
+    [
+        ("/usr/local/cuda-12.8/lib64", "warning"),
+        ("$ORIGIN/../../..", "note"),
+        ("lib", "warning"),
+        ("$ORIGIN/../nowhere/lib", "note"),
+    ],
+)
+def test_finds_entry_that_leads_nowhere(tmp_path: Path, entry: str, severity: str) -> None:
+    findings = library_breaches(tmp_path, flags=(f"-Wl,-rpath,{entry}",))
+
+    assert findings == [(severity, "rpath", MEMBER)]
+
+
+@pytest.mark.parametrize("entry", ["$ORIGIN/../nvidia/cudnn/lib", "$ORIGIN/../nvidia/cublas/lib"])
+def test_entry_of_either_layout_passes(tmp_path: Path, entry: str) -> None:
+    assert library_breaches(tmp_path, flags=(f"-Wl,-rpath,{entry}",)) == []

@@ -1,0 +1,78 @@
+"""The report of an audit, and its JSON document."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from cuwheel.base.system import process
+from tests.support.check.audits import make_wheel, run_session
+from tests.support.documents import read_document
+from tests.support.factories import compile_cuda, write_wheel
+from tests.support.golden import Golden
+from tests.support.packages.defective_wheels import TAG, make_library
+
+
+def test_prints_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = make_wheel(tmp_path, "-Wl,-z,norelro")
+
+    run_session(tmp_path, wheel, as_json=True, fails_on="never")
+
+    [data] = read_document(capsys.readouterr().out, "audit")["wheels"]
+    assert (data["wheel"], data["verdict"], data["recipe"]) == (wheel.name, "warning", None)
+    [finding] = data["findings"]
+    assert (finding["severity"], finding["rule"]) == ("warning", "relro")
+    assert finding["anchor"] == "TROUBLESHOOTING.md#audit-relro"
+    assert data["libraries"][0]["file"] == "tiny_cuda/libtiny.so"
+
+
+def test_prints_facts_suppliers_and_findings(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    golden: Golden,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    files: dict[str, Path | bytes] = {
+        f"pkg/lib{name}.so": make_library(tmp_path / name, *needed, code=f"int {name};\n")
+        for name, needed in (
+            ("a", ("libcufft.so.12", "libcuda.so.1")),
+            ("b", ("libcufft.so.12", "libc.so.6")),
+            ("c", ("libnowhere.so.3",)),
+        )
+    }
+    wheels = [
+        write_wheel(tmp_path / "dist", files, name="pkg", tag=TAG),
+        write_wheel(tmp_path / "dist", {"x.py": b""}, name="sound", tag="py3-none-any"),
+    ]
+
+    run_session(tmp_path, *wheels, fails_on="never")
+
+    # The linker decides the size and the hash.
+    output = re.sub(r"(?m)^(size|sha256) .*", r"\1", capsys.readouterr().out)
+    golden.check("audit/two-wheels.txt", output)
+
+
+@pytest.mark.e2e
+def test_names_runtime_and_code_for_link_at_run_time(
+    tmp_path: Path, cuda_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "twice.cu"
+    source.write_text("__global__ void twice(float *p) { p[threadIdx.x] *= 2; }\n")
+    library = compile_cuda(tmp_path / "lib.so", cuda_home, source, "-arch=sm_90")
+    flags = ("-fatbin", "-gencode=arch=compute_90,code=lto_90")
+    process.run(
+        [cuda_home / "bin" / "nvcc", "-ccbin=g++", *flags, source, "-o", tmp_path / "k.fatbin"],
+        env={"PATH": os.environ["PATH"]},
+    )
+    files: dict[str, bytes | Path] = {"pkg/lib.so": library, "pkg/k.fatbin": tmp_path / "k.fatbin"}
+    wheel = write_wheel(tmp_path / "dist", files, name="pkg", tag=TAG)
+
+    run_session(tmp_path, wheel, fails_on="never")
+
+    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "CUDA runtime 13.0, statically linked" in rows
+    assert "device files 1: lto_90 (LTO-IR)" in rows

@@ -1,0 +1,90 @@
+"""The verdict as a whole; each rule has its own tests in tests/audit/rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cuwheel.base.errors import UnsafeArchiveError
+from cuwheel.check.audit.verdict import audit_wheel, unreadable
+from tests.support.factories import compile_cuda
+from tests.support.packages.defective_wheels import (
+    CU13,
+    MEMBER,
+    audited,
+    audited_library,
+    breaches,
+    files_breaches,
+)
+
+
+def make_static(folder: Path, home: Path) -> Path:
+    """A library with a linked runtime."""
+    source = folder / "twice.cu"
+    source.write_text("__global__ void twice(float *p) { p[threadIdx.x] *= 2; }\n")
+    return compile_cuda(folder / "lib.so", home, source, "-arch=sm_90", f"-L{home}/lib")
+
+
+def test_finds_nothing_in_sound_wheel(tmp_path: Path) -> None:
+    result = audited_library(tmp_path)
+
+    assert (result.verdict, result.majors, result.min_driver) == (None, (), ())
+
+
+def test_puts_the_worst_first(tmp_path: Path) -> None:
+    flags = ("-Wl,-z,norelro", "-Wl,-z,execstack", "-Wl,-rpath,$ORIGIN/../nowhere/lib")
+
+    result = audited_library(tmp_path, flags=flags)
+
+    assert [finding.severity for finding in result.findings] == ["error", "warning", "note"]
+    assert result.verdict == "error"
+
+
+@pytest.mark.parametrize(
+    ("soname", "tag", "driver"),
+    [
+        ("libcudart.so.12", "py3-none-manylinux_2_39_x86_64", "525.60.13"),
+        ("libcudart.so.13", "py3-none-manylinux_2_39_x86_64", "580.65.06"),
+        ("libcudart.so.13", "py3-none-manylinux_2_39_aarch64", "580.65.06"),
+    ],
+)
+def test_names_oldest_driver_of_each_cuda(
+    tmp_path: Path, soname: str, tag: str, driver: str
+) -> None:
+    major = int(soname.rpartition(".")[2])
+
+    result = audited_library(tmp_path, soname, tag=tag)
+
+    assert (result.majors, result.min_driver) == ((major,), ((major, driver),))
+
+
+def test_names_cuda_and_driver_of_linked_runtime(tmp_path: Path, cuda_home: Path) -> None:
+    result = audited(tmp_path, {MEMBER: make_static(tmp_path, cuda_home)})
+
+    assert result.case.runtimes == ("13.0",)
+    assert (result.majors, result.min_driver) == ((13,), ((13, "580.65.06"),))
+
+
+def test_finds_linked_runtime_of_other_cuda_than_name(tmp_path: Path, cuda_home: Path) -> None:
+    library = make_static(tmp_path, cuda_home)
+
+    findings = files_breaches(tmp_path, {MEMBER: library}, name="pkg_cu12")
+
+    assert ("error", "mixed CUDA majors", MEMBER) in findings
+
+
+def test_takes_cuda_of_the_name_without_libraries_of_cuda(tmp_path: Path) -> None:
+    assert audited_library(tmp_path, flags=(CU13,), name="pkg_cu12").majors == (12,)
+
+
+def test_file_that_is_no_wheel_has_one_error(tmp_path: Path) -> None:
+    path = tmp_path / "pkg-1.0-py3-none-any.whl"
+    path.write_bytes(b"PK")
+
+    with pytest.raises(UnsafeArchiveError):
+        audit_wheel(path)
+
+    result = unreadable(path, "why")
+    assert breaches(result) == [("error", "archive", path.name)]
+    assert result.case.scan.size == 2

@@ -1,0 +1,52 @@
+"""Facts of installed GPU packages, and of the symbols that they lack."""
+
+from __future__ import annotations
+
+from tests.support.check.environments import CALL_OF_TORCH, Env, look_into, verdict_on
+
+
+def test_names_truncated_library(env: Env) -> None:
+    whole = env.extension("", "libcudart.so.12").read_bytes()
+    env.install("ext", {"ext/libext.so": whole[: len(whole) // 3]})
+
+    verdict = verdict_on(look_into(env, "ext"), "diagnose-damaged-installation")
+
+    assert verdict.what.startswith("libext.so of ext 1.2.3 ")
+
+
+def test_names_extension_for_other_python(env: Env) -> None:
+    code = 'extern "C" void PyInit_ext() {}'
+    name = "ext.cpython-38-x86_64-linux-gnu.so"
+    env.install("ext", {name: env.extension(code, "libcuda.so.1")})
+
+    assert verdict_on(look_into(env), "python-version-unsupported").cause == name
+
+
+def test_passes_over_packages_without_gpu(env: Env) -> None:
+    env.install("plain", {"plain/libplain.so": env.compile("libplain.so", "")})
+
+    assert look_into(env).packages == ()
+
+
+def test_names_extension_for_other_torch(env: Env) -> None:
+    env.install_torch()
+    library = env.extension(CALL_OF_TORCH % ("gone(int)", "gone(1)"))
+    env.install("ext", {"ext/libext.so": library}, version="1.0+cu130torch2.4")
+
+    verdict = verdict_on(look_into(env, "ext"), "torch-abi-mismatch")
+
+    assert verdict.level == "broken"
+    assert "needs c10::gone" in verdict.cause
+    assert "for torch 2.4" in verdict.cause
+
+
+def test_names_extension_with_other_string_abi(env: Env) -> None:
+    text = "#include <string>\nnamespace c10 {{ void show(const std::string &{}; }} {}"
+    env.install_torch(code=text.format(")", "void c10::show(const std::string &) {}"))
+    old = "#define _GLIBCXX_USE_CXX11_ABI 0\n" + text.format(")", 'void use() { c10::show(""); }')
+    env.install("ext", {"ext/libext.so": env.extension(old)})
+
+    verdict = verdict_on(look_into(env, "ext"), "cxx11-abi-mismatch")
+
+    assert "c10::show" in verdict.cause
+    assert "cxx11abiTRUE" in verdict.fix

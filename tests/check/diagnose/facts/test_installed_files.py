@@ -1,0 +1,173 @@
+"""Installed files: compared with RECORD, shared, hidden, and left by pip."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cuwheel.base.formats.wheel.archive import unpack_wheel
+from cuwheel.check.diagnose.facts.environment import (
+    Distribution,
+    PythonEnvironment,
+    read_environment,
+)
+from cuwheel.check.diagnose.facts.installed_files import (
+    InstallationFacts,
+    find_faults,
+    modules_of,
+    read_installation,
+)
+from tests.check.diagnose.samples import make_distribution
+from tests.support.check.environments import Env
+from tests.support.factories import compile_library, write_wheel
+
+
+@pytest.fixture(scope="module")
+def library(module_path: Path) -> bytes:
+    source = module_path / "ext.c"
+    source.write_text("int ext;\n")
+    return compile_library(module_path / "ext.so", "gcc", "-fPIC", source).read_bytes()
+
+
+@pytest.fixture
+def installed(tmp_path: Path, library: bytes) -> Distribution:
+    site = tmp_path / "site"
+    files = {"ext/__init__.py": b"x = 1\n", "ext/lib/a.so": library, "tests/__init__.py": b""}
+    unpack_wheel(write_wheel(tmp_path / "wheels", files, name="ext"), site)
+    libraries = (site / "ext" / "lib" / "a.so",)
+    return make_distribution(
+        "ext", site, metadata=site / "ext-1.2.3.dist-info", libraries=libraries
+    )
+
+
+def test_accepts_whole_distribution(installed: Distribution) -> None:
+    assert find_faults(installed, verifies=True) == ()
+    assert modules_of(installed) == ("ext",)
+
+
+@pytest.mark.parametrize(
+    ("size", "what", "is_damage"),
+    [
+        (0, "has 0 bytes", True),
+        (1000, "has 1000 bytes", True),
+        (10**6, "has 1000000 bytes", False),
+        (None, "isn't there", True),
+    ],
+)
+def test_names_library_of_other_size(
+    installed: Distribution, library: bytes, size: int | None, what: str, *, is_damage: bool
+) -> None:
+    [path] = installed.libraries
+    if size is None:
+        path.unlink()
+    else:
+        path.write_bytes(library[:size].ljust(size, b"+"))
+
+    [fault] = find_faults(installed, verifies=False)
+
+    assert fault.what.startswith(what)
+    assert fault.is_damage is is_damage
+
+
+def test_names_zeroed_library(installed: Distribution, library: bytes) -> None:
+    installed.libraries[0].write_bytes(bytes(len(library)))
+
+    [fault] = find_faults(installed, verifies=False)
+
+    assert (fault.path, fault.is_damage) == (installed.libraries[0], True)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "is_damage"),
+    [
+        ("ext/__init__.py", b"x = 2\n", False),
+        ("ext/__init__.py", b"", True),
+        ("ext/__init__.py", b"x\0\0\0\0\n", True),
+        ("ext/lib/a.so", None, True),
+    ],
+)
+def test_verifies_hashes(
+    installed: Distribution, file: str, content: bytes | None, *, is_damage: bool
+) -> None:
+    path = installed.site / file
+    path.write_bytes(path.read_bytes()[:-8] + b"+" * 8 if content is None else content)
+
+    [fault] = find_faults(installed, verifies=True)
+
+    assert (fault.path, fault.is_damage) == (path, is_damage)
+
+
+@pytest.mark.parametrize("is_condas", [False, True])
+def test_accepts_what_has_no_hash(installed: Distribution, *, is_condas: bool) -> None:
+    if is_condas:
+        (installed.metadata / "INSTALLER").write_text("conda\n")
+        path = installed.libraries[0]
+        path.write_bytes(path.read_bytes() + b"another rpath")
+    else:
+        (installed.metadata / "RECORD").unlink()
+
+    assert find_faults(installed, verifies=True) == ()
+
+
+def environment_of(env: Env, **variables: str) -> PythonEnvironment:
+    return read_environment(env.python, {"PATH": "/usr/bin:/bin", **variables})
+
+
+def read(env: Env, **variables: str) -> InstallationFacts:
+    environment = environment_of(env, **variables)
+    installed = tuple(environment.distributions.values())
+    return read_installation(environment, installed, installed, ())
+
+
+def test_names_owner_of_shared_file(env: Env) -> None:
+    env.install("first", {"both/a.py": b"1", "both/__init__.py": b"1"})
+    env.install("second", {"both/a.py": b"2", "both/__init__.py": b"2"})
+
+    [shared] = read(env).shared
+
+    assert [owner.name for owner in shared.owners] == ["first", "second"]
+    assert shared.in_place == "second"
+
+
+def test_takes_equal_files_and_namespaces_for_no_fault(env: Env) -> None:
+    env.install("first", {"both/a.py": b"1", "both/__init__.py": b"1", "tests/a.py": b"1"})
+    env.install("second", {"both/a.py": b"1", "both/__init__.py": b"", "tests/a.py": b"2"})
+
+    assert read(env).shared == ()
+
+
+def test_does_not_judge_shared_library_by_its_size(env: Env) -> None:
+    env.install("first", {"both/a.so": b"first"})
+    env.install("second", {"both/a.so": b"the second"})
+
+    assert read(env).faults == {}
+
+
+def test_finds_what_hides_a_package(env: Env) -> None:
+    env.install("ext", {"ext/__init__.py": b"", "tests/__init__.py": b""})
+    work = env.folder / "work"
+    for folder in ("ext", "tests"):
+        (work / folder).mkdir(parents=True)
+        (work / folder / "__init__.py").touch()
+
+    [shadow] = read(env, PYTHONPATH=str(work)).shadows
+
+    assert (shadow.module, shadow.path) == ("ext", work / "ext" / "__init__.py")
+    assert read(env).shadows == ()
+
+
+def test_takes_only_folders_of_pips_for_leftovers(env: Env) -> None:
+    env.install("ext", {"ext/__init__.py": b"", "other/__init__.py": b""})
+    work = env.folder / "work"
+    for folder in (env.site, work):
+        for name in ("~", "~backup", "~xt", "~-t", "~ext"):
+            (folder / name).mkdir(parents=True)
+    (env.site / "ext-1.2.3.dist-info").rename(env.site / "~xt-1.2.3.dist-info")
+
+    environment = environment_of(env, PYTHONPATH=str(work))
+
+    assert (dict(environment.distributions), environment.damaged) == ({}, ())
+    assert {path.parent for path in environment.leftovers} == {env.site}
+    names = sorted(path.name for path in environment.leftovers)
+    assert names == ["~-t", "~ext", "~xt", "~xt-1.2.3.dist-info"]

@@ -1,0 +1,78 @@
+"""Verdicts on installed files; tests/e2e/test_diagnose_fixes.py runs their commands."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.check.environments import Env, anchors, look_into, verdict_on
+
+
+def test_names_lost_file_of_nvidia_wheel(env: Env) -> None:
+    file = "nvidia/cu13/lib/libcudart.so.13"
+    env.install("nvidia_cuda_runtime", {file: b"x"}, version="13.0.96")
+    (env.site / file).unlink()
+
+    verdict = verdict_on(look_into(env), "diagnose-damaged-installation")
+
+    assert verdict.level == "broken"
+    assert verdict.cause == "libcudart.so.13 isn't there"
+
+
+def test_takes_hiding_file_for_no_torch(env: Env) -> None:
+    env.install_torch()
+    work = env.folder / "work"
+    work.mkdir()
+    (work / "torch.py").write_text("x = 1\n")
+
+    report = look_into(env, PYTHONPATH=f"{work}:/other")
+
+    verdict = verdict_on(report, "diagnose-shadowed-module")
+    assert verdict.command == "export PYTHONPATH=/other"
+    assert report.environment.frameworks[0].version == "2.11.0+cu130"
+    assert "diagnose-import-failed" not in anchors(report)
+
+
+def test_names_the_folder_of_each_leftover(env: Env) -> None:
+    more = env.folder / "more"
+    for folder, name in ((env.site, "first"), (more, "second")):
+        env.install(name)
+        folder.mkdir(exist_ok=True)
+        (env.site / f"{name}-1.2.3.dist-info").rename(folder / f"~{name[1:]}-1.2.3.dist-info")
+
+    report = look_into(env, PYTHONPATH=str(more))
+
+    damaged = "diagnose-damaged-installation"
+    verdicts = [verdict for verdict in report.verdicts if verdict.anchor == damaged]
+    folders = {verdict.what.rpartition(" in ")[2]: verdict for verdict in verdicts}
+    assert set(folders) == {str(env.site), str(more)}
+    for site, verdict in folders.items():
+        assert verdict.command.startswith(f"rm -r '{site}/~")
+
+
+def install_sharing(env: Env, *names: str) -> None:
+    """Install packages that have another library in the same place."""
+    for name in names:
+        env.install(name, {"both/a.so": env.compile("a.so", f"int {name};")})
+
+
+def test_names_which_of_three_with_the_same_files_goes(env: Env) -> None:
+    install_sharing(env, "first", "second", "third")
+    env.install_torch(requires=("second",))
+    (env.site / "both" / "a.so").write_bytes(b"none of theirs")
+
+    verdict = verdict_on(look_into(env), "diagnose-shared-files")
+
+    assert verdict.what.startswith("first 1.2.3, second 1.2.3 and third 1.2.3 ")
+    assert verdict.cause.endswith("none of theirs")
+    assert " first third && " in verdict.command
+
+
+@pytest.mark.parametrize("names", [("first", "second"), ("first", "second", "third")])
+def test_removes_none_where_two_are_required(env: Env, names: tuple[str, ...]) -> None:
+    install_sharing(env, *names)
+    env.install_torch(requires=("first", "second"))
+
+    verdict = verdict_on(look_into(env), "diagnose-shared-files")
+
+    assert (verdict.level, verdict.command) == ("warning", "")
+    assert verdict.fix.startswith("torch requires first; torch requires second: ")

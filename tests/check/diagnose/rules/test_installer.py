@@ -1,0 +1,86 @@
+"""Commands that change an environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from cuwheel.check.diagnose.diagnose import DiagnoseOptions, diagnose
+from cuwheel.check.diagnose.rules.installer import Installer, same_release
+from tests.check.diagnose.samples import make_distribution
+from tests.support.check.environments import CALLERS_PATH, Env, anchors, look_into, verdict_on
+
+
+@pytest.mark.parametrize(
+    ("python", "has_pip", "command"),
+    [
+        ("", True, "python -m pip install 'a>=1'"),
+        ("/e/bin/python", True, "/e/bin/python -m pip install 'a>=1'"),
+        ("", False, "uv pip install 'a>=1'"),
+        ("/my e/python", False, "uv pip install --python '/my e/python' 'a>=1'"),
+    ],
+)
+def test_installs_into_the_environment(python: str, command: str, *, has_pip: bool) -> None:
+    assert Installer(python=python, has_pip=has_pip).install("a>=1") == command
+
+
+@pytest.mark.parametrize(
+    ("has_pip", "command"),
+    [(True, "python -m pip uninstall -y a b"), (False, "uv pip uninstall a b")],
+)
+def test_removes_without_a_prompt(command: str, *, has_pip: bool) -> None:
+    assert Installer(python="", has_pip=has_pip).remove(("a", "b")) == command
+
+
+@pytest.mark.parametrize(
+    ("version", "origin", "requirement"),
+    [
+        ("2.11.0", {}, "torch==2.11.0"),
+        ("2.11.0+cpu", {}, ""),
+        ("2.11.0+cpu", {"url": "file:///t.whl", "archive_info": {}}, "torch @ file:///t.whl"),
+        ("2.11.0+cpu", {"url": "file:///source", "dir_info": {}}, ""),
+    ],
+)
+def test_names_same_release(
+    tmp_path: Path, version: str, origin: dict[str, object], requirement: str
+) -> None:
+    (tmp_path / "direct_url.json").write_text(json.dumps(origin))
+
+    assert same_release(make_distribution("torch", tmp_path, version=version)) == requirement
+
+
+def test_prints_no_command_without_pip_and_uv(env: Env) -> None:
+    env.install_torch(requires=("triton",))
+
+    report = look_into(env, PATH="/nowhere")
+
+    assert {verdict.command for verdict in report.verdicts} == {""}
+    assert verdict_on(report, "diagnose-versions").fix
+    verdict = verdict_on(report, "diagnose-no-installer")
+    assert (verdict.level, verdict.cause) == ("note", "it has no pip, and uv isn't on PATH")
+
+
+def test_prints_no_command_for_the_python_of_the_system(env: Env) -> None:
+    """A whole Python of its own, as PYTHONHOME has it, with the file of PEP 668."""
+    env.install_torch(requires=("triton",))
+    home = env.site.parents[2]
+    for path in Path(os.__file__).parent.iterdir():
+        if path.name not in ("site-packages", "EXTERNALLY-MANAGED"):
+            (env.site.parent / path.name).symlink_to(path)
+    marker = env.site.parent / "EXTERNALLY-MANAGED"
+    marker.write_text("[externally-managed]\n")
+    python = os.path.realpath(sys.executable)
+    options = DiagnoseOptions(python=python, start=env.folder)
+    environ = {"PATH": CALLERS_PATH, "HOME": str(env.folder), "PYTHONHOME": str(home)}
+
+    report = diagnose(options, environ, ())
+
+    assert {verdict.command for verdict in report.verdicts} == {""}
+    verdict = verdict_on(report, "diagnose-no-installer")
+    assert verdict.cause.startswith(f"{marker}: ")
+    assert verdict.fix.startswith("create an environment ")
+    assert "diagnose-no-installer" not in anchors(look_into(env))

@@ -1,0 +1,153 @@
+"""Verdicts on GPU packages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cuwheel.base.formats.binaries.archs import DeviceCode
+from cuwheel.check.diagnose.facts.gpu_packages import DiagnosedPackage, InstalledLibrary
+from cuwheel.check.diagnose.facts.imports import FrameworkFacts
+from cuwheel.check.diagnose.facts.machine import Driver, DriverGpu
+from cuwheel.check.diagnose.rules.packages import judge_package
+from tests.check.diagnose.samples import make_context, make_distribution
+from tests.support.check.environments import Env, anchors, look_into, verdict_on
+from tests.support.factories import compile_cuda
+
+
+def package_of(*libraries: InstalledLibrary) -> DiagnosedPackage:
+    codes = [library.code for library in libraries if library.code]
+    return DiagnosedPackage(
+        name="ext",
+        version="1",
+        archs=tuple(arch for code in codes for arch in code.sass),
+        ptx_archs=tuple(arch for code in codes for arch in code.ptx),
+        suppliers={},
+        other_libraries=0,
+        libraries=libraries,
+    )
+
+
+@pytest.mark.e2e
+def test_names_archs_that_gpu_lacks(env: Env, driver: Path, cuda_home: Path) -> None:
+    source = env.folder / "kernel.cu"
+    source.write_text("__global__ void kernel() {}\nvoid run() { kernel<<<1, 1>>>(); }\n")
+    flags = ("-gencode=arch=compute_90,code=sm_90", "-cudart=static")
+    library = compile_cuda(env.folder / "libkernel.so", cuda_home, source, *flags)
+    env.install("ext", {"ext/libkernel.so": library})
+
+    report = look_into(env, LD_LIBRARY_PATH=str(driver), STUB_CAPABILITY="80")
+
+    verdict = verdict_on(report, "no-kernel-image")
+    assert verdict.what.endswith(" sm_80")
+    assert verdict.cause == "it contains sm_90"
+
+
+@pytest.mark.parametrize(
+    ("cuda", "level"), [("13.0", "ok"), ("13.1", "warning"), ("13.10", "warning"), ("9.2", "ok")]
+)
+def test_holds_ptx_to_the_newest_cuda_of_the_driver(tmp_path: Path, cuda: str, level: str) -> None:
+    """PTX of a newer CUDA than the driver's may be more than it can compile."""
+    code = DeviceCode(ptx=("80",))
+    library = InstalledLibrary(path=tmp_path / "libext.so", code=code)
+    package = package_of(library)
+    gpu = DriverGpu(index=0, name="A", capability="90")
+    context = make_context(
+        make_distribution("ext"),
+        frameworks=(FrameworkFacts(name="torch", version="2.11.0", cuda=cuda),),
+        driver=Driver(version="580.65.06", newest_cuda="13.0", gpus=(gpu,)),
+    )
+
+    assert [verdict.level for verdict in judge_package(package, context)] == [level]
+
+
+_LINKED = ("-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined")
+_OPENS = """
+import ctypes, pathlib
+there = pathlib.Path(__file__).parents[1] / "nvidia/cuda_runtime/lib/libcudart.so.12"
+def preload(): ctypes.CDLL(str(there), mode=ctypes.RTLD_GLOBAL)
+"""
+
+
+def install_cudart(env: Env) -> None:
+    library = env.compile("libcudart.so.12", "")
+    folder = "nvidia/cuda_runtime/lib"
+    env.install("nvidia_cuda_runtime_cu12", {f"{folder}/libcudart.so.12": library})
+
+
+def install_ext(env: Env, source: str, *requires: str) -> None:
+    library = env.extension("", "libcudart.so.12")
+    files: dict[str, bytes | Path] = {"ext/libext.so": library, "ext/__init__.py": source.encode()}
+    env.install("ext", files, requires=requires)
+
+
+def test_finds_what_import_opens_by_path(env: Env) -> None:
+    install_cudart(env)
+    install_ext(env, f"{_OPENS}\npreload()\ndel preload\n")
+
+    report = look_into(env)
+
+    assert anchors(report) == {"no-cuda-device"}
+    assert report.packages[0].suppliers == {"libcudart.so.12": "nvidia-cuda-runtime-cu12 1.2.3"}
+
+
+def test_names_call_that_opens_it(env: Env) -> None:
+    install_cudart(env)
+    install_ext(env, _OPENS)
+
+    verdict = verdict_on(look_into(env), "diagnose-not-loaded-yet")
+
+    assert verdict.level == "note"
+    assert verdict.fix.startswith("call ext.preload() ")
+
+
+def test_names_library_that_is_not_found(env: Env) -> None:
+    env.install("ext", {"ext/libext.so": env.extension("", "libcudart.so.12", "libcublas.so.12")})
+
+    verdict = verdict_on(look_into(env), "libcudart-not-found")
+
+    assert verdict.what.endswith(" libcudart.so.12, libcublas.so.12")
+    assert verdict.fix.startswith("install nvidia-cublas-cu12, nvidia-cuda-runtime-cu12, ")
+    assert verdict.command == ""  # where its rpath leads nowhere, no wheel helps by itself
+
+
+@pytest.mark.parametrize("kind", ["--enable-new-dtags", "--disable-new-dtags"])
+def test_follows_rpath_of_whole_package(env: Env, kind: str) -> None:
+    """What needs a library hands its RPATH down to it, and no RUNPATH; Python imports neither."""
+    install_cudart(env)
+    inner = env.compile("libinner.so", "", *_LINKED, env.compile("libcudart.so.12", ""))
+    rpath = f"-Wl,{kind},-rpath,$ORIGIN:$ORIGIN/../nvidia/cuda_runtime/lib"
+    outer = env.compile("libouter.so", "", *_LINKED, rpath, inner)
+    env.install("ext", {"ext/libouter.so": outer, "ext/libinner.so": inner})
+
+    report = look_into(env)
+
+    expected = set() if kind == "--disable-new-dtags" else {"libcudart-not-found"}
+    assert anchors(report) - {"no-cuda-device"} == expected
+
+
+def test_names_installed_wheel_without_rpath_to_it(env: Env) -> None:
+    install_cudart(env)
+    install_ext(env, "")
+
+    verdict = verdict_on(look_into(env), "libcudart-not-found")
+
+    assert verdict.fix.startswith("nvidia-cuda-runtime-cu12 1.2.3 is installed, ")
+    assert verdict.command == ""
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_names_what_the_spare_library_lacks_first(turn: int) -> None:
+    """Of several libraries, in any order, the one that needs the runtime."""
+    needs = ("libcublas.so.12", "libcudart.so.12", "libcufft.so.11")
+    spare = [
+        InstalledLibrary(path=Path(f"for_{soname}"), needs=((soname, None),)) for soname in needs
+    ]
+    whole = InstalledLibrary(path=Path("libgood.so"), code=DeviceCode(sass=("90",)))
+    libraries = (*spare[turn:], *spare[:turn], whole)
+    package = package_of(*libraries)
+    [verdict] = judge_package(package, make_context(make_distribution("ext")))
+
+    assert verdict.anchor == "libcudart-not-found"
+    assert verdict.what.startswith("for_libcudart.so.12 of ext 1 ")

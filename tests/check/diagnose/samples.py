@@ -1,0 +1,93 @@
+"""Facts that exist only on paper, and programs that say of themselves what others say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
+from cuwheel.check.diagnose.facts.imports import FrameworkFacts
+from cuwheel.check.diagnose.facts.machine import Driver, HostFacts
+from cuwheel.check.diagnose.rules.context import RuleContext
+from cuwheel.check.diagnose.rules.driver import judge_driver
+from cuwheel.check.diagnose.rules.installer import Installer
+from cuwheel.check.diagnose.toolkits import find_installations, judge_installations
+from cuwheel.check.diagnose.verdict import Diagnosis
+
+
+def make_distribution(name: str, folder: Path = Path("site"), **changes: Any) -> Distribution:
+    usual: dict[str, Any] = {
+        "version": "1.0",
+        "site": folder,
+        "metadata": folder,
+        "requires": (),
+        "libraries": (),
+    }
+    return Distribution(name=name, **{**usual, **changes})
+
+
+def make_environment(*distributions: Distribution) -> PythonEnvironment:
+    return PythonEnvironment(
+        python=Path("python"),
+        version="3.12.1",
+        prefix=Path("prefix"),
+        sites=(),
+        suffixes=(".so",),
+        is_conda=False,
+        markers={"python_version": "3.12", "sys_platform": "linux"},
+        distributions={distribution.name: distribution for distribution in distributions},
+    )
+
+
+def make_context(*distributions: Distribution, **changes: Any) -> RuleContext:
+    usual: dict[str, Any] = {
+        "environment": make_environment(*distributions),
+        "environ": {},
+        "installer": Installer(python="", has_pip=True),
+        "frameworks": (),
+        "driver": Driver(),
+        "host": None,
+    }
+    return RuleContext(**{**usual, **changes})
+
+
+def make_host(**changes: Any) -> HostFacts:
+    usual: dict[str, Any] = {
+        "system": "Linux",
+        "kernel": "6",
+        "architecture": "x86_64",
+        "glibc": "2.36",
+        "glibcxx": "3.4.30",
+        "container": "",
+        "is_wsl": False,
+        "memory": 1 << 34,
+        "free_memory": 1 << 33,
+        "cores": 2,
+        "free_disk": 1 << 34,
+        "shared_memory": 1 << 33,
+        "has_device_files": True,
+    }
+    return HostFacts(**{**usual, **changes})
+
+
+def driver_verdict(driver: Driver, host: HostFacts | None = None, **environ: str) -> Diagnosis:
+    [verdict] = judge_driver(driver, host or make_host(), environ)
+    return verdict
+
+
+_NVCC = "Cuda compilation tools, release {}, V{}.88"
+
+
+def write_nvcc(folder: Path, release: str, script: str = "") -> Path:
+    """A stand-in for an nvcc that this machine doesn't have: it only says which one it is."""
+    program = folder / "bin" / "nvcc"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\n{script or f'echo {_NVCC.format(release, release)!r}'}\n")
+    program.chmod(0o755)
+    return folder
+
+
+def toolkit_verdicts(*, triton: bool = False, torch: str = "", **environ: str) -> list[Diagnosis]:
+    framework = FrameworkFacts(name="torch", version="2", cuda=torch) if torch else None
+    installations = find_installations({"PATH": "/usr/bin:/bin", **environ})
+    return list(judge_installations(installations, framework, has_triton=triton))

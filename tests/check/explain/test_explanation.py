@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.output.documents import as_line
+from cuwheel.check.explain.explain import ExplainDocument, explained_log, explanation_as_text
+from cuwheel.check.explain.explanation import Explainer, Explanation
+from tests.support.check.explanations import BUILT, GCC_TOO_NEW, explain
+from tests.support.documents import read_document
+
+
+@pytest.fixture(scope="module")
+def explainer() -> Explainer:
+    return Explainer()
+
+
+def slugs(explanation: Explanation) -> list[str]:
+    return [cause.slug for cause in explanation.causes]
+
+
+def test_finds_line_among_many(explainer: Explainer) -> None:
+    noise = [f"[{number}/90000] nvcc -Werror -c file{number}.cu" for number in range(40_000)]
+
+    first = explain(explainer, *noise, GCC_TOO_NEW, *noise, "ninja: build stopped.").causes[0]
+
+    assert first.slug == "host-compiler-too-new"
+    assert first.evidence[0].line == len(noise) + 1
+    assert first.evidence[0].text == GCC_TOO_NEW
+
+
+def test_fills_in_captures(explainer: Explainer) -> None:
+    (result,) = explain(explainer, GCC_TOO_NEW).causes
+
+    assert "CUDA 12.2" in result.why
+    assert "gxx_linux-64=12" in result.fix
+
+
+def test_fills_in_known_facts(explainer: Explainer) -> None:
+    line = "#error -- unsupported GNU version! gcc versions later than 12 are not supported!"
+
+    (result,) = explain(explainer, line, cuda="12.1").causes
+
+    assert "CUDA 12.1" in result.why
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        f"\x1b[01;31m\x1b[K{GCC_TOO_NEW}\x1b[m",
+        f"2026-11-22T05:00:00.1234567Z {GCC_TOO_NEW}",
+        f"#12 34.56 {GCC_TOO_NEW}",
+        GCC_TOO_NEW.upper(),
+        GCC_TOO_NEW.replace("\n", "\r\n") + "\r\n",
+        f"  Building: 10%\r  Building: 20%\r{GCC_TOO_NEW}",
+    ],
+)
+def test_ignores_decoration(log: str, explainer: Explainer) -> None:
+    assert slugs(explain(explainer, log)) == ["host-compiler-too-new"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "latin-1"])
+def test_reads_other_encodings(encoding: str, explainer: Explainer) -> None:
+    log = f"größer\n{GCC_TOO_NEW}\n".encode(encoding)
+
+    assert slugs(explainer.explain(io.BytesIO(log))) == ["host-compiler-too-new"]
+
+
+def test_finds_nothing_in_healthy_log(explainer: Explainer) -> None:
+    explanation = explain(
+        explainer, "-- Performing Test HAS_FLAG - Failed", "c++ -Werror -c error.c", BUILT
+    )
+
+    assert not explanation.failed
+    assert "3 lines" in explanation_as_text(explanation, "build.log")
+
+
+def test_success_overcomes_failure(explainer: Explainer) -> None:
+    explanation = explain(explainer, GCC_TOO_NEW, BUILT)
+
+    assert (explanation.failed, explanation.overcome) == (False, ("host-compiler-too-new",))
+
+
+def test_success_does_not_overcome_lasting_failure(explainer: Explainer) -> None:
+    explanation = explain(
+        explainer,
+        "ERROR: pip's dependency resolver does not currently take into account all the packages",
+        "torchvision 0.18.0 requires torch==2.3.0, but you have torch 2.4.1",
+        "Successfully installed torch-2.4.1",
+    )
+
+    assert slugs(explanation) == ["pip-resolution-conflict"]
+
+
+def test_finds_failure_after_a_success(explainer: Explainer) -> None:
+    explanation = explain(explainer, *[GCC_TOO_NEW] * 5, BUILT, GCC_TOO_NEW)
+
+    assert [line.line for line in explanation.causes[0].evidence] == [7]
+
+
+def test_shows_first_error_without_known_cause(explainer: Explainer) -> None:
+    lines = ["one", "two", "three", "widget.c:4: error: no such frobnicator", "five", "six"]
+
+    text = explanation_as_text(explain(explainer, *lines), "build.log")
+
+    assert ">       4  widget.c:4: error: no such frobnicator" in text
+    assert "        2  two" in text
+    assert "docs/how-to/failure-catalogue.md" in text
+
+
+@pytest.mark.parametrize("log", ["", "\n", "\0\0\0", "no newline", "\xff\xfe" * 100])
+def test_survives_anything(log: str, explainer: Explainer) -> None:
+    assert not explain(explainer, log).causes
+
+
+def test_converts_to_document(explainer: Explainer) -> None:
+    log = explained_log(explain(explainer, "first", GCC_TOO_NEW), "build.log")
+
+    [data] = read_document(as_line(ExplainDocument(logs=(log,))), "explain")["logs"]
+    (cause,) = data["causes"]
+    assert (data["log"], data["lines"], data["failed"]) == ("build.log", 2, True)
+    assert cause["evidence"][0]["line"] == 2
+    assert cause["anchor"] == "TROUBLESHOOTING.md#host-compiler-too-new"
+
+
+@pytest.mark.e2e
+def test_reads_large_log_in_bounded_memory(tmp_path: Path) -> None:
+    log = tmp_path / "large.log"
+    with log.open("w") as stream:
+        for number in range(25_000):
+            stream.write(f"[{number}] " + "nvcc -O3 -c some/file.cu -o some/file.o " * 50 + "\n")
+    script = (
+        "import resource, sys; from cuwheel.check.explain.explanation import Explainer; "
+        "explainer = Explainer(); "
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; "
+        "log = explainer.explain(open(sys.argv[1], 'rb')); "
+        "print(log.lines, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script, log],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    lines, grown = map(int, done.stdout.split())
+    assert lines == 25_000
+    assert grown << 10 < log.stat().st_size // 2
+
+
+def test_names_the_nearest_cause_if_no_pattern_matches(explainer: Explainer) -> None:
+    line = "RuntimeError: libcudnn_ops of cuDNN was refused by dlopen"
+    explanation = explain(explainer, "start", line)
+
+    (cause,) = explanation.causes
+
+    assert cause.slug == "libcudnn-not-found"
+    assert cause.weight == "perhaps"
+    assert [evidence.text for evidence in cause.evidence] == [line]
+    assert "\nPerhaps:" in explanation_as_text(explanation, "x.log")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("libcudnn_ops of cuDNN was opened with dlopen", "done"),
+        ("RuntimeError: libcudnn_ops of cuDNN was refused by dlopen", "Successfully installed x-1"),
+        (f"RuntimeError: {'x' * 1000} libcudnn_ops cudnn",),
+    ],
+    ids=["no failure", "success after it", "words behind the beginning"],
+)
+def test_guesses_nothing(lines: tuple[str, ...], explainer: Explainer) -> None:
+    assert not explain(explainer, *lines).causes
+
+
+@pytest.mark.parametrize(
+    ("line", "slug"),
+    [
+        ("docker: container exited with code 137", "oom-killed-compile"),
+        ("worker exited with code 139", "native-crash"),
+        ("Process finished with exit code 134", "native-crash"),
+        ("the test process exited with code 132", "cpu-instruction-missing"),
+        ("Process exited with code 0xC0000005", "native-crash"),
+        ("importing it after torch crashes with a segfault", "native-crash"),
+        ("python segfaults on import", "native-crash"),
+    ],
+)
+def test_explains_crash_by_code_or_words(explainer: Explainer, line: str, slug: str) -> None:
+    assert slugs(explain(explainer, line))[:1] == [slug]

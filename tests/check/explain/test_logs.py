@@ -1,0 +1,94 @@
+"""Whole logs of provoked failures of the real tools: tests/logs/README.md."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cuwheel.check.explain.explanation import Explainer
+from cuwheel.check.explain.log_text import blocks
+from tests.logs.decisive import DECISIVE, RAW
+from tests.logs.examples import PAGE, page
+from tests.support.check.explanations import explain
+
+LOGS = sorted(RAW.glob("*.log"))
+HEALTHY = [path for path in LOGS if path.name.startswith("ok--")]
+FAILED = [path for path in LOGS if path not in HEALTHY]
+
+# Messages of known forms that no recorded log has.
+FORMS = yaml.safe_load(Path(__file__).with_name("forms.yaml").read_text())
+_NEAR = 2  # lines: one message may take several
+
+
+@pytest.fixture(scope="module")
+def explainer() -> Explainer:
+    return Explainer()
+
+
+@pytest.mark.parametrize("path", FAILED, ids=lambda path: path.stem)
+def test_names_cause_and_line(path: Path, explainer: Explainer) -> None:
+    with path.open("rb") as stream:
+        explanation = explainer.explain(stream)
+
+    first = explanation.causes[0]
+    assert first.slug == path.name.partition("--")[0]
+    shown = {line.line for line in first.evidence}
+    assert any(abs(line - number) <= _NEAR for line in shown for number in decisive_lines(path))
+
+
+def decisive_lines(path: Path) -> list[int]:
+    """Return the numbers of the lines that are the case's evidence."""
+    decisive = re.compile(DECISIVE[path.stem])
+    text = b"".join(block.text[: block.fresh] for block in blocks(io.BytesIO(path.read_bytes())))
+    lines = text.decode("utf-8", "replace").split("\n")
+    return [number for number, line in enumerate(lines, 1) if decisive.search(line)]
+
+
+def test_page_of_examples_is_current() -> None:
+    assert PAGE.read_text() == page(), "run python -m tests.logs.examples"
+
+
+def test_every_log_has_a_decisive_line() -> None:
+    assert {path.stem for path in LOGS} == set(DECISIVE)
+
+
+@pytest.mark.parametrize("path", HEALTHY, ids=lambda path: path.stem)
+def test_finds_no_failure(path: Path, explainer: Explainer) -> None:
+    with path.open("rb") as stream:
+        explanation = explainer.explain(stream)
+
+    assert not explanation.failed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "checking whether gcc fails on unknown flags... yes",
+        "DeprecationWarning: this call fails when numpy>=3 is used",
+        "faulthandler enabled: prints a traceback on SIGSEGV",
+        "[INFO] handler for SIGBUS installed",
+        "nm: reporting undefined symbol table",
+        "failed: 0",
+    ],
+)
+def test_line_of_a_healthy_log_is_no_failure(line: str, explainer: Explainer) -> None:
+    explanation = explain(explainer, line, "epoch 1, loss 0.5")
+
+    assert (explanation.failed, explanation.causes) == (False, ())
+
+
+@pytest.mark.parametrize("slug", sorted(FORMS))
+def test_knows_forms(slug: str, explainer: Explainer) -> None:
+    results = {log: explain(explainer, log).causes for log in FORMS[slug]}
+
+    wrong = {
+        log: [cause.slug for cause in causes]
+        for log, causes in results.items()
+        if not causes or causes[0].slug != slug or not causes[0].is_known
+    }
+
+    assert wrong == {}

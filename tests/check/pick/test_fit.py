@@ -1,0 +1,157 @@
+"""Each reason against a wheel, alone, and unknown facts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cuwheel.check.pick.document import PickedWheel
+from tests.support.check.offers import MACHINE, TAG, Index
+
+ARCHS = {"archs": ["80", "90"], "toolkit": "13.0"}
+
+
+def fitting(index: Index, paper: str = MACHINE) -> PickedWheel:
+    """The wheel that fits."""
+    wheel = index.pick(paper).wheel
+    assert wheel
+    return wheel
+
+
+def reason_against(index: Index, paper: str = MACHINE) -> tuple[str, str]:
+    """Kind and text of the only reason against the nearest wheel; none fits."""
+    report = index.pick(paper)
+    assert report.nearest
+    [reason] = report.nearest.reasons
+    return reason.kind, reason.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "wheel"),
+    [
+        ("python", "is for Python 3.11", {"tag": TAG.replace("312", "311")}),
+        ("python", "Python 3.13 or newer", {"tag": f"cp313-abi3-{TAG.split('-')[2]}"}),
+        ("python", ">=3.13", {"attributes": 'data-requires-python="&gt;=3.13"'}),
+        ("abi", "without GIL", {"tag": f"cp312-cp312t-{TAG.split('-')[2]}"}),
+        ("platform", "win_amd64", {"tag": "cp312-cp312-win_amd64"}),
+        ("platform", "aarch64", {"tag": "cp312-cp312-manylinux_2_28_aarch64"}),
+        ("platform", "musllinux", {"tag": "cp312-cp312-musllinux_1_2_x86_64"}),
+        ("glibc", "2.34 or newer", {"tag": "cp312-cp312-manylinux_2_34_x86_64"}),
+        ("framework", "requires torch==2.10.*", {"requires": "torch==2.10.*"}),
+        ("framework", "built for torch 2.8", {"version": "1.0+cu13torch2.8"}),
+        ("framework", "built for torch 2.10", {"version": "1.0+cu.13.0.torch.2.10"}),
+        ("string-abi", "CXX11_ABI=FALSE", {"version": "1+cu13torch2.11cxx11abiFALSE"}),
+        ("cuda", "CUDA 12.8, but the machine has CUDA 13.0", {"version": "1.0+cu128"}),
+        ("cuda", "CUDA 12,", {"requires": "nvidia-cublas-cu12==12.8.4.1"}),
+        ("device", "rocm", {"version": "1.0+rocm6.4"}),
+        ("device", "cpu", {"version": "1.0+cpu"}),
+        ("arch", "the GPU is sm_90", {"statement": {"archs": ["80"]}}),
+        ("yanked", "wrong results", {"attributes": 'data-yanked="wrong results"'}),
+        ("prerelease", "--pre", {"version": "1.0rc1"}),
+    ],
+)
+def test_names_each_reason_alone(
+    kind: str, words: str, wheel: dict[str, Any], index: Index
+) -> None:
+    add(index, **wheel)
+
+    against, text = reason_against(index)
+
+    assert against == kind
+    assert words in text
+
+
+@pytest.mark.parametrize("driver", ["570.211.01", "580.65.05", "570"])
+def test_names_old_driver_alone(driver: str, index: Index) -> None:
+    index.add("1.0+cu130")
+
+    kind, text = reason_against(index, MACHINE.replace("580.95.05", driver))
+
+    assert kind == "driver"
+    assert f"580.65.06 or newer, this is {driver}" in text
+
+
+@pytest.mark.parametrize("driver", ["580", "580.65.06", "610.1"])
+def test_takes_new_enough_driver(driver: str, index: Index) -> None:
+    index.add("1.0+cu130")
+
+    assert index.pick(MACHINE.replace("580.95.05", driver)).wheel
+
+
+def test_wheel_for_the_cpu_fits_machine_without_cuda(index: Index) -> None:
+    index.add("1.0+cpu")
+
+    assert index.pick("python=3.12,cuda=cpu,platform=x86_64").wheel
+
+
+def test_wheel_for_cuda_does_not_fit_torch_without(index: Index) -> None:
+    index.add("1.0+cu130")
+
+    kind, _ = reason_against(index, "python=3.12,torch=2.11,cuda=cpu,platform=x86_64")
+
+    assert kind == "cuda"
+
+
+def test_lists_unknown_facts(index: Index) -> None:
+    index.add("1.0", "cp312-cp312-linux_x86_64", "torch==2.11.*")
+
+    wheel = fitting(index, "python=3.12,platform=x86_64")
+
+    kinds = [reason.kind for reason in wheel.unknown]
+    assert kinds == ["glibc", "framework", "cuda", "arch"]
+
+
+def test_knows_archs_from_provenance_alone(index: Index) -> None:
+    index.add(statement=ARCHS)
+
+    wheel = fitting(index)
+
+    assert wheel.archs == "sm_80 sm_90"
+    assert not wheel.unknown
+
+
+def test_ignores_provenance_of_other_bytes(index: Index) -> None:
+    path = index.add(statement={"archs": ["80"]})
+    stated = index.site.files[f"/files/{path.name}.provenance.json"]
+    digest = stated.partition(b'"sha256": "')[2][:64]
+    index.site.files[f"/files/{path.name}.provenance.json"] = stated.replace(digest, b"0" * 64)
+
+    wheel = fitting(index)
+
+    assert "arch" in [reason.kind for reason in wheel.unknown]
+
+
+def test_ignores_parameters_of_other_builders(index: Index) -> None:
+    index.add(statement=ARCHS, build_type="https://example.org/build")
+
+    wheel = fitting(index)
+
+    assert wheel.archs == ""
+
+
+@pytest.mark.parametrize("archs", [["9x"], "90", [None], {"a": 1}])
+def test_ignores_malformed_archs(archs: object, index: Index) -> None:
+    index.add(statement={"archs": archs, "toolkit": "../13"})
+
+    wheel = fitting(index)
+
+    assert {reason.kind for reason in wheel.unknown} == {"cuda", "arch"}
+
+
+def test_names_framework_to_install_with_it(index: Index) -> None:
+    index.add("1.0+cu13torch2.11cxx11abiTRUE")
+
+    report = index.pick("python=3.12,platform=x86_64")
+
+    assert report.wheel
+    assert report.wheel.needs == ("torch==2.11.*",)
+    assert "'torch==2.11.*'" in report.commands["pip"]
+
+
+def add(index: Index, requires: str = "", **wheel: Any) -> None:
+    """Add a wheel that fits except for these arguments."""
+    wheel.setdefault("statement", ARCHS if "version" not in wheel and not requires else None)
+    index.add(
+        wheel.pop("version", "1.0"), wheel.pop("tag", TAG), *filter(None, [requires]), **wheel
+    )

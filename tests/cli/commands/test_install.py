@@ -1,0 +1,73 @@
+"""The session `install` as a person runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cuwheel.base.errors import NoFittingWheelError, UsageError
+from cuwheel.base.system.console import Console
+from cuwheel.cli.dispatch import run_command
+from tests.support.documents import read_document
+from tests.support.publish.installations import offer, uv_environment, versions, write_project
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fresh environment, and a project with the recipe of toy."""
+    monkeypatch.setenv("CUWHEEL_PROJECT", str(write_project(tmp_path / "project")))
+    monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CUWHEEL_INVOKED_FROM", str(tmp_path))
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    return uv_environment(tmp_path / "env")
+
+
+def install(*words: str) -> None:
+    run_command("install", words, Console())
+
+
+def test_installs_and_prints_data(environment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    offer(environment.parent / "wheels")
+
+    install("toy-130", "--python", "env", "--index", "wheels", "--json")
+
+    data = read_document(capsys.readouterr().out, "install")
+    assert (data["target"], data["is_done"]) == ("toy-130", True)
+    assert data["installed"]["trial"]["imported"] == ["toy"]
+    assert versions(environment) == ["1.0+cu130"]
+
+
+def test_shows_what_it_would_do(environment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    offer(environment.parent / "wheels", stated=None)
+
+    install("toy-130", "--python", "env", "--index", "wheels", "--dry-run")
+
+    output = capsys.readouterr().err
+    assert "toy-1.0+cu130-py3-none-any.whl: would be installed from file:" in output
+    assert "how it was built is unknown" in output
+    assert versions(environment) == []
+
+
+def test_shows_why_none_fits(environment: Path) -> None:
+    offer(environment.parent / "wheels", tag="cp38-cp38-win_amd64")
+
+    with pytest.raises(NoFittingWheelError) as caught:
+        install("toy-130", "--python", str(environment), "--index", "wheels")
+
+    assert "win_amd64" in caught.value.why
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize(
+    ("words", "output"),
+    [
+        ((), "needs a target"),
+        (("toy-130", "toy-130"), "takes exactly one target"),
+        (("toy-131",), "toy"),
+        (("toy-130", "--index", "gone"), "gone doesn't exist"),
+    ],
+)
+def test_refuses_what_makes_no_sense(words: tuple[str, ...], output: str) -> None:
+    with pytest.raises(UsageError, match=output):
+        install(*words)

@@ -1,0 +1,142 @@
+"""The session `pick` as a person runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cuwheel.base.errors import DownloadError, UsageError
+from cuwheel.base.system.console import Console
+from cuwheel.cli.dispatch import run_command
+from tests.support.documents import read_document
+from tests.support.factories import HASTY
+from tests.support.packages.toy_wheel import add_wheel
+from tests.support.servers.http import Site, serving
+
+PAPER = "python=3.12,platform=x86_64"
+
+
+@pytest.fixture
+def dist(tmp_path: Path) -> Path:
+    return add_wheel(tmp_path / "dist").parent
+
+
+def pick(*words: str) -> int:
+    return run_command("pick", words, Console())
+
+
+def test_shows_by_its_status_whether_one_fits(dist: Path) -> None:
+    here = ("--index", str(dist), "--for", PAPER)
+
+    assert pick("toy", *here) == 0
+    assert pick("toy>1", *here) == 1
+
+
+def test_prints_data(dist: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pick("toy", "--index", str(dist), "--for", PAPER, "--json")
+
+    data = read_document(capsys.readouterr().out, "pick")
+
+    [wheel] = dist.glob("*.whl")
+    assert data["wheel"]["name"] == wheel.name
+    assert data["commands"]["uv"].endswith(f"#sha256={data['wheel']['sha256']}'")
+
+
+def test_uses_configured_list(
+    dist: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CUWHEEL_INDEXES", dist.as_uri())
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_INDEX_URL", (dist / "simple").as_uri())
+
+    assert pick("toy", "--for", PAPER, "--quiet") == 0
+    assert "toy-1.0" in capsys.readouterr().out
+
+
+def test_shows_which_entry_of_the_variable_is_not_there(
+    dist: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lost = tmp_path / "lost"
+    monkeypatch.setenv("CUWHEEL_INDEXES", f"{dist} {lost}")
+    monkeypatch.setenv("PIP_INDEX_URL", (dist / "simple").as_uri())
+
+    assert pick("toy", "--for", PAPER, "--quiet") == 0
+    output = " ".join(capsys.readouterr().err.split())
+    assert f"CUWHEEL_INDEXES names {lost} (entry 2 of 2), a folder that doesn't exist" in output
+
+
+def test_names_recipe_where_none_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "simple" / "flash-attn" / "index.html"
+    page.parent.mkdir(parents=True)
+    page.write_text('<a href="flash_attn-2.8.3.tar.gz">flash_attn-2.8.3.tar.gz</a>')
+    words = ("--index", str(tmp_path / "simple"), "--for", f"{PAPER},cuda=13.0")
+
+    assert pick("flash-attn", *words) == 1
+    output = capsys.readouterr().out
+    assert "flash_attn-2.8.3.tar.gz exists" in output
+    assert "`nox -s build-flash-attn-130`" in output
+
+
+def test_names_recipe_of_a_wheel_with_another_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "simple" / "jax-finufft-cuda13x" / "index.html"
+    page.parent.mkdir(parents=True)
+    name = "jax_finufft_cuda13x-1.0-cp38-cp38-win_amd64.whl"
+    page.write_text(f'<a href="{name}">{name}</a>')
+
+    pick("jax-finufft-cuda13x", "--index", str(tmp_path / "simple"), "--for", PAPER)
+
+    assert "`nox -s build-jax-finufft-130`" in capsys.readouterr().out
+
+
+def test_names_addresses_that_have_nothing(tmp_path: Path) -> None:
+    with pytest.raises(DownloadError) as caught:
+        pick("toy", "--index", str(tmp_path), "--for", PAPER)
+
+    assert "has no toy" in caught.value.why
+    assert "--index ADDRESS" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("status", "fix"), [(401, "USER:PASSWORD"), (403, "USER:PASSWORD"), (500, "try again")]
+)
+def test_reports_that_no_index_answered(
+    status: int, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("cuwheel.check.pick.choice.query_indexes.__defaults__", (HASTY,))
+    with (
+        serving(Site(statuses=[status] * 99)) as site,
+        pytest.raises(DownloadError, match="no index could be queried for toy") as caught,
+    ):
+        pick("toy", "--index", site.url("/simple/"), "--for", PAPER)
+    with pytest.raises(DownloadError, match="no index that could be queried has toy"):
+        pick("toy", "--index", site.url("/simple/"), "--index", str(tmp_path), "--for", PAPER)
+
+    assert f"answered {status}" in caught.value.why
+    assert fix in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("words", "output"),
+    [
+        (("toy @ https://example.org/x.whl",), "more than a package"),
+        (("toy; python_version > '3'",), "more than a package"),
+        (("no name",), "not a package name"),
+        (("toy", "--for", PAPER, "--index", "/nowhere/x"), "/nowhere/x doesn't exist"),
+        (
+            ("toy", "--for", PAPER, "--index", "file:///nowhere/x"),
+            "/nowhere/x doesn't exist",
+        ),
+    ],
+)
+def test_refuses_what_makes_no_sense(words: tuple[str, ...], output: str) -> None:
+    with pytest.raises(UsageError, match=output):
+        pick(*words)

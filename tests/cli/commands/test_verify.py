@@ -1,0 +1,189 @@
+"""`verify` of several targets, and `rebuild` up to its build; builds are in tests/e2e/."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cuwheel.base.errors import (
+    BuildFailedError,
+    FileAccessError,
+    InterpreterNotFoundError,
+    NotReproducibleError,
+    PolicyError,
+    UsageError,
+)
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.console import Console
+from cuwheel.cli.dispatch import run_command
+from cuwheel.publish.rebuild.attest.policy import read_policy
+from tests.publish.rebuild.test_inputs import materials_of
+from tests.support.engine import Engine
+from tests.support.publish.published_wheels import publish
+
+PYTHON = "--python=/nonexistent/python"
+RECORD = ROOT / "docs" / "reproducibility.md"
+
+
+@pytest.fixture
+def in_engine(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """The engine with its variables in this process."""
+    for name, value in engine.environment().items():
+        monkeypatch.setenv(name, value)
+    return engine
+
+
+def test_reports_each_target_that_can_not_be_verified(
+    in_engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    targets = ["tiny-capi-130", "tiny-skbuild-130"]
+
+    with pytest.raises(InterpreterNotFoundError):
+        run_command("verify", [*targets, PYTHON, f"--work={in_engine.work}"], Console())
+
+    output = capsys.readouterr().err
+    assert [
+        name for name in targets if f"{name} is not verified: /nonexistent/python" not in output
+    ] == []
+
+
+def test_all_fails_where_nothing_can_be_verified(
+    in_engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = RECORD.read_text()
+
+    with pytest.raises(InterpreterNotFoundError):
+        run_command("verify", ["all", PYTHON, f"--work={in_engine.work}"], Console())
+
+    output = capsys.readouterr().err
+    assert "causal-conv1d-130 is not verified: /nonexistent/python" in output
+    assert RECORD.read_text() == before
+
+
+@pytest.mark.usefixtures("in_engine")
+def test_compares_one_target_with_what_is_published() -> None:
+    words = ["tiny-capi-130", "tiny-skbuild-130", "--against", "x.whl"]
+
+    with pytest.raises(UsageError, match="--against compares exactly one target"):
+        run_command("verify", words, Console())
+
+
+@pytest.mark.e2e
+def test_failed_verification_shows_its_leftovers(
+    in_engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "source.tar.gz"
+    source.write_bytes(b"no archive")
+    words = [f"--source={source}", f"--work={in_engine.work}"]
+
+    with pytest.raises(BuildFailedError):
+        run_command("verify", ["tiny-capi-130", *words], Console())
+
+    [left] = in_engine.work.glob("verify/tiny-capi-*/usual")
+    assert f"rm -rf {left.parent}" in capsys.readouterr().err
+
+
+def test_new_key_prints_a_line_for_policies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_command("rebuild", ["--new-key", str(tmp_path / "alice.pem")], Console())
+
+    policy = tmp_path / "rebuilders.txt"
+    policy.write_text(f"threshold 1\n{capsys.readouterr().out}")
+    assert [rebuilder.name for rebuilder in read_policy(policy).rebuilders] == ["alice"]
+
+
+def test_names_what_it_takes() -> None:
+    with pytest.raises(UsageError, match="needs a published wheel"):
+        run_command("rebuild", [], Console())
+
+
+def test_looks_at_the_key_before_an_hours_build(tmp_path: Path) -> None:
+    (tmp_path / "key.pem").write_text("no key")
+    (tmp_path / "key.pem").chmod(0o600)
+
+    with pytest.raises(UsageError, match="not a usable private key"):
+        run_command("rebuild", ["x.whl", "--key", str(tmp_path / "key.pem")], Console())
+
+
+@pytest.mark.parametrize("option", ["--new-key", "--key"])
+def test_names_the_option_of_a_key_that_cannot_be_had(option: str, tmp_path: Path) -> None:
+    with pytest.raises(FileAccessError) as caught:
+        run_command("rebuild", ["x.whl", option, str(tmp_path / "nowhere" / "a.pem")], Console())
+
+    assert f"{option} names it" in caught.value.why
+    assert "CUWHEEL_CACHE" not in caught.value.fix
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> str:
+    path = tmp_path / "alice.pem"
+    run_command("rebuild", ["--new-key", str(path)], Console())
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_names_the_option_of_a_folder_that_cannot_be_written(
+    name: str, key: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(FileAccessError) as caught:
+        run_command("rebuild", ["x.whl", "--key", key, "--to", str(tmp_path / name)], Console())
+
+    assert "--to names it; system error: " in caught.value.why
+
+
+@pytest.mark.e2e
+@pytest.mark.usefixtures("sigstore_environment")
+def test_reports_that_sigstore_does_not_sign_before_an_hours_build(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.delenv("ACTIONS_ID_TOKEN_REQUEST_TOKEN", raising=False)
+
+    with pytest.raises(PolicyError, match="no statement is written"):
+        run_command("rebuild", ["x.whl", "--sigstore", "--to", str(tmp_path)], Console())
+
+    assert not list(tmp_path.iterdir())
+
+
+def test_refuses_a_folder_without_a_key() -> None:
+    with pytest.raises(UsageError, match="--to has no effect without a key"):
+        run_command("rebuild", ["x.whl", "--to", "folder"], Console())
+
+
+def test_names_trust_config_that_is_not_there(tmp_path: Path) -> None:
+    words = ["x.whl", "--sigstore", "--trust-config", str(tmp_path / "gone.json")]
+
+    with pytest.raises(FileAccessError, match=r"gone\.json") as caught:
+        run_command("rebuild", words, Console())
+
+    assert "--trust-config" in caught.value.what + caught.value.why + caught.value.fix
+
+
+@pytest.mark.parametrize("name", ["gone.whl", "gone.whl.provenance.json"])
+def test_reports_that_a_wheel_is_not_there(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"{name} does not exist"):
+        run_command("rebuild", [str(tmp_path / name), "--work", str(tmp_path)], Console())
+
+
+def test_refuses_wheel_without_provenance(tmp_path: Path) -> None:
+    wheel = publish(tmp_path)
+    wheel.with_name(f"{wheel.name}.provenance.json").unlink()
+
+    with pytest.raises(UsageError) as caught:
+        run_command("rebuild", [str(wheel), "--work", str(tmp_path)], Console())
+
+    assert caught.value.why == "there is no provenance beside it"
+
+
+def test_refuses_other_inputs_before_it_builds(tmp_path: Path) -> None:
+    wheel = publish(tmp_path, materials=materials_of(tmp_path / "project"))
+
+    with pytest.raises(NotReproducibleError) as caught:
+        run_command("rebuild", [str(wheel), "--work", str(tmp_path / "work")], Console())
+
+    assert "recipes/causal_conv1d.py: " in caught.value.why
+    assert "no branch or tag of this clone contains commit" in caught.value.why

@@ -1,0 +1,86 @@
+"""The HTML page of a run, its summary, and the user's command that gets it."""
+
+from __future__ import annotations
+
+import html.parser
+from pathlib import Path
+
+from cuwheel.lab.nightly.page import page_of, run_hook, write_summary
+from cuwheel.lab.nightly.record import Step
+from tests.support.lab.nightly_runs import make_run
+
+
+class Reader(html.parser.HTMLParser):
+    """Tags and links of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.links += [value for name, value in attrs if name in {"href", "src"} and value]
+
+
+def read(page: str) -> Reader:
+    reader = Reader()
+    reader.feed(page)
+    return reader
+
+
+def test_page_loads_nothing() -> None:
+    page = page_of(make_run(), ())
+
+    assert not read(page).tags & {"script", "img", "link", "iframe"}
+    assert "//" not in "".join(read(page).links)
+    assert "url(" not in page
+
+
+def test_page_links_logs_and_figures() -> None:
+    perf = Step(name="perf", about="tiny-130", log="logs/a b.log", pages=("perf/tiny/perf.html",))
+
+    links = read(page_of(make_run(steps=(perf,)), ())).links
+
+    assert links == ["logs/a%20b.log", "perf/tiny/perf.html"]
+
+
+def test_page_escapes_explanations() -> None:
+    page = page_of(make_run(), ())
+
+    assert "status 61: it &lt;broke&gt;" in page
+    assert "<pre>ptxas was killed: out of memory</pre>" in page
+    assert "1 failed, 1 passed, in 1:00" in page
+
+
+def test_page_links_earlier_runs() -> None:
+    before = make_run(steps=())
+
+    page = page_of(make_run(), [("2026-11-22T02-30-00Z", before)])
+
+    assert "../2026-11-22T02-30-00Z/index.html" in read(page).links
+
+
+def test_summary_holds_the_explanation(tmp_path: Path) -> None:
+    text = write_summary(make_run(), tmp_path).read_text()
+
+    assert text.startswith("nightly on builder, 2026-11-23T02:30:00+00:00: failed\n")
+    assert "- failed  build tiny-130-cp312 (3.5 s): status 61: it <broke>" in text
+    assert "~~~~\nptxas was killed: out of memory\n~~~~" in text
+
+
+def test_hook_gets_summary_and_report(tmp_path: Path) -> None:
+    summary = write_summary(make_run(), tmp_path).read_text()
+
+    status = run_hook(f'cat > {tmp_path}/mail; echo "$CUWHEEL_NIGHTLY_REPORT"; exit 3', tmp_path)
+
+    assert status == 3
+    assert (tmp_path / "mail").read_text() == summary
+    assert (tmp_path / "logs" / "on-failure.log").read_text() == f"{tmp_path}/index.html\n"
+
+
+def test_hook_that_is_no_command_has_failed(tmp_path: Path) -> None:
+    write_summary(make_run(), tmp_path)
+
+    assert run_hook("no-such-program-here", tmp_path) == 127
+    assert "not found" in (tmp_path / "logs" / "on-failure.log").read_text()

@@ -1,0 +1,87 @@
+"""Records of runs: written, read, refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cuwheel.base.errors import UsageError
+from cuwheel.base.system.output.documents import as_file
+from cuwheel.lab.perf.records import read_run
+from tests.support.lab.perf_runs import compared, make_case, make_run, make_timing
+
+_BLOCKS = ("block_error", "block", "block_limit", "block_reason")
+
+
+def _named(schema: str, version: str) -> str:
+    return json.dumps({"schema": schema, "schema_version": version})
+
+
+def test_reads_what_was_written(tmp_path: Path) -> None:
+    skipped = make_case("two", timing=None, rival_timing=None, skipped="it needs 2 GPUs")
+    run = make_run(make_case(comparison=compared("SAME")), skipped, answer="SAME", against="x.whl")
+    path = tmp_path / "perf.json"
+    path.write_text(as_file(run))
+
+    assert read_run(path) == run
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "JSONDecodeError"),
+        ("[]", "TypeError"),
+        ("{}", "KeyError: 'schema'"),
+        (_named("perf", "99.0"), "its schema is perf 99.0, not perf 1.2"),
+        (_named("nightly", "1.0"), "its schema is nightly 1.0, not perf 1.2"),
+        (_named("perf", "1.7"), "KeyError: 'cases'"),
+        (as_file(make_run(make_case(timing=make_timing(0.0)))), "a time in it isn't positive"),
+    ],
+)
+def test_refuses_other_content(tmp_path: Path, content: str, why: str) -> None:
+    path = tmp_path / "perf.json"
+    path.write_text(content)
+
+    with pytest.raises(UsageError) as caught:
+        read_run(path)
+
+    assert why in caught.value.why
+
+
+def test_refuses_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_run(tmp_path / "perf.json")
+
+    assert caught.value.why == "No such file or directory"
+
+
+def test_faults_name_their_case() -> None:
+    run = make_run(make_case("a", faults=("wrong",)), make_case("b"))
+
+    assert run.faults == ("a: wrong",)
+
+
+def test_ignores_fields_of_a_later_release(tmp_path: Path) -> None:
+    run = make_run(make_case(comparison=compared("SAME")))
+    content = json.loads(as_file(run))
+    [case], [sweep] = content["cases"], content["sweep"]
+    parts = (case, case["clocks"], case["timing"], case["comparison"], content["gpu"], sweep)
+    for part in (content, *parts):
+        part["later"] = 1
+    path = tmp_path / "perf.json"
+    path.write_text(json.dumps(content))
+
+    assert read_run(path) == run
+
+
+def test_reads_records_without_block_errors(tmp_path: Path) -> None:
+    content = json.loads(as_file(make_run()))
+    for part, names in ((content, ("cuwheel", "commit")), (content["cases"][0], _BLOCKS)):
+        for name in names:
+            del part[name]
+    path = tmp_path / "perf.json"
+    path.write_text(json.dumps(content))
+
+    assert read_run(path).cases[0].block_error is None

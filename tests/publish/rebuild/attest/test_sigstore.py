@@ -1,0 +1,421 @@
+"""Statements by identities: real certificates and logs of a Sigstore that the test makes."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuwheel.base.errors import PolicyError
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.files import sha256_of_file
+from cuwheel.build.locks.tool_environment import tool_python
+from cuwheel.build.workspace.workspace import bare_workspace
+from cuwheel.publish.rebuild.attest.check import (
+    PolicyVerdict,
+    SignedStatement,
+    check_policy,
+    find_statements,
+    statement_name,
+)
+from cuwheel.publish.rebuild.attest.policy import read_policy
+from cuwheel.publish.rebuild.attest.signatures import sign_statement
+from cuwheel.publish.rebuild.attest.sigstore import VERIFIER, Identity, Sigstore
+from cuwheel.publish.rebuild.attest.verification import Verification, statement_of
+from tests.support.publish.statements import TODAY, WHEN, make_keys, make_statement, signed
+from tests.support.servers.local_sigstore import SIGNED, LocalSigstore
+from tests.support.servers.sigstore import SigstoreServer, sigstore_serving
+
+# The publish attestation (PEP 740) of pypi-attestations 0.0.19, of 2024-12-04, out of the tests of
+# its release 0.0.30 (Apache-2.0), written as a bundle.
+_PUBLIC_BUNDLE = ROOT / "tests" / "recorded" / "public_sigstore_bundle.json"
+_PUBLIC = Identity(
+    identity="https://github.com/trailofbits/pypi-attestations/.github/workflows/release.yml"
+    "@refs/tags/v0.0.19",
+    issuer="https://token.actions.githubusercontent.com",
+)
+
+pytestmark = pytest.mark.usefixtures("sigstore_environment")
+
+Bundle = dict[str, Any]
+
+ISSUER = "https://issuer.test"
+ALICE = Identity(identity="https://forge.test/alice/.workflows/rebuild@main", issuer=ISSUER)
+BOB = Identity(identity="https://forge.test/bob/.workflows/rebuild@main", issuer=ISSUER)
+
+
+@pytest.fixture(scope="module")
+def sigstore() -> LocalSigstore:
+    return LocalSigstore()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, sigstore: LocalSigstore) -> Path:
+    """A wheel's, with the roots next to it."""
+    built = tmp_path_factory.mktemp("sigstore")
+    (built / "trusted_root.json").write_text(json.dumps(sigstore.trusted_root()))
+    (built / "toy-1.0+cu130-py3-none-any.whl").write_bytes(b"all of the wheel's bytes")
+    return built
+
+
+@pytest.fixture(scope="module")
+def wheel(folder: Path) -> Path:
+    return folder / "toy-1.0+cu130-py3-none-any.whl"
+
+
+def _line(name: str, who: Identity) -> str:
+    return f"{name} identity={who.identity} issuer={who.issuer}"
+
+
+def _statement(wheel: Path, **changes: Any) -> str:
+    sha256 = sha256_of_file(wheel)
+    built = {"wheel": wheel.name, "sha256": sha256, "rebuilt_sha256": sha256, "when": WHEN}
+    return statement_of(Verification(**{**built, **changes}), VERIFIER)
+
+
+def _bundle(
+    wheel: Path, sigstore: LocalSigstore, who: Identity, when: datetime.datetime = SIGNED
+) -> SignedStatement:
+    content = sigstore.sign(_statement(wheel), who.identity, who.issuer, when)
+    return SignedStatement(name=statement_name(wheel.name, who), content=content.encode())
+
+
+def _check(
+    wheel: Path, statements: list[SignedStatement], *lines: str, root: str = "trusted_root.json"
+) -> PolicyVerdict:
+    """Both of alice and bob, unless lines replace them."""
+    known = lines or (_line("alice", ALICE), _line("bob", BOB))
+    path = wheel.parent / "rebuilders.txt"
+    roots = (f"trusted-root {root}",) if root else ()
+    path.write_text("\n".join((f"threshold {len(known)}", *known, *roots)))
+    return check_policy(wheel, read_policy(path), statements, TODAY)
+
+
+@pytest.mark.e2e
+def test_counts_an_identity_once(wheel: Path, sigstore: LocalSigstore) -> None:
+    verdict = _check(wheel, [_bundle(wheel, sigstore, ALICE) for _ in "ab"])
+
+    assert (verdict.counted, verdict.is_met) == (("alice",), False)
+    assert verdict.silent == (("bob", f"no statement by identity {BOB.identity} counts"),)
+
+
+def test_counts_identities_next_to_keys(
+    wheel: Path, sigstore: LocalSigstore, tmp_path: Path
+) -> None:
+    key = make_keys(tmp_path, "carol")["carol"]
+
+    verdict = _check(
+        wheel,
+        [_bundle(wheel, sigstore, ALICE), signed(wheel, key)],
+        *(f"{_line('alice', ALICE)} until={TODAY}", f"carol {key.public.word}"),
+    )
+
+    assert (verdict.counted, verdict.refused) == (("alice", "carol"), ())
+    assert verdict.is_met
+
+
+def test_refuses_bundle_where_the_policy_has_keys_alone(
+    wheel: Path, sigstore: LocalSigstore, tmp_path: Path
+) -> None:
+    key = make_keys(tmp_path, "carol")["carol"]
+
+    verdict = _check(wheel, [_bundle(wheel, sigstore, ALICE)], f"carol {key.public.word}")
+
+    assert "the policy names none" in verdict.refused[0][1]
+
+
+def _entries(bundle: Bundle) -> Any:
+    return bundle["verificationMaterial"]["tlogEntries"]
+
+
+def _other_payload(bundle: Bundle, _: Bundle) -> None:
+    envelope = bundle["dsseEnvelope"]
+    envelope["payload"] = envelope["payload"].replace("e", "f", 1)
+
+
+def _entry_of_another(bundle: Bundle, other: Bundle) -> None:
+    _entries(bundle)[:] = _entries(other)
+
+
+def _other_entry(bundle: Bundle, _: Bundle) -> None:
+    [entry] = _entries(bundle)
+    entry["integratedTime"] = str(int(entry["integratedTime"]) + 1)
+
+
+def _other_body(bundle: Bundle, _: Bundle) -> None:
+    [entry] = _entries(bundle)
+    body = bytearray(base64.b64decode(entry["canonicalizedBody"]))
+    body[-1:] = b" }"
+    entry["canonicalizedBody"] = base64.b64encode(body).decode()
+
+
+# Change of a bundle, our reason, and the library's.
+_CHANGES: tuple[tuple[Any, str, str], ...] = (
+    (_other_payload, "it was changed after it was signed", "DSSE: invalid signature"),
+    (
+        lambda bundle, _: bundle["dsseEnvelope"].update(payloadType="text/plain"),
+        "it was changed after it was signed",
+        "DSSE: invalid signature",
+    ),
+    (_other_entry, "its log entry is not signed by a log of these roots", "invalid log entry"),
+    (_other_body, "its log entry is not signed by a log of these roots", "invalid log entry"),
+    (_entry_of_another, "the log's entry is for another statement", "signatures do not match"),
+    (
+        (lambda bundle, _: _entries(bundle).clear()),
+        "it is in no public log",
+        "exactly one log entry",
+    ),
+    (
+        (lambda bundle, _: _entries(bundle)[0].pop("inclusionPromise")),
+        "no log states the time of its signature",
+        "an inclusion promise or signed",
+    ),
+    (
+        (lambda bundle, _: _entries(bundle)[0].pop("inclusionProof")),
+        "there is no proof that it is in a log",
+        "inclusionProof Field required",
+    ),
+    (lambda bundle, _: bundle.pop("dsseEnvelope"), "not a readable bundle", "Exactly one of"),
+    (
+        lambda bundle, _: bundle.update(verificationMaterial=None),
+        "not a readable bundle",
+        "should be an object",
+    ),
+)
+
+
+def test_refuses_changed_bundles(wheel: Path, sigstore: LocalSigstore) -> None:
+    changed = []
+    for number, (change, *_) in enumerate(_CHANGES):
+        bundle, other = (json.loads(_bundle(wheel, sigstore, ALICE).content) for _ in "ab")
+        change(bundle, other)
+        changed.append(SignedStatement(name=str(number), content=json.dumps(bundle).encode()))
+
+    verdict = _check(wheel, [*changed, _bundle(wheel, sigstore, BOB)])
+
+    assert verdict.counted == ("bob",)
+    for (_, means, words), (_, output) in zip(_CHANGES, verdict.refused, strict=True):
+        assert means in output.partition(" (Sigstore's library: ")[0]
+        assert words in output
+
+
+def test_refuses_others(wheel: Path, sigstore: LocalSigstore) -> None:
+    late = SIGNED + datetime.timedelta(hours=1)  # the certificate is valid for ten minutes
+    statements = [
+        _bundle(wheel, sigstore, Identity(identity=f"{ALICE.identity}2", issuer=ISSUER)),
+        _bundle(wheel, sigstore, Identity(identity=ALICE.identity, issuer="https://other.test")),
+        _bundle(wheel, LocalSigstore(), ALICE),
+        _bundle(wheel, sigstore, ALICE, late),
+    ]
+
+    verdict = _check(wheel, statements)
+
+    assert verdict.counted == ()
+    identity, issuer, root, expired = (output for _, output in verdict.refused)
+    assert "that the policy doesn't name (Sigstore's library: Certificate's SANs do" in identity
+    assert "the identity is from another provider" in issuer
+    assert "isn't from these roots, or wasn't valid at signing" in root
+    assert "isn't from these roots, or wasn't valid at signing" in expired
+
+
+@pytest.mark.parametrize(
+    ("log", "means"),
+    [
+        ("rekor", "its log entry is not signed by a log of these roots"),
+        ("ct", "no certificate log"),
+    ],
+)
+def test_refuses_what_another_log_has_signed(
+    log: str, means: str, wheel: Path, sigstore: LocalSigstore
+) -> None:
+    roots = sigstore.trusted_root(**{log: LocalSigstore()})
+    (wheel.parent / "other.json").write_text(json.dumps(roots))
+
+    verdict = _check(wheel, [_bundle(wheel, sigstore, ALICE)], root="other.json")
+
+    assert means in verdict.refused[0][1]
+    assert verdict.counted == ()
+
+
+def test_identity_does_not_count_after_its_last_day(wheel: Path, sigstore: LocalSigstore) -> None:
+    end = TODAY - datetime.timedelta(days=1)
+
+    verdict = _check(
+        wheel, [_bundle(wheel, sigstore, ALICE)], f"{_line('alice', ALICE)} until={end}"
+    )
+
+    assert verdict.refused[0][1] == f"the identity of alice counted until {end}"
+
+
+def test_refuses_what_is_signed_properly_and_of_something_else(
+    wheel: Path, sigstore: LocalSigstore, tmp_path: Path
+) -> None:
+    """Another wheel's bytes; and alice as carol, who has a key."""
+    key = make_keys(tmp_path, "carol")["carol"]
+    output = _statement(wheel, sha256="0" * 64, rebuilt_sha256="0" * 64), make_statement(wheel, key)
+    statements = [
+        SignedStatement(
+            name=str(number), content=sigstore.sign(one, ALICE.identity, ISSUER).encode()
+        )
+        for number, one in enumerate(output)
+    ]
+    lines = (_line("alice", ALICE), f"carol {key.public.word}")
+
+    verdict = _check(wheel, statements, *lines)
+
+    assert verdict.counted == ()
+    bytes_, author = (reason for _, reason in verdict.refused)
+    assert "it is about another file" in bytes_
+    assert "its verifier is not the one who signed it" in author
+
+
+def test_refuses_key_in_the_name_of_identities(wheel: Path, tmp_path: Path) -> None:
+    key = make_keys(tmp_path, "carol")["carol"]
+    content = sign_statement(_statement(wheel), key).encode()
+    lines = (_line("alice", ALICE), f"carol {key.public.word}")
+
+    verdict = _check(wheel, [SignedStatement(name="x", content=content)], *lines)
+
+    assert verdict.counted == ()
+    assert "its verifier is not the one who signed it" in verdict.refused[0][1]
+
+
+def test_knows_the_public_service_without_a_network(
+    wheel: Path, sigstore: LocalSigstore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The roots come with the library. Its bundle is one of GitHub's: its statement isn't ours."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")  # where no server listens
+    public = SignedStatement(name="public", content=_PUBLIC_BUNDLE.read_bytes())
+    statements = [public, _bundle(wheel, sigstore, ALICE)]
+
+    verdict = _check(wheel, statements, _line("alice", ALICE), _line("github", _PUBLIC), root="")
+
+    taken, local = (reason for _, reason in verdict.refused)
+    assert taken.startswith("it is of another kind: https://in-toto.io/Statement/v1 ")
+    assert "isn't from these roots" in local
+
+
+def test_names_roots_that_are_none(wheel: Path, sigstore: LocalSigstore) -> None:
+    with pytest.raises(PolicyError, match=r"can't be read from .*gone"):
+        _check(wheel, [_bundle(wheel, sigstore, ALICE)], root="gone.json")
+
+
+def test_finds_bundles_next_to_the_wheel(wheel: Path, sigstore: LocalSigstore) -> None:
+    one = _bundle(wheel, sigstore, ALICE)
+    (wheel.parent / one.name).write_bytes(one.content)
+    policy = wheel.parent / "rebuilders.txt"
+    policy.write_text(f"threshold 1\n{_line('alice', ALICE)}")
+
+    result = find_statements(wheel, read_policy(policy), (), Console())
+
+    assert [statement.content for statement in result] == [one.content]
+    assert one.name == f"{wheel.name}.rebuild-{ALICE.id[:16]}.sigstore.json"
+
+
+# Signing, on servers of a local Sigstore.
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[SigstoreServer]:
+    """One that this process is a job for."""
+    with sigstore_serving(ALICE.identity, ALICE.issuer) as served:
+        for name, value in served.environment.items():
+            monkeypatch.setenv(name, value)
+        yield served
+
+
+@pytest.fixture
+def signer(server: SigstoreServer, tmp_path: Path) -> Sigstore:
+    config = tmp_path / "trust_config.json"
+    config.write_text(json.dumps(server.trust_config()))
+    return Sigstore(trust_config=config, console=Console())
+
+
+@pytest.mark.e2e
+def test_signs_by_the_identity_of_a_job(
+    wheel: Path, server: SigstoreServer, signer: Sigstore
+) -> None:
+    (wheel.parent / "servers.json").write_text(json.dumps(server.sigstore.trusted_root()))
+    signer.check()
+
+    who, content = signer.sign(_statement(wheel))
+
+    statement = SignedStatement(name=statement_name(wheel.name, who), content=content.encode())
+    verdict = _check(wheel, [statement], _line("alice", ALICE), root="servers.json")
+    assert (who, verdict.counted, verdict.refused) == (ALICE, ("alice",), ())
+
+
+def test_writes_nothing_that_others_would_refuse(
+    wheel: Path, server: SigstoreServer, signer: Sigstore, tmp_path: Path
+) -> None:
+    config = server.trust_config()
+    config["trustedRoot"] = server.sigstore.trusted_root(rekor=LocalSigstore())
+    (tmp_path / "trust_config.json").write_text(json.dumps(config))
+
+    with pytest.raises(PolicyError, match="no statement is written") as caught:
+        signer.sign(_statement(wheel))
+
+    assert "invalid log entry" in caught.value.why
+
+
+def test_reports_that_a_job_may_not_have_an_identity(
+    signer: Sigstore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ACTIONS_ID_TOKEN_REQUEST_TOKEN")
+
+    with pytest.raises(PolicyError) as caught:
+        signer.check()
+
+    assert "insufficient OIDC token permissions" in caught.value.why
+    assert "`permissions: id-token: write`" in caught.value.fix
+
+
+def test_reports_that_nothing_gives_an_identity(
+    signer: Sigstore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GITHUB_ACTIONS", "GITLAB_CI", "BUILDKITE", "CIRCLECI"):
+        monkeypatch.delenv(name, raising=False)
+
+    with pytest.raises(PolicyError, match="--key FILE") as caught:
+        signer.check()
+
+    assert "this job has no identity token" in caught.value.why
+
+
+@pytest.mark.usefixtures("server")
+def test_reports_that_the_public_service_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")  # where no server listens
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+
+    with pytest.raises(PolicyError) as caught:
+        Sigstore(trust_config=None, console=Console()).check()
+
+    assert "TUFError: Failed to refresh TUF metadata, from " in caught.value.why
+
+
+def test_writes_nothing_into_the_environment(signer: Sigstore) -> None:
+    """Another cuwheel that looks at it meanwhile would find it changed, and make it again."""
+    environment = tool_python("sigstore", bare_workspace(Console())).parent.parent
+
+    signer.check()
+
+    assert [*environment.rglob("*.pyc")] == []
+
+
+def test_shows_how_its_program_broke_down(
+    signer: Sigstore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cuwheel.publish.rebuild.attest.sigstore.script", Path("/nowhere").joinpath)
+
+    with pytest.raises(PolicyError) as caught:
+        signer.check()
+
+    assert "ended with status 2" in caught.value.why
+    assert "No such file" in caught.value.why
