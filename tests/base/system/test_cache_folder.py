@@ -14,6 +14,7 @@ from cuwheel.base.errors import FileAccessError
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.cache_folder import check_cache
 from cuwheel.base.system.process import run
+from tests.support.machines.ordinary_user import let_in
 from tests.support.requirements import require
 
 _ME, _OTHER = 4001, 4002  # users without files on a machine
@@ -43,6 +44,7 @@ def cache() -> Iterator[Path]:
     require("root", "owners of refused caches")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
+        let_in(Path(folder).parent)
         (Path(folder) / "cache").mkdir()
         yield Path(folder) / "cache"
 
@@ -53,6 +55,7 @@ def volume() -> Iterator[Path]:
     require("root", "owners of refused volumes")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
+        let_in(Path(folder).parent)
         path = Path(folder) / "volume"
         path.mkdir()
         path.chmod(0o777)
