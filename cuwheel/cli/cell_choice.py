@@ -60,8 +60,8 @@ class CellChooser:
         cuda: releases, `13.0`.
         frameworks: `torch==2.11.0`.
         changed_since: a commit; None: cells needn't have changed.
-        machines: read once for each provider and platform, with another machine's root for each
-            Python.
+        machines: read once for each origin of the compiler and platform, with another machine's
+            root for each Python.
     """
 
     request: BuildRequest
@@ -72,7 +72,7 @@ class CellChooser:
     frameworks: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
     changed_since: str | None = None
-    machines: dict[tuple[str | None, ...], Machine] = field(default_factory=dict)
+    machines: dict[tuple[bool | str | None, ...], Machine] = field(default_factory=dict)
 
     def cells(self) -> tuple[Cell, ...]:
         """Return every cell that is allowed; those that share kernels are adjacent.
@@ -136,7 +136,8 @@ class CellChooser:
         """Return the cell with its build, and the reason why that is impossible."""
         entry, tag, request = candidate.entry, candidate.tag, candidate.request
         provider = request.toolchain or toolkit_by_release(tag).provider
-        read = (provider, request.platform, *(request.python if request.platform else ()))
+        own = request.has_own_compiler(provider)
+        read = (own, request.platform, *(request.python if request.platform else ()))
         job = requested_job(entry, tag, request, self.console, machine=self.machines.get(read))
         self.machines.setdefault(read, job.machine)
         fault = (

@@ -174,7 +174,10 @@ def requested_job(  # noqa: PLR0913 - what, for what, and how
     )
     if machine is None:
         machine = read_machine(
-            request, interpreter, provider=target.provider, platform=target.platform
+            request,
+            interpreter,
+            has_own_compiler=target.has_own_compiler,
+            platform=target.platform,
         )
     else:
         machine = with_python(machine, interpreter)
@@ -222,6 +225,7 @@ def choose_target(entry: CatalogueEntry, tag: str, python: str, request: BuildRe
         mode=mode,
         source_override=request.source,
         platform=platform,
+        host_compiler=request.host_compiler or "system",
     )
 
 

@@ -128,7 +128,9 @@ def make_job(
 ) -> Job:
     """A job on this very machine; the Python is the one that runs the tests, or `python`."""
     request = BuildRequest(**{"sandbox": sandbox_here(), **settings})
-    machine = read_machine(request, python or own_python(), provider=target.provider)
+    machine = read_machine(
+        request, python or own_python(), has_own_compiler=target.has_own_compiler
+    )
     return Job(target=target, settings=request, workspace=workspace, machine=machine)
 
 

@@ -55,8 +55,9 @@ def build_path_map(
             ("target-python", inputs.target_python),
             ("target-libraries", inputs.target_libraries),
             ("resources", inputs.resources),
+            ("compiler", inputs.toolchain.compiler),
         )
-        if real.is_dir()
+        if real and real.is_dir()
     ]
     extra = tuple(_extra(workspace, inputs))
     return PathMap(named=tuple(paths), sandbox=sandbox, extra=extra)
@@ -124,10 +125,12 @@ def _extra(workspace: Workspace, inputs: BuildInputs) -> list[Mount]:
         # Some programs know no TMPDIR.
         Mount(source=inputs.tmp, target=Path("/tmp"), kind="write"),  # noqa: S108
     ]
-    # A Python may find its own library, a conda toolchain its own files, by the path that they
-    # were installed at; a compiler that the caller chose may be anywhere.
+    # A Python may find its own library, a conda toolchain or a pinned compiler its own files, by
+    # the path that they were installed at; a compiler that the caller chose may be anywhere.
     own = {prefix, env.base_python.parent.parent}
-    if toolchain.cxx is not None:
+    if toolchain.compiler is not None:
+        own.add(toolchain.compiler)
+    elif toolchain.cxx is not None:
         own.add(toolchain.home)
     elif inputs.machine.host_compiler is not None:
         own.add(inputs.machine.host_compiler.resolve().parent.parent)
@@ -153,6 +156,7 @@ def private_paths(target: Target, workspace: Workspace, inputs: BuildInputs) -> 
         workspace.cache,
         target.root,
         inputs.toolchain.home,
+        *filter(None, [inputs.toolchain.compiler]),
         prefix_of(inputs.python),
         _base_prefix(inputs.python),
         Path.home(),

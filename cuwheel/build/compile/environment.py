@@ -17,7 +17,6 @@ from cuwheel.build.compile.link_flags import cuda_components, include_flags, lin
 from cuwheel.build.recipe.link import Static
 from cuwheel.build.recipe.recipe import CMake, Setuptools, TorchExtension, texts_for
 from cuwheel.build.recipe.target import Target
-from cuwheel.build.toolchains.conda_layout import sysroot_of
 from cuwheel.build.toolchains.cross.root_libraries import HEADERS, LIBRARIES
 from cuwheel.build.toolchains.cross.target_root import python_variables
 from cuwheel.build.workspace.records import Environment, Preflight, Toolchain
@@ -127,7 +126,8 @@ def _compiler_variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
     if programs := inputs.toolchain.programs:
         # For makefiles and setup.py files; CMake queries the compiler.
         own = {name: str(programs / program) for name, program in _BINUTILS.items()}
-        own["PKG_CONFIG_LIBDIR"] = str(inputs.toolchain.home / "lib" / "pkgconfig")
+        of_compiler = inputs.toolchain.libraries if inputs.toolchain.compiler else None
+        own["PKG_CONFIG_LIBDIR"] = str((of_compiler or inputs.toolchain.home / "lib") / "pkgconfig")
     if platform.is_foreign:
         own |= {name: f"{platform.triplet}-{program}" for name, program in _BINUTILS.items()}
         own |= python_variables(inputs.target_python, platform)
@@ -205,7 +205,9 @@ def _cmake_definitions(
         defined["CMAKE_FIND_USE_CMAKE_SYSTEM_PATH"] = "OFF"
         # Not CMAKE_PREFIX_PATH: scikit-build-core has one of its own, for packages in the
         # environment that bring CMake files.
-        defined["CMAKE_LIBRARY_PATH"] = str(sysroot_of(inputs.toolchain.home) / "usr" / "lib64")
+        defined["CMAKE_LIBRARY_PATH"] = str(inputs.toolchain.libraries)
+        if compiler := inputs.toolchain.compiler:
+            defined["CMAKE_INCLUDE_PATH"] = str(compiler / "root" / "usr" / "include")
     if kind := _cudart_kind(target):
         defined["CMAKE_CUDA_RUNTIME_LIBRARY"] = kind.capitalize()
     definitions = texts_for(declared.define, target.toolkit.release)

@@ -44,7 +44,10 @@ def set_up_launcher(
     """
     real = _real_paths(inputs)
     banner = inputs.machine.host_compiler_version
-    fingerprint = fingerprint_of(inputs.toolchain.fingerprint, real.cxx, banner)
+    # The programs of a pinned compiler hold the path of their loader: its packages identify it.
+    is_known = inputs.toolchain.compiler is not None
+    identified = inputs.toolchain.fingerprint
+    fingerprint = identified if is_known else fingerprint_of(identified, real.cxx, banner)
     canary = run_canary(real, fingerprint, workspace.cache)
     inside = ViewPaths(
         view=Path(path_map.inside(str(real.view))),

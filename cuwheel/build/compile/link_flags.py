@@ -140,5 +140,5 @@ def _check_archives(target: Target, workspace: Workspace) -> list[Problem]:
 def _has_archives(component: Component, provider: str, home: Path | None) -> bool:
     """Return True if a toolchain has them; before it exists, only NVIDIA's wheels are known."""
     if home is None:
-        return provider != "pypi" or _IN_WHEELS.issuperset(component.static)
+        return provider not in {"pypi", "debian"} or _IN_WHEELS.issuperset(component.static)
     return all((home / "lib64" / f"lib{name}.a").exists() for name in component.static)

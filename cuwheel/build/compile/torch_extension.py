@@ -57,7 +57,6 @@ def _check_standard(job: Job, standard: int) -> list[Problem]:
             what=f"GCC {compiler.version} can't compile C++{standard}",
             why=f"{job.target.framework.pin} needs -std=c++{standard}, which GCC supports from "
             f"{oldest} on",
-            fix="install a newer g++ that this nvcc supports, or build with --toolchain conda, "
-            "which brings its own",
+            fix="install a newer g++ that this nvcc supports, or build with --host-compiler gcc12",
         )
     ]

@@ -28,15 +28,14 @@ def read_machine(
     settings: BuildRequest,
     python: Interpreter | InterpreterNotFoundError | None,
     *,
-    provider: str = "pypi",
+    has_own_compiler: bool = False,
     platform: Platform | None = None,
 ) -> Machine:
     """Read the machine's facts; what was requested and isn't there becomes a fault, not an error.
 
     Args:
         python: the one that the wheel is for, or why there is none; None: for no wheel.
-        provider: where the toolchain comes from. That of conda brings its compiler, so the caller's
-            `CXX` isn't run for it.
+        has_own_compiler: the build's compiler comes from a lock: the caller's `CXX` isn't run.
         platform: of the machines that the wheel is for; None: of this one.
     """
     faults: list[CuwheelError] = []
@@ -59,7 +58,7 @@ def read_machine(
     facts = Machine(
         python=None,
         sandbox=sandbox,
-        compilers=() if provider == "conda" else find_host_compilers(os.environ, triplet),
+        compilers=() if has_own_compiler else find_host_compilers(os.environ, triplet),
         cores=machine.usable_cores(),
         memory=memory,
         driver=machine.driver_version(),

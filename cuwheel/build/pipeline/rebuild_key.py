@@ -30,6 +30,7 @@ from cuwheel.build.recipe.target import Target
 from cuwheel.build.toolchains.conda.lock_file import stated_content
 from cuwheel.build.toolchains.cross.root_libraries import libraries_digest
 from cuwheel.build.toolchains.from_system import find_system_home, identify_home
+from cuwheel.build.toolchains.host_compiler import compiler_lock
 from cuwheel.build.workspace.job import Job, Machine
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.version import __version__
@@ -145,7 +146,8 @@ def _of_locks(target: Target) -> dict[str, str]:
     lock = toolchain_lock(target)
     # A conda lock that was verified has the same content, with more facts about it.
     toolchain = (stated_content(lock) or _digest(lock)) if lock else target.provider
-    return {**parts, "lock toolchain": toolchain}
+    compiler = [_digest(compiler_lock(target.host_compiler))] if target.is_compiler_pinned else []
+    return {**parts, "lock toolchain": " ".join((toolchain, *compiler))}
 
 
 def _of_machine(job: Job) -> dict[str, str]:
@@ -163,7 +165,7 @@ def _of_machine(job: Job) -> dict[str, str]:
             parts["target root's libraries"] = digest
     if machine.image:
         parts["container image"] = machine.image.digest
-    if target.provider != "conda":  # its lock names compiler, binutils and C library
+    if not target.has_own_compiler:  # else a lock names compiler, binutils and C library
         parts.update(_machine_compiler(target, machine))
     if target.provider == "system":
         home, _ = find_system_home(target.toolkit.release, job.workspace.environ)
@@ -252,4 +254,5 @@ def statement_locks(target: Target) -> tuple[Path, ...]:
     served = (other.smoke_lock for other in target.served)
     used = dict.fromkeys((target.lock, target.smoke_lock, *served, ROOT / "envs" / "engine.lock"))
     toolchain = toolchain_lock(target)
-    return (*used, toolchain) if toolchain else tuple(used)
+    compiler = compiler_lock(target.host_compiler) if target.is_compiler_pinned else None
+    return (*used, *filter(None, (toolchain, compiler)))

@@ -23,6 +23,7 @@ class Target:
         framework: that it is compiled against; None for packages without.
         archs: compute capabilities without dot, the recipe's or those of `--arch`.
         provider: of the toolchain: `pypi`, `conda` or `system`.
+        host_compiler: `system`, or a pinned one, `gcc10`; a conda toolchain has its own.
         root: the project folder of the recipe; its `envs/` and `patches/` apply.
         mode: where the wheel finds CUDA's libraries, the recipe's or that of `--link`.
         source_override: of `--source`, a folder or an archive instead of the recipe's source.
@@ -38,6 +39,7 @@ class Target:
     mode: Mode
     source_override: Path | None = None
     platform: Platform = field(default_factory=own_platform)
+    host_compiler: str = "system"
 
     @property
     def source_folder(self) -> Path | None:
@@ -58,12 +60,22 @@ class Target:
         )
 
     @property
+    def is_compiler_pinned(self) -> bool:
+        """True if the host compiler comes from a lock of Debian packages."""
+        return self.host_compiler != "system"
+
+    @property
+    def has_own_compiler(self) -> bool:
+        """True if a lock determines compiler, binutils and C library, not the machine."""
+        return self.provider == "conda" or self.is_compiler_pinned
+
+    @property
     def system_packages(self) -> tuple[str, ...]:
-        """The Debian packages that the recipe needs; a conda toolchain uses none of the machine's.
+        """The machine's Debian packages that the recipe needs; none with a compiler of a lock.
 
         For another kind of machine they are in its root folder.
         """
-        return () if self.provider == "conda" else self.recipe.needs.get("debian", ())
+        return () if self.has_own_compiler else self.recipe.needs.get("debian", ())
 
     @property
     def id(self) -> str:

@@ -25,6 +25,7 @@ from cuwheel.build.toolchains.conda_layout import (
     compilers_of,
     complete_prefix,
     programs_of,
+    sysroot_of,
 )
 from cuwheel.build.toolchains.cuda_home import check_version
 from cuwheel.build.toolchains.store import obtain
@@ -32,7 +33,7 @@ from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.check.cuda.toolkits import Toolkit
 
-_LAYOUT = 1  # raise it when a toolchain of an older cuwheel must not be reused
+_LAYOUT = 2  # raise it when a toolchain of an older cuwheel must not be reused
 _MACHINE = "x86_64"  # of conda's linux-64
 
 
@@ -87,6 +88,7 @@ def conda_toolchain(
         cc=cc,
         cxx=cxx,
         programs=programs_of(folder),
+        libraries=sysroot_of(folder) / "usr" / "lib64",
         packages=tuple(tuple(package) for package in stored.facts["packages"]),
     )
 
@@ -163,6 +165,7 @@ def _install(  # noqa: PLR0913 - source, destination and report
         title=f"the packages of {source.parent.name}/{source.name}",
     )
     packages = [
-        [package.name, package.version, package.url, package.sha256] for package in lock.packages
+        [f"conda {package.name}", package.version, package.url, package.sha256]
+        for package in lock.packages
     ]
     return {"content": lock.content, "packages": packages}

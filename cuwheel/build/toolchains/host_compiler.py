@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
+from cuwheel.base.errors import LockError
+from cuwheel.base.paths import find_lock, project_roots
 from cuwheel.base.system.compilers import SYSTEM_PATH, HostCompiler, newest_gcc_for, read_compiler
 from cuwheel.build.workspace.job import Job
 from cuwheel.build.workspace.problems import Problem
@@ -22,10 +25,9 @@ _COMPILER_VARIABLES = (
 def check_host_compiler(job: Job) -> list[Problem]:
     """Check that there is a GCC that this nvcc supports.
 
-    A toolchain with a GCC of its own was checked when it was installed
-    (`conda_layout.check_own_compiler`).
+    A GCC of a lock is checked where it is installed (`conda_layout`, `pinned_compiler`).
     """
-    if job.target.provider == "conda" or _has_compiler(job.workspace):
+    if job.target.has_own_compiler or _has_compiler(job.workspace):
         return []
     newest, compilers = _newest_gcc(job), job.machine.compilers
     if any(compiler.major <= newest for compiler in compilers):
@@ -62,11 +64,11 @@ def host_compiler(job: Job) -> HostCompiler | None:
     workspace = job.workspace
     if workspace.has("toolchain"):
         toolchain = workspace.load("toolchain", Toolchain)
-        if toolchain.cxx or job.target.provider == "conda":
+        if toolchain.cxx or job.target.has_own_compiler:
             compiler = read_compiler(toolchain.cxx) if toolchain.cxx else None
             cc = toolchain.cc
             return dataclasses.replace(compiler, cc=cc) if compiler and cc else compiler
-    elif job.target.provider == "conda":
+    elif job.target.has_own_compiler:
         return None
     newest = _newest_gcc(job)
     return next(compiler for compiler in job.machine.compilers if compiler.major <= newest)
@@ -82,6 +84,22 @@ def unused_settings(workspace: Workspace, environ: Mapping[str, str]) -> tuple[s
     if not _has_compiler(workspace):
         return ()
     return tuple(name for name in _COMPILER_VARIABLES if environ.get(name))
+
+
+def compiler_lock(name: str) -> Path:
+    """Return the path of a pinned compiler's lock.
+
+    Raises:
+        LockError: there is none.
+    """
+    lock = find_lock(f"{name}/debian.lock", project_roots())
+    if lock is None:
+        raise LockError(
+            f"there is no lock of the host compiler {name}",
+            why=f"no project folder has envs/{name}/debian.lock",
+            fix=f"nox -s lock -- host-compiler:{name}",
+        )
+    return lock
 
 
 def _has_compiler(workspace: Workspace) -> bool:

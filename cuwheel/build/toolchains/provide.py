@@ -24,27 +24,42 @@ def provide_toolchain(  # noqa: PLR0913 - release, provider and how thorough
     offline: bool = False,
     reads_all: bool = False,
     machine: str = "",
+    host_compiler: str = "system",
     environ: Mapping[str, str] = os.environ,
 ) -> Toolchain:
     """Return a toolchain that is whole and of the right release; install it if it is missing.
 
     Args:
-        provider: `pypi`, `conda` or `system`.
+        provider: `pypi`, `debian`, `conda` or `system`.
         reads_all: as for `store.obtain`.
         machine: of its libraries and headers, `aarch64`; empty: this one's kind.
+        host_compiler: `system`, or the name of a pinned one, `gcc10`.
         environ: has `CUDA_HOME` for the provider `system`; the others ignore it.
 
     Raises:
         ToolchainError: the provider doesn't have this release.
         LockError: the provider has no lock for it.
         InstallError: the locked packages can't be installed.
-        DownloadError: a conda package can't be downloaded.
+        DownloadError: a conda or Debian package can't be downloaded.
     """
     if provider == "system":
-        return system_toolchain(toolkit, environ)
-    if provider == "conda":
+        toolchain = system_toolchain(toolkit, environ)
+    elif provider == "conda":
         # It loads slowly, and no other provider needs it.
         from cuwheel.build.toolchains.from_conda import conda_toolchain  # noqa: PLC0415
 
-        return conda_toolchain(toolkit, workspace, offline=offline, reads_all=reads_all)
-    return pypi_toolchain(toolkit, workspace, offline=offline, reads_all=reads_all, machine=machine)
+        toolchain = conda_toolchain(toolkit, workspace, offline=offline, reads_all=reads_all)
+    elif provider == "debian":
+        from cuwheel.build.toolchains.from_debian import debian_toolchain  # noqa: PLC0415
+
+        toolchain = debian_toolchain(toolkit, workspace, offline=offline, reads_all=reads_all)
+    else:
+        toolchain = pypi_toolchain(
+            toolkit, workspace, offline=offline, reads_all=reads_all, machine=machine
+        )
+    if host_compiler == "system":
+        return toolchain
+    # Most builds use the machine's compiler: they needn't load what unpacks Debian packages.
+    from cuwheel.build.toolchains.pinned_compiler import add_compiler  # noqa: PLC0415
+
+    return add_compiler(toolchain, host_compiler, workspace, offline=offline, reads_all=reads_all)

@@ -20,7 +20,10 @@ class Toolchain:
         cc: path of its C compiler; None: the machine's is used.
         cxx: path of its C++ compiler; None: the machine's is used.
         programs: folder with its compilers and binutils under their plain names (`gcc`, `ld`, …).
-        packages: name, version, address and SHA-256 of each package of a `conda` toolchain.
+        compiler: folder of a host compiler that is installed apart from the CUDA home.
+        libraries: folder of the C library's files for the linker of these compilers.
+        packages: kind and name, version, address and SHA-256 of each package that it is made of,
+            where no lock of wheels names them.
     """
 
     home: Path
@@ -31,6 +34,8 @@ class Toolchain:
     cc: Path | None = None
     cxx: Path | None = None
     programs: Path | None = None
+    compiler: Path | None = None
+    libraries: Path | None = None
     packages: tuple[tuple[str, str, str, str], ...] = ()
 
     @property

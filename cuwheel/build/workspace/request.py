@@ -17,7 +17,8 @@ from cuwheel.build.sandbox.backends import KINDS
 from cuwheel.build.sandbox.containers.engine import ENGINES
 from cuwheel.build.workspace.records import STAGES
 
-PROVIDERS = ("pypi", "conda", "system")
+PROVIDERS = ("pypi", "debian", "conda", "system")
+HOST_COMPILERS = ("system", "gcc10", "gcc12")
 
 
 def read_count(text: str) -> int:
@@ -86,6 +87,11 @@ class BuildRequest:
     toolchain: str | None = _option(
         choices(PROVIDERS),
         "source of nvcc; default: pypi from CUDA 13.0 on, conda for older ones",
+    )
+    host_compiler: str | None = _option(
+        choices(HOST_COMPILERS),
+        "compiler of host code: the machine's, or a GCC with a C library of its own from Debian 11 "
+        "or 12; default: the machine's, for conda the toolchain's",
     )
     work: Path | None = _option(
         "DIR", "folder for intermediate files; default: work/ in the project"
@@ -157,6 +163,10 @@ class BuildRequest:
         """The folder for finished wheels."""
         return self.dist or project_folder() / "dist"
 
+    def has_own_compiler(self, provider: str) -> bool:
+        """Return True if the build's compiler comes from a lock, for this provider of nvcc."""
+        return provider == "conda" or self.host_compiler not in {None, "system"}
+
     def with_python(self) -> BuildRequest:
         """Return the request for another Python to carry out: this one's release is named."""
         return self if self.python else replace(self, python=(own_python().release,))
@@ -181,6 +191,7 @@ OPTIONS: Mapping[str, Field[Any]] = {
 }
 OF_TARGET = (
     *("python", "arch", "platform", "target_root", "framework", "source", "link", "toolchain"),
+    "host_compiler",
 )
 OF_RUN = ("work", "offline", "any_driver", "jobs", "dist", "sandbox")
 

@@ -29,6 +29,7 @@ _OPTIONS = {
     "framework": "framework",
     "link": "link",
     "toolchain": "provider",
+    "host_compiler": "host_compiler",
     "platform": "platform",
 }
 _WHEEL = 16 * limits.GIB  # bytes

@@ -84,6 +84,7 @@ def _parameters(target: Target) -> tuple[tuple[str, str | tuple[str, ...]], ...]
         ("archs", target.archs),
         ("ptx", target.ptx_archs),
         ("provider", target.provider),
+        ("host_compiler", target.host_compiler if target.is_compiler_pinned else ""),
         ("platform", target.platform.name),
         ("link", mode_name(target.mode)),
         ("source", "given with --source" if target.source_override else source),
@@ -117,7 +118,7 @@ def _materials(target: Target, workspace: Workspace) -> list[Material]:
         *([Material(name=f"smoke {script.name}", sha256=sha256_of_file(script))] if script else ()),
         *_packages(environment),
         *(
-            Material(name=f"conda {name}", uri=url, version=version, sha256=sha256)
+            Material(name=name, uri=url, version=version, sha256=sha256)
             for name, version, url, sha256 in toolchain.packages
         ),
         Material(
@@ -150,7 +151,7 @@ def _machine(job: Job) -> list[Material]:
     """Return what else decides host code and tags, and what replaces this machine's files."""
     target, image, root = job.target, job.machine.image, job.machine.target_root
     materials = []
-    if target.provider != "conda":  # such a toolchain brings its own
+    if not target.has_own_compiler:
         linker = f"{target.platform.tool_prefix}ld"
         materials.append(Material(name="C library", version=c_library(target)))
         materials.append(Material(name="linker", version=banner_of(linker)))

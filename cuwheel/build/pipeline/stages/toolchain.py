@@ -21,4 +21,5 @@ def toolchain(job: Job) -> Toolchain:
         offline=job.settings.offline,
         reads_all=not job.settings.reuse,
         machine=platform.machine if platform.is_foreign else "",
+        host_compiler=job.target.host_compiler,
     )
