@@ -88,12 +88,7 @@ def unpack_archive(
             is damaged, or it is too large; there is no new folder then.
         OSError: the archive can't be opened, or the folder not written.
     """
-    if not hasattr(tarfile, "data_filter"):
-        raise UnsafeArchiveError(
-            "this Python can't unpack archives safely",
-            why="its tarfile has no `data` filter (PEP 706), which came with 3.10.12 and 3.11.4",
-            fix="run nox with a newer Python",
-        )
+    check_filters()
     try:
         with new_folder(final) as folder:
             unpack = _unpack_zip if zipfile.is_zipfile(archive) else _unpack_tar
@@ -112,6 +107,16 @@ def unpack_archive(
     is_single = len(tops) == 1 and tops[0].is_dir() and not tops[0].is_symlink()
     newest = max((member.time for member in members), default=0)
     return Unpacked(top=tops[0] if is_single else final, newest=newest)
+
+
+def check_filters() -> None:
+    """Raise UnsafeArchiveError where this Python's tarfile has no filters."""
+    if not hasattr(tarfile, "data_filter"):
+        raise UnsafeArchiveError(
+            "this Python can't unpack archives safely",
+            why="its tarfile has no `data` filter (PEP 706), which came with 3.10.12 and 3.11.4",
+            fix="run nox with a newer Python",
+        )
 
 
 def _unpack_tar(archive: Path, folder: Path, limit: int) -> list[_Member]:
@@ -202,7 +207,7 @@ def _faults(members: list[_Member]) -> Iterator[tuple[_Member, str]]:
     earlier: set[PurePosixPath] = set()
     for member in members:
         path = PurePosixPath(member.name)
-        if fault := _fault_of_path(path) or _fault_of_kind(member, files):
+        if fault := fault_of_path(path) or _fault_of_kind(member, files):
             yield member, fault
         elif not links.isdisjoint(path.parents) or (path in links and path in earlier):
             yield member, "would be written through a link"
@@ -211,7 +216,8 @@ def _faults(members: list[_Member]) -> Iterator[tuple[_Member, str]]:
             files.add(path)
 
 
-def _fault_of_path(path: PurePosixPath) -> str:
+def fault_of_path(path: PurePosixPath) -> str:
+    """Return why a member can't have this name; empty if it can."""
     if path.is_absolute():
         return "an absolute name"
     if "\0" in str(path):
@@ -224,14 +230,14 @@ def _fault_of_path(path: PurePosixPath) -> str:
 def _fault_of_kind(member: _Member, files: set[PurePosixPath]) -> str:
     if member.kind == "symlink":
         depth = len(PurePosixPath(member.name).parent.parts)
-        return "" if _stays_inside(member.target, depth) else f"a link to {member.target}"
+        return "" if stays_inside(member.target, depth) else f"a link to {member.target}"
     if member.kind == "hard link":
         is_known = PurePosixPath(member.target) in files
         return "" if is_known else f"a hard link to {member.target}, which isn't a file before it"
     return "" if member.kind in {"file", "folder"} else f"a {member.kind}"
 
 
-def _stays_inside(target: str, depth: int) -> bool:
+def stays_inside(target: str, depth: int) -> bool:
     """Return True if a link's target goes up at most `depth` folders, and only at its start."""
     path = PurePosixPath(target)
     ups = path.parts.count("..")
