@@ -12,13 +12,18 @@ RECIPE = Recipe(
         project="causal-conv1d",
         sha256="e4a697ec2db3906f012e675125569f8b510b4559bc53e3095143d91369e1221b",
     ),
-    toolkits=("13.0", "13.2"),
+    toolkits=("12.4", "13.0", "13.2"),
     # Machine code of one arch runs on every GPU of the same major capability and a higher minor
     # one: 80 serves 86 and 89 too, 100 serves 103, 120 serves 121 (CUDA C++ Programming Guide,
     # "Binary Compatibility").
-    archs=("80", "90", "100", "120"),
+    archs={
+        "12.4": ("80", "90"),
+        "13.0": ("80", "90", "100", "120"),
+        "13.2": ("80", "90", "100", "120"),
+    },
     # The release that PyTorch built with each; `--framework torch==2.13.0` is for 13.0 too.
     framework={
+        "12.4": Framework(name="torch", version="2.6.0"),
         "13.0": Framework(name="torch", version="2.11.0"),
         "13.2": Framework(name="torch", version="2.15.0"),
     },

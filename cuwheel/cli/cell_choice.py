@@ -72,7 +72,7 @@ class CellChooser:
     frameworks: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
     changed_since: str | None = None
-    machines: dict[tuple[bool | str | None, ...], Machine] = field(default_factory=dict)
+    machines: dict[tuple[str | None, ...], Machine] = field(default_factory=dict)
 
     def cells(self) -> tuple[Cell, ...]:
         """Return every cell that is allowed; those that share kernels are adjacent.
@@ -136,7 +136,8 @@ class CellChooser:
         """Return the cell with its build, and the reason why that is impossible."""
         entry, tag, request = candidate.entry, candidate.tag, candidate.request
         provider = request.toolchain or toolkit_by_release(tag).provider
-        own = request.has_own_compiler(provider)
+        platform = platform_of(request.platform)
+        own = provider if provider == "conda" else request.compiler_for(provider, platform)
         read = (own, request.platform, *(request.python if request.platform else ()))
         job = requested_job(entry, tag, request, self.console, machine=self.machines.get(read))
         self.machines.setdefault(read, job.machine)

@@ -225,7 +225,7 @@ def choose_target(entry: CatalogueEntry, tag: str, python: str, request: BuildRe
         mode=mode,
         source_override=request.source,
         platform=platform,
-        host_compiler=request.host_compiler or "system",
+        host_compiler=request.compiler_for(request.toolchain or toolkit.provider, platform),
     )
 
 

@@ -216,6 +216,15 @@ def declared_target(recipe: Recipe, release: str, python: str, root: Path) -> Ta
         framework=recipe.framework_for(toolkit.release),
         archs=recipe.archs_for(toolkit.release),
         provider=toolkit.provider,
+        host_compiler=usual_compiler(toolkit.provider),
         root=root,
         mode=recipe.link.mode,
     )
+
+
+def usual_compiler(provider: str) -> str:
+    """Return the host compiler for an nvcc of a provider, unless an option chooses another.
+
+    A machine that gets nvcc from Debian's packages gets the compiler from there, too.
+    """
+    return "gcc10" if provider == "debian" else "system"

@@ -9,10 +9,12 @@ from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from cuwheel.base.errors import UsageError
 from cuwheel.base.paths import project_folder
 from cuwheel.base.system.pythons import own_python
 from cuwheel.build.recipe.link import MODES
-from cuwheel.build.recipe.platform import PLATFORMS
+from cuwheel.build.recipe.platform import PLATFORMS, Platform
+from cuwheel.build.recipe.target import usual_compiler
 from cuwheel.build.sandbox.backends import KINDS
 from cuwheel.build.sandbox.containers.engine import ENGINES
 from cuwheel.build.workspace.records import STAGES
@@ -86,12 +88,12 @@ class BuildRequest:
     )
     toolchain: str | None = _option(
         choices(PROVIDERS),
-        "source of nvcc; default: pypi from CUDA 13.0 on, conda for older ones",
+        "source of nvcc; default: pypi from CUDA 13.0 on, debian for 12.4, conda for others",
     )
     host_compiler: str | None = _option(
         choices(HOST_COMPILERS),
         "compiler of host code: the machine's, or a GCC with a C library of its own from Debian 11 "
-        "or 12; default: the machine's, for conda the toolchain's",
+        "or 12; default: the machine's, gcc10 for an nvcc from Debian, its own for one from conda",
     )
     work: Path | None = _option(
         "DIR", "folder for intermediate files; default: work/ in the project"
@@ -163,9 +165,28 @@ class BuildRequest:
         """The folder for finished wheels."""
         return self.dist or project_folder() / "dist"
 
-    def has_own_compiler(self, provider: str) -> bool:
-        """Return True if the build's compiler comes from a lock, for this provider of nvcc."""
-        return provider == "conda" or self.host_compiler not in {None, "system"}
+    def compiler_for(self, provider: str, platform: Platform) -> str:
+        """Return the host compiler for an nvcc of this provider.
+
+        Raises:
+            UsageError: the requested one doesn't go with that, or with the platform.
+        """
+        chosen = self.host_compiler or usual_compiler(provider)
+        if chosen == "system":
+            return chosen
+        if provider == "conda":
+            raise UsageError(
+                f"--host-compiler {chosen} can't be used with a conda toolchain",
+                why="its lock has a GCC and a C library of its own",
+                fix="leave it out, or choose another `--toolchain`",
+            )
+        if platform.is_foreign:
+            raise UsageError(
+                f"--host-compiler {chosen} can't compile for {platform.machine} on this machine",
+                why="its packages are compilers for this kind of machine",
+                fix="leave it out: the machine's own cross compiler is used",
+            )
+        return chosen
 
     def with_python(self) -> BuildRequest:
         """Return the request for another Python to carry out: this one's release is named."""

@@ -24,8 +24,9 @@ class Toolkit:
         min_driver: the oldest Linux driver that runs it; from NVIDIA's CUDA release notes,
             table "CUDA Toolkit and Minimum Required Driver Version for CUDA Minor Version
             Compatibility".
-        provider: where its toolchain comes from unless `--toolchain` says otherwise: `conda`
-            before 13.0, as NVIDIA's own wheels hold no nvcc there, `pypi` from then on.
+        provider: where its toolchain comes from unless `--toolchain` says otherwise: `pypi` from
+            13.0 on; before, NVIDIA's own wheels hold no nvcc: `debian` where Debian has that
+            release, else `conda`.
         libraries: the release of each library that doesn't count as CUDA does, as its component
             and `major.minor`; from the pins of cuda-toolkit on the package index.
         site_folder: where its wheels put a whole compiler, below site-packages; empty where they
@@ -74,10 +75,10 @@ _ARCHS_13_4 = (*_UP_TO_103, "107", "107a", "107f", *_FROM_110)
 _LIBRARIES = ("cublas", "cufft", "curand", "cusolver", "cusparse", "cudnn")
 
 
-def _cuda_12(release: str, libraries: str, **fields: Any) -> Toolkit:
+def _cuda_12(release: str, libraries: str, provider: str = "conda", **fields: Any) -> Toolkit:
     parts = tuple(zip(_LIBRARIES, libraries.split(), strict=False))
     return Toolkit(
-        release=release, libraries=parts, min_driver="525.60.13", provider="conda", **fields
+        release=release, libraries=parts, min_driver="525.60.13", provider=provider, **fields
     )
 
 
@@ -95,7 +96,12 @@ def _cuda_13(release: str, libraries: str, **fields: Any) -> Toolkit:
 TOOLKITS = (
     _cuda_12("12.1", "12.1 11.0 10.3 11.4 12.1", nvcc="12.1.105", max_gcc=12, archs=_ARCHS_12),
     _cuda_12("12.2", "12.2 11.0 10.3 11.5 12.1", nvcc="12.2.140", max_gcc=12, archs=_ARCHS_12),
-    _cuda_12("12.4", "12.4 11.2 10.3 11.6 12.3", nvcc="12.4.99", max_gcc=13, archs=_ARCHS_12),
+    _cuda_12(
+        *("12.4", "12.4 11.2 10.3 11.6 12.3", "debian"),
+        nvcc="12.4.131",
+        max_gcc=13,
+        archs=_ARCHS_12,
+    ),
     _cuda_12(
         "12.8",
         "12.8 11.3 10.3 11.7 12.5 9.13",
