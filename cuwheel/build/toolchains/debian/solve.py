@@ -31,7 +31,7 @@ _NETWORK = re.compile(r"Acquire::https?::[\w:-]+ \".+\";")  # in apt's settings
 _UNSIGNED = re.compile("is not signed|GPG error|NO_PUBKEY|signature", re.IGNORECASE)
 _FILE = re.compile(r"'(?P<uri>[^']+)' (?P<name>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})")
 _FIELD = re.compile(r"^(Suite|Codename|Date): (.+)$", re.MULTILINE)  # of the index
-_PROBLEM = re.compile(r"[EW]: ")
+_PROBLEM = re.compile(r"(?:[EW]:)?\s+(.+)")  # indented: which dependency, which part of an index
 _FOLDERS = (
     *("lists/partial", "cache/archives/partial", "etc/apt.conf.d", "etc/preferences.d"),
     *("etc/sources.list.d", "etc/trusted.gpg.d"),
@@ -114,7 +114,7 @@ def _solve_from(archive: Archive, source: DebianSource, name: str) -> DebianLock
             raise LockError(
                 f"{redact_url(archive.address)} has another release as {source.suite}",
                 why=f"its signed index is that of {fields.get('Codename')}",
-                fix=f"use another archive: {SETTING_FIX}",
+                fix=SETTING_FIX,
             )
         return DebianLock(
             suite=source.suite,
@@ -158,7 +158,7 @@ def _apt(root: Path, *arguments: str) -> Finished:
         "APT_CONFIG": str(root / "apt.conf"),
         **{key.lower(): value for key, value in os.environ.items() if _PROXIES.fullmatch(key)},
     }
-    command = ["apt-get", "-qq", *arguments]
+    command = ["apt-get", "-q", *arguments]
     return run(command, env=env, check=False, timeout=_LIMIT * slow_factor())
 
 
@@ -172,8 +172,8 @@ def _update(root: Path, archive: Archive, source: DebianSource, name: str) -> No
         raise LockError(
             f"{name} can't be solved: {redact_url(archive.address)} is not trusted",
             why=f"the index of {source.suite} isn't signed by a key of {archive.keyring}:\n{why}",
-            fix="use another archive; if the suite is newer than the keyring, "
-            f"`apt-get install debian-archive-keyring` brings its keys. {SETTING_FIX}",
+            fix=f"{SETTING_FIX}; or, if the suite is newer than the keyring, `apt-get install "
+            "debian-archive-keyring` brings its key",
         )
     raise DownloadError("", why=why)
 
@@ -181,7 +181,7 @@ def _update(root: Path, archive: Archive, source: DebianSource, name: str) -> No
 def _problems_of(process: Finished) -> str:
     """Return apt's messages, or its whole output, without passwords."""
     lines = process.output.strip().splitlines()
-    messages = [line[3:] for line in lines if _PROBLEM.match(line)]
+    messages = [match[1] for line in lines if (match := _PROBLEM.fullmatch(line))]
     text = "\n".join(dict.fromkeys(messages or lines))
     return redact_text(text) or f"apt-get ended with status {process.status}"
 
@@ -225,7 +225,9 @@ def _package(line: str, archive: Archive) -> DebianPackage:
     path = unquote(urlsplit(match["uri"]).path) if match else ""
     if match is None or not path.startswith(f"{top}/"):
         raise LockError(
-            "apt's answer can't be used", why=line, fix="use another archive, or a newer apt"
+            "the answer of apt can't be used",
+            why=f"it has no SHA-256 or another address: {redact_text(line)}",
+            fix=SETTING_FIX,
         )
     name, version, architecture = match["name"].removesuffix(".deb").split("_")
     return DebianPackage(
