@@ -48,7 +48,7 @@ install_what_is_missing() {
     [ -n "$python" ] || missing+=(python3 python3-venv python3-dev)
     [ -z "$python" ] || "$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
     [ -z "$python" ] || has_headers "$python" || missing+=(python3-dev)
-    for program in g++:g++ strip:binutils git:git cmake:cmake openssl:openssl \
+    for program in g++:g++ strip:binutils git:git cmake:cmake openssl:openssl gpg:gnupg \
         fish:fish zsh:zsh redis-server:redis-server bwrap:bubblewrap munged:munge slurmctld:slurmctld slurmd:slurmd \
         sbatch:slurm-client bindfs:bindfs podman:podman runc:runc debootstrap:debootstrap \
         systemd-analyze:systemd nginx:nginx-light chromium:chromium \

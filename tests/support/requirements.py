@@ -147,6 +147,11 @@ def _missing_slurm() -> str:
     return f"parts of Slurm aren't installed (Debian: {' '.join(lacking)})" if lacking else ""
 
 
+def _missing_apt() -> str:
+    lacking = [name for name in ("apt-get", "gpg") if not shutil.which(name)]
+    return f"{' and '.join(lacking)} isn't installed (Debian: apt gnupg)" if lacking else ""
+
+
 def _file(path: str, missing: str, *packages: str) -> Part:
     return Part(lambda: "" if Path(path).exists() else missing, packages)
 
@@ -205,6 +210,7 @@ PARTS: Mapping[str, Part] = {
     "gold": _program("ld.gold", "binutils"),
     "cross-gcc": _program("aarch64-linux-gnu-g++", "g++-aarch64-linux-gnu"),
     "qemu": _program("qemu-aarch64-static", "qemu-user-static"),
+    "apt": Part(_missing_apt, ("gnupg",)),
     "arm64-root": _program("debootstrap", "debootstrap"),
     "podman": _program("podman", "podman runc debootstrap"),
     "nginx": _program("nginx", "nginx-light"),

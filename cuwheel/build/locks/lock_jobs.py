@@ -15,8 +15,15 @@ from cuwheel.build.recipe.recipe import Framework
 from cuwheel.build.recipe.recipe_lock import RecipeLock, locks_of
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.toolchains.conda.environment_file import name_of_lock
+from cuwheel.build.toolchains.debian import lock_file as debian_lock
+from cuwheel.build.toolchains.debian import source_file as debian_source
 
-_TOOLCHAIN_LOCKS = {"pypi": "pypi.lock", "conda": "conda-lock.yml"}  # by provider
+# By provider.
+_TOOLCHAIN_LOCKS = {
+    "pypi": "pypi.lock",
+    "conda": "conda-lock.yml",
+    "debian": debian_lock.LOCK_NAME,
+}
 
 COOLDOWN = 7  # days that a release has to have been public before it is considered
 
@@ -41,11 +48,12 @@ class LockSpec:
     """A lock file and its input.
 
     Attributes:
-        name: `engine`, `toolchain:130:pypi`, `toolchain:122:conda`, `python:312`,
-            `build:<recipe>` or `smoke:<recipe>`, with `:cu13` after it if it is for one major
-            release of CUDA.
-        source: the `.in` file, the `environment.yml`, or a recipe's declaration.
-        python: the oldest Python that wheels have to serve, `3.10`; empty for a conda lock.
+        name: `engine`, `toolchain:130:pypi`, `toolchain:122:conda`, `toolchain:124:debian`,
+            `host-compiler:gcc12`, `python:312`, `build:<recipe>` or `smoke:<recipe>`, with `:cu13`
+            after it if it is for one major release of CUDA.
+        source: the `.in` file, the `environment.yml` or `debian.yml`, or a recipe's declaration.
+        python: the oldest Python that wheels have to serve, `3.10`; empty for a lock of conda's or
+            Debian's packages.
         pythons: those that the framework in it has wheels for; empty: not known, or it has none.
     """
 
@@ -57,9 +65,17 @@ class LockSpec:
 
     @property
     def environment(self) -> Path | None:
-        """The `environment.yml` of a conda lock; None for a lock of wheels."""
+        """The `environment.yml` of a conda lock; None for others."""
+        return self._source_named("environment.yml")
+
+    @property
+    def debian_source(self) -> Path | None:
+        """The `debian.yml` of a lock of Debian packages; None for others."""
+        return self._source_named(debian_source.SOURCE_NAME)
+
+    def _source_named(self, name: str) -> Path | None:
         source = self.source
-        return source if isinstance(source, Path) and source.name == "environment.yml" else None
+        return source if isinstance(source, Path) and source.name == name else None
 
     @property
     def input_text(self) -> str:
@@ -240,7 +256,7 @@ def _of_other_releases(declared: RecipeLock, root: Path) -> Iterator[RecipeLock]
 
 
 def _env_jobs(roots: tuple[Path, ...]) -> list[LockSpec]:
-    """Return locks of toolchains and Pythons of all project folders; the first of a name counts."""
+    """Return locks of toolchains, compilers and Pythons; the first project of a name counts."""
     jobs: dict[str, LockSpec] = {}
     for root in roots:
         for source in sorted((root / "envs").glob("cuda*/pypi.in")):
@@ -250,6 +266,10 @@ def _env_jobs(roots: tuple[Path, ...]) -> list[LockSpec]:
         for source in sorted((root / "envs").glob("*/environment.yml")):
             name = name_of_lock(source.parent.name)
             lock = source.with_name(_TOOLCHAIN_LOCKS["conda"])
+            jobs.setdefault(name, LockSpec(name=name, source=source, lock=lock))
+        for source in sorted((root / "envs").glob(f"*/{debian_source.SOURCE_NAME}")):
+            name = debian_source.name_of_lock(source.parent.name)
+            lock = source.with_name(debian_lock.LOCK_NAME)
             jobs.setdefault(name, LockSpec(name=name, source=source, lock=lock))
     return list(jobs.values())
 

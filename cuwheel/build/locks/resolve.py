@@ -27,6 +27,10 @@ from cuwheel.build.toolchains.conda.lock_file import (
 from cuwheel.build.toolchains.conda.mirrors import Mirrors
 from cuwheel.build.toolchains.conda.solve import solve
 from cuwheel.build.toolchains.conda.write import write_conda_lock
+from cuwheel.build.toolchains.debian.lock_file import faults_of_debian_lock, render_debian_lock
+from cuwheel.build.toolchains.debian.mirrors import Mirrors as DebianMirrors
+from cuwheel.build.toolchains.debian.solve import solve as solve_debian
+from cuwheel.build.toolchains.debian.source_file import read_source as read_debian_source
 from cuwheel.build.workspace.workspace import Workspace
 
 
@@ -41,13 +45,14 @@ def resolve_locks(
 
     Args:
         cooldown: days that a release has to be public: a broken or malicious one is often
-            withdrawn within days.
+            withdrawn within days. A suite of Debian's is taken as it is.
         note: about the channel, for conda locks.
 
     Raises:
         InstallError: the index can't be reached, or nothing satisfies the input.
-        DownloadError: a conda channel can't be reached.
-        LockError: nothing in the conda channel satisfies the input.
+        DownloadError: a conda channel or a Debian archive can't be reached.
+        LockError: nothing in the conda channel or the Debian suite satisfies the input, or the
+            suite isn't signed.
         RecipeError: a recipe's draft leaves open what it requires.
     """
     refuse_questions(jobs)
@@ -55,6 +60,8 @@ def resolve_locks(
         with workspace.console.stage(f"lock {job.name}"):
             if source := job.environment:
                 _lock_conda(job, source, workspace, cooldown, note)
+            elif source := job.debian_source:
+                _lock_debian(job, source, workspace)
             else:
                 _lock_pypi(job, workspace, cooldown)
 
@@ -97,6 +104,17 @@ def _lock_conda(
     )
     write_conda_lock(job.lock, solved, command=job.command, python=python, source=environment)
     workspace.console.note(f"{job.lock.parent.name}/{job.lock.name}: {_describe(solved)}")
+
+
+def _lock_debian(job: LockSpec, path: Path, workspace: Workspace) -> None:
+    solved = solve_debian(read_debian_source(path), DebianMirrors.of(os.environ), workspace)
+    write_atomically(job.lock, render_debian_lock(solved, job.command))
+    for architecture, packages in solved.packages.items():
+        size = show_size(sum(package.size for package in packages))
+        workspace.console.note(
+            f"{job.lock.parent.name}/{job.lock.name}, {architecture}: "
+            f"{plural(len(packages), 'package')}, {size} to download"
+        )
 
 
 def verify_locks(
@@ -182,6 +200,8 @@ def _faults(job: LockSpec) -> list[str]:
     try:
         if source := job.environment:
             return faults_of_conda_lock(job.lock, source)
+        if job.debian_source:
+            return faults_of_debian_lock(job.lock)
         return faults_of_lock(job.lock, job.input_text)
     except CuwheelError as error:
         return [error.what]

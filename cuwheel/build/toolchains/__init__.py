@@ -1,9 +1,10 @@
-"""CUDA homes, host compilers and Pythons: from wheels, from conda, from the machine."""
+"""CUDA homes, host compilers, Pythons: from wheels, conda, Debian packages, the machine."""
 
 __all__ = [
     "conda",
     "conda_layout",
     "cross",
+    "debian",
     "driver_stub",
     "from_pypi",
     "from_system",

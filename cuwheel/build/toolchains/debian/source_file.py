@@ -103,20 +103,24 @@ def _faults(content: dict[Any, Any]) -> list[str]:
         if key not in _KEYS
     ]
     suite = content.get("suite")
-    if not isinstance(suite, str) or not re.fullmatch(SUITE, suite):
+    if not _has_form(suite, SUITE):
         faults.append(f"`suite` is not a release's code name: {suite!r}")
     for key, form in _LISTS.items():
         entries = content.get(key)
         if not isinstance(entries, list) or not entries:
             faults.append(f"`{key}` is not a list of names")
             continue
-        wrong = [name for name in entries if not re.fullmatch(form, str(name))]
+        wrong = [name for name in entries if not _has_form(name, form)]
         faults += [f"`{key}` has an invalid name: {name!r}" for name in wrong]
         if len({*map(str, entries)}) < len(entries):
             faults.append(f"`{key}` has a name twice")
     if not isinstance(content.get("dependencies", True), bool):
         faults.append("`dependencies` is neither true nor false")
     return faults
+
+
+def _has_form(value: object, form: str) -> bool:
+    return isinstance(value, str) and re.fullmatch(form, value) is not None
 
 
 def _invalid(path: Path, why: str) -> LockError:

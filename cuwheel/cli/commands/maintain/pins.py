@@ -100,7 +100,7 @@ def lock_parser() -> Parser:
         "lock",
         "Resolve and pin with hashes.",
         {
-            "names engine|dev|toolchain:130|python:312|build:RECIPE|all+": "locks by name",
+            "names engine|dev|toolchain:130|host-compiler:gcc12|build:RECIPE|all+": "locks by name",
             "--framework torch==2.11.0": "also a lock for this framework, besides the recipe's own",
             "--cooldown DAYS": Option(
                 f"ignore younger releases; default: {COOLDOWN}", read=read_days, default=COOLDOWN
