@@ -22,8 +22,10 @@ import pytest
 
 from bench.cgroup import limited
 from cuwheel.base.errors import CuwheelError
+from cuwheel.base.system.machine import has_network
 from cuwheel.base.system.process import run
 from cuwheel.build.sandbox.backends import choose_sandbox, working_kinds
+from cuwheel.build.toolchains.debian.mirrors import Mirrors
 
 VARIABLE = "CUWHEEL_REQUIRE"  # names of parts, separated by commas
 
@@ -152,6 +154,12 @@ def _missing_apt() -> str:
     return f"{' and '.join(lacking)} isn't installed (Debian: apt gnupg)" if lacking else ""
 
 
+def _missing_archive() -> str:
+    if not Mirrors.of().archives:
+        return "no Debian archive is known (CUWHEEL_DEBIAN_MIRROR)"
+    return "" if has_network() else "this machine has no network"
+
+
 def _file(path: str, missing: str, *packages: str) -> Part:
     return Part(lambda: "" if Path(path).exists() else missing, packages)
 
@@ -211,6 +219,7 @@ PARTS: Mapping[str, Part] = {
     "cross-gcc": _program("aarch64-linux-gnu-g++", "g++-aarch64-linux-gnu"),
     "qemu": _program("qemu-aarch64-static", "qemu-user-static"),
     "apt": Part(_missing_apt, ("gnupg",)),
+    "debian-archive": Part(_missing_archive),
     "arm64-root": _program("debootstrap", "debootstrap"),
     "podman": _program("podman", "podman runc debootstrap"),
     "nginx": _program("nginx", "nginx-light"),

@@ -198,6 +198,16 @@ def toolchain_lock(target: Target) -> Path | None:
     return find_lock(f"cuda{target.toolkit.tag}/{name}", project_roots()) if name else None
 
 
+def toolchain_locks(target: Target) -> tuple[Path, ...]:
+    """Return the existing locks of a target's CUDA home and of its host compiler."""
+    locks = [toolchain_lock(target)]
+    if target.provider == "debian":  # its libraries are NVIDIA's wheels
+        locks.append(find_lock(f"cuda{target.toolkit.tag}/pypi.lock", project_roots()))
+    if target.is_compiler_pinned:
+        locks.append(find_lock(f"{target.host_compiler}/{debian_lock.LOCK_NAME}", project_roots()))
+    return tuple(lock for lock in locks if lock)
+
+
 def check_target_lock(target: Target) -> None:
     """Check that the locks of a target exist and match its recipe's declarations.
 

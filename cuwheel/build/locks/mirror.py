@@ -39,6 +39,10 @@ from cuwheel.build.recipe.target import Target
 from cuwheel.build.toolchains.conda.install import pinned_file
 from cuwheel.build.toolchains.conda.lock_file import CondaPackage, read_conda_lock
 from cuwheel.build.toolchains.conda.mirrors import Mirrors
+from cuwheel.build.toolchains.debian.install import downloads_of
+from cuwheel.build.toolchains.debian.lock_file import read_debian_lock
+from cuwheel.build.toolchains.from_debian import debian_locks
+from cuwheel.build.toolchains.host_compiler import compiler_lock
 from cuwheel.build.workspace.workspace import Workspace
 
 _MAX_SIZE = 8 << 30  # bytes of a file of unknown size
@@ -86,7 +90,7 @@ def mirror(
     local: dict[Declared, Path] = {}
     if source:
         local[_checked_source(targets, source)] = source
-    files = [*_wheels(targets, pythons, workspace), *_conda_files(targets)]
+    files = [*_wheels(targets, pythons, workspace), *_conda_files(targets), *_debian_files(targets)]
     with naming_full_disk(folder):
         claim(folder, MIRROR_FOLDER)
         for file, _ in files:
@@ -222,7 +226,11 @@ def _locks_of(target: Target) -> set[tuple[Path, str]]:
     compile against and to import are of the other.
     """
     machines = (own_platform().machine, target.platform.machine)
-    build = {target.lock} | ({_toolchain_lock(target)} if target.provider == "pypi" else set())
+    build = {target.lock}
+    if target.provider == "pypi":
+        build |= {_toolchain_lock(target)}
+    if target.provider == "debian":
+        build |= {debian_locks(target.toolkit)[1]}
     smoke = {served.smoke_lock for served in (target, *target.served)}
     return {*itertools.product(build, machines), *itertools.product(smoke, machines[1:])}
 
@@ -240,6 +248,22 @@ def _conda_files(targets: Sequence[Target]) -> list[tuple[PinnedFile, str]]:
     return [
         (pinned_file(package), mirrors.url_for(package.url)) for package in dict.fromkeys(packages)
     ]
+
+
+def _debian_files(targets: Sequence[Target]) -> list[tuple[PinnedFile, str]]:
+    """Return packages of the compilers that come from Debian, with addresses."""
+    machine, locks = own_platform().machine, set()
+    for target in targets:
+        if target.provider == "debian":
+            locks |= {debian_locks(target.toolkit)[0]}
+        if target.is_compiler_pinned:
+            locks |= {compiler_lock(target.host_compiler)}
+    packages = [
+        package
+        for lock in sorted(locks)
+        for package in read_debian_lock(lock).packages_for(machine)
+    ]
+    return [(file, find_url()) for file, find_url in downloads_of(dict.fromkeys(packages))]
 
 
 def _toolchain_lock(target: Target) -> Path:

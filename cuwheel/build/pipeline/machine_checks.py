@@ -15,9 +15,12 @@ from cuwheel.base.system.process import which
 from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.build.compile.memory.peaks import known_peaks
 from cuwheel.build.locks.lock_jobs import toolchain_lock
+from cuwheel.build.recipe.platform import own_platform
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.toolchains.conda.lock_file import read_conda_lock
 from cuwheel.build.toolchains.cross.root_libraries import package_version
+from cuwheel.build.toolchains.debian.lock_file import read_debian_lock
+from cuwheel.build.toolchains.host_compiler import compiler_lock
 from cuwheel.build.toolchains.system_programs import installed_version
 from cuwheel.build.workspace.job import Job
 from cuwheel.build.workspace.problems import Problem, problem_of
@@ -26,6 +29,8 @@ from cuwheel.check.cuda.toolkits import TOOLKITS
 # Bytes of what is made of wheels: their locks hold no sizes. Measured on the installer's unpacked
 # packages, to which toolchains and environments are hard links.
 _PYPI_TOOLCHAIN = 2075 << 20  # cuda-toolkit 13.0.2, whole
+_TOOLCHAINS = {"pypi": _PYPI_TOOLCHAIN, "debian": 3300 << 20}  # 12.4, with its downloads
+_COMPILER = 350 << 20  # gcc10, with its downloads
 _ENVIRONMENT = 670 << 20  # the largest without a framework, tests/project's tiny-rdc
 _FRAMEWORKS = {"torch": 4863 << 20}  # an environment with 2.15 and NVIDIA's libraries
 
@@ -91,12 +96,15 @@ def _fitting_toolkit(target: Target, driver: str) -> str:
 def check_system_packages(job: Job) -> Iterator[Problem]:
     """Check the packages that the build needs in addition to the compiler.
 
-    They come from the machine, from another machine's root folder, or from the lock of a conda
-    toolchain: a build with one sees nothing of the machine.
+    They come from the machine, from another machine's root folder, or from the lock of the
+    toolchain's own compiler: a build with one sees nothing of the machine.
     """
     target, required = job.target, job.target.system_packages
     if target.provider == "conda":
         yield from _check_conda_packages(target)
+        return
+    if target.is_compiler_pinned:
+        yield from _check_debian_packages(target)
         return
     missing = {"binutils" for name in ("strip", "ld") if not which(name, SYSTEM_PATH)}
     if not target.platform.is_foreign:
@@ -145,6 +153,28 @@ def _check_conda_packages(target: Target) -> Iterator[Problem]:
             why=f"{target.recipe.name} needs {missing}; {lock} doesn't have it",
             fix=f"add {missing} to {lock.with_name('environment.yml')}, then "
             f"`nox -s lock -- toolchain:{target.toolkit.tag}:conda`",
+        )
+
+
+def _check_debian_packages(target: Target) -> Iterator[Problem]:
+    required = target.recipe.needs.get("debian", ())
+    if not required:
+        return
+    try:
+        lock = compiler_lock(target.host_compiler)
+        locked = {
+            package.name for package in read_debian_lock(lock).packages_for(own_platform().machine)
+        }
+    except CuwheelError as error:
+        yield problem_of(error)
+        return
+    if missing := " ".join(name for name in required if name not in locked):
+        yield Problem(
+            what=f"the host compiler {target.host_compiler} lacks packages",
+            why=f"{target.recipe.name} needs {missing}; {lock} doesn't have it",
+            fix=f"add {missing} to {lock.with_name('debian.yml')}, then "
+            f"`nox -s lock -- host-compiler:{target.host_compiler}`; or build with "
+            "-- --host-compiler system",
         )
 
 
@@ -214,6 +244,8 @@ def _size_in_cache(target: Target, cache: Path) -> int:
         (f"toolchains/{toolkit}-*", _size_of_toolchain),
         (f"environments/*-{framework}*" if framework else f"environments/{name}-*", packages),
     ]
+    if target.is_compiler_pinned:
+        parts.append((f"compilers/{target.host_compiler}-*", _COMPILER))
     if target.platform.is_foreign:
         other = target.platform.machine
         parts += [
@@ -228,8 +260,8 @@ def _size_in_cache(target: Target, cache: Path) -> int:
 
 
 def _size_of_toolchain(target: Target, cache: Path) -> int:
-    if target.provider == "pypi":
-        return _PYPI_TOOLCHAIN
+    if target.provider in _TOOLCHAINS:
+        return _TOOLCHAINS[target.provider]
     lock = toolchain_lock(target)
     if target.provider == "system" or lock is None:
         return 0

@@ -23,14 +23,13 @@ from cuwheel.base.system.files import sha256_of_file
 from cuwheel.base.system.process import run
 from cuwheel.base.system.pythons import read_interpreter
 from cuwheel.build.inputs.tree import identify
-from cuwheel.build.locks.lock_jobs import toolchain_lock
+from cuwheel.build.locks.lock_jobs import toolchain_locks
 from cuwheel.build.pipeline.engine_code import code_of_builds, digest_of_code
 from cuwheel.build.recipe.source import Folder, GitCommit
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.toolchains.conda.lock_file import stated_content
 from cuwheel.build.toolchains.cross.root_libraries import libraries_digest
 from cuwheel.build.toolchains.from_system import find_system_home, identify_home
-from cuwheel.build.toolchains.host_compiler import compiler_lock
 from cuwheel.build.workspace.job import Job, Machine
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.version import __version__
@@ -143,11 +142,9 @@ def _of_locks(target: Target) -> dict[str, str]:
     parts = {"lock build": _digest(target.lock), "lock engine": _digest(ROOT / "envs/engine.lock")}
     for path in {each.smoke_lock for each in (target, *target.served)} - {target.lock}:
         parts[f"smoke lock {path.stem}"] = _digest(path)
-    lock = toolchain_lock(target)
     # A conda lock that was verified has the same content, with more facts about it.
-    toolchain = (stated_content(lock) or _digest(lock)) if lock else target.provider
-    compiler = [_digest(compiler_lock(target.host_compiler))] if target.is_compiler_pinned else []
-    return {**parts, "lock toolchain": " ".join((toolchain, *compiler))}
+    locks = [stated_content(lock) or _digest(lock) for lock in toolchain_locks(target)]
+    return {**parts, "lock toolchain": " ".join(locks) or target.provider}
 
 
 def _of_machine(job: Job) -> dict[str, str]:
@@ -253,6 +250,4 @@ def statement_locks(target: Target) -> tuple[Path, ...]:
     """Return the locks that the statement of a target's wheel names."""
     served = (other.smoke_lock for other in target.served)
     used = dict.fromkeys((target.lock, target.smoke_lock, *served, ROOT / "envs" / "engine.lock"))
-    toolchain = toolchain_lock(target)
-    compiler = compiler_lock(target.host_compiler) if target.is_compiler_pinned else None
-    return (*used, *filter(None, (toolchain, compiler)))
+    return (*used, *toolchain_locks(target))

@@ -1,0 +1,159 @@
+"""Host compilers from Debian packages, as they are installed: real ones of Debian 11 and 12."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+
+from cuwheel.base.errors import LockError, ToolchainError
+from cuwheel.base.formats.binaries.elf import Elf, read_elf
+from cuwheel.base.system.process import run
+from cuwheel.base.system.versions import version_key
+from cuwheel.build.toolchains.host_compiler import compiler_lock
+from cuwheel.build.toolchains.pinned_compiler import add_compiler
+from cuwheel.build.workspace.records import Toolchain
+from tests.support.factories import make_workspace
+from tests.support.requirements import require
+
+_SOURCE = """\
+#include <stdexcept>
+#include <string>
+extern "C" int length(const char *text) {
+    if (!text) throw std::runtime_error("nothing");
+    return std::string(text).size();
+}
+"""
+_CUDA = """\
+__global__ void fill(int *a) { *a = 1; }
+extern "C" void go(int *a) { fill<<<1, 1>>>(a); }
+"""
+NAMES = ("gcc10", "gcc12")
+
+
+@pytest.fixture
+def home(cuda_home: Path) -> Toolchain:
+    return Toolchain(
+        home=cuda_home, version="13.0.88", provider="pypi", fingerprint="f" * 64, pinned=True
+    )
+
+
+@pytest.fixture(params=NAMES)
+def toolchain(
+    request: pytest.FixtureRequest, home: Toolchain, shared_cache: Path, tmp_path: Path
+) -> Toolchain:
+    """The small CUDA 13.0 with each of the pinned compilers."""
+    require("debian-archive", "that compilers from Debian packages work")
+    workspace = make_workspace(tmp_path, cache=shared_cache)
+    return add_compiler(home, request.param, workspace, offline=False, reads_all=False)
+
+
+def compile_library(toolchain: Toolchain, folder: Path) -> Path:
+    (folder / "length.cpp").write_text(_SOURCE)
+    library = folder / "liblength.so"
+    assert toolchain.cxx
+    argv = [toolchain.cxx, "-O2", "-shared", "-fPIC", folder / "length.cpp", "-o", library]
+    run(argv, env={"TMPDIR": str(folder)})  # no PATH: nothing of the machine is found
+    return library
+
+
+def elf_of(library: Path) -> Elf:
+    with library.open("rb") as stream:
+        return read_elf(stream)
+
+
+def test_compiles_without_the_machine(toolchain: Toolchain, tmp_path: Path) -> None:
+    library = compile_library(toolchain, tmp_path)
+
+    needed = {version for _, version in elf_of(library).versions}
+    assert max(version_key(v.removeprefix("GLIBC_")) for v in needed if "GLIBC_" in v) <= (2, 17)
+    assert any(version.startswith("GLIBCXX_") for version in needed)
+
+
+def test_programs_run_with_their_own_loader(toolchain: Toolchain) -> None:
+    assert toolchain.compiler
+    output = run([toolchain.compiler / "gcc", "-print-prog-name=cc1plus"], env={}).output.strip()
+
+    shown = run([_loader(toolchain), "--list", output], env={}).output
+
+    libraries = [line.split("=>")[1].split()[0] for line in shown.splitlines() if "=>" in line]
+    assert libraries
+    assert all(library.startswith(str(toolchain.compiler)) for library in libraries)
+
+
+def _loader(toolchain: Toolchain) -> Path:
+    assert toolchain.compiler
+    return next((toolchain.compiler / "root").glob("lib*/ld-linux-*"))
+
+
+def test_nvcc_takes_it(toolchain: Toolchain, tmp_path: Path) -> None:
+    (tmp_path / "fill.cu").write_text(_CUDA)
+    library = tmp_path / "libfill.so"
+    argv = [toolchain.home / "bin" / "nvcc", "-ccbin", toolchain.cxx or "", "-arch=sm_90"]
+    options = ["-shared", "-Xcompiler=-fPIC", "-cudart=shared", tmp_path / "fill.cu", "-o", library]
+
+    run([*argv, *options], env={"PATH": os.defpath, "TMPDIR": str(tmp_path)})
+
+    assert "libcudart.so.13" in elf_of(library).needed
+
+
+def test_python_headers_of_the_system_are_found(toolchain: Toolchain) -> None:
+    assert toolchain.libraries
+    links = [*(toolchain.libraries.parents[1] / "include").glob("*-linux-gnu/python3.*")]
+
+    assert {str(link.readlink()) for link in links} >= {
+        f"/usr/include/{toolchain.libraries.name}/python3.11"
+    }
+
+
+def test_statement_names_each_package(toolchain: Toolchain) -> None:
+    names = {name for name, *_ in toolchain.packages}
+
+    assert {"Debian package libc6-dev", "Debian package binutils"} <= names
+
+
+def test_same_toolchain_from_either_cache(
+    home: Toolchain, shared_cache: Path, tmp_path: Path
+) -> None:
+    """The path of the cache gets into programs, but not into what identifies them."""
+    require("debian-archive", "that compilers from Debian packages work")
+    (tmp_path / "downloads").symlink_to(shared_cache / "downloads")
+    of_cache = [
+        add_compiler(
+            home, "gcc10", make_workspace(tmp_path, cache=cache), offline=False, reads_all=False
+        )
+        for cache in (shared_cache, tmp_path)
+    ]
+
+    assert of_cache[0].fingerprint == of_cache[1].fingerprint
+    libraries = [
+        compile_library(toolchain, (tmp_path / str(number)).resolve())
+        for number, toolchain in enumerate(of_cache)
+        if not (tmp_path / str(number)).mkdir()
+    ]
+    assert libraries[0].read_bytes() == libraries[1].read_bytes()
+
+
+def test_refuses_one_that_nvcc_rejects(home: Toolchain, shared_cache: Path, tmp_path: Path) -> None:
+    """CUDA 11.8 takes GCC up to 11."""
+    require("debian-archive", "that compilers from Debian packages work")
+    header = tmp_path / "home" / "include" / "crt" / "host_config.h"
+    header.parent.mkdir(parents=True)
+    header.write_text("#if __GNUC__ > 11\n#error\n#endif\n")
+    older = dataclasses.replace(home, home=tmp_path / "home", version="11.8.89")
+    workspace = make_workspace(tmp_path, cache=shared_cache)
+
+    with pytest.raises(ToolchainError) as caught:
+        add_compiler(older, "gcc12", workspace, offline=False, reads_all=False)
+
+    assert "GCC up to 11" in caught.value.why
+    assert "--host-compiler gcc10" in caught.value.fix
+
+
+def test_names_the_missing_lock() -> None:
+    with pytest.raises(LockError) as caught:
+        compiler_lock("gcc99")
+
+    assert caught.value.fix == "nox -s lock -- host-compiler:gcc99"
