@@ -16,9 +16,9 @@ from cuwheel.base.fetch.retry import RETRY_POLICY, RetryPolicy
 from cuwheel.base.fetch.store import cached_path, fetch_all
 from cuwheel.base.fetch.urls import MIRROR_VARIABLE, configured_mirror
 from cuwheel.base.system.files import check_free_disk
+from cuwheel.build.toolchains.debian.archives import SETTING_FIX, configured_archives, find_url
 from cuwheel.build.toolchains.debian.deb_file import Unpacking
 from cuwheel.build.toolchains.debian.lock_file import DebianLock, DebianPackage
-from cuwheel.build.toolchains.debian.mirrors import SETTING_FIX, Mirrors
 from cuwheel.build.workspace.workspace import Workspace
 
 _UNPACKED = 4  # times the download: GCC 10 and its C library take 3.9 times as much
@@ -118,7 +118,7 @@ def downloads_of(
     Raises:
         UsageError: the variable with the archives' addresses is malformed.
     """
-    mirrors = Mirrors.of(os.environ)
+    archives = configured_archives(os.environ)
     relock = "write the lock again with `nox -s lock`"
     return [
         (
@@ -131,7 +131,7 @@ def downloads_of(
                 repin=relock,
                 regrow=relock,
             ),
-            partial(mirrors.url_for, package, offline=offline, retry_policy=retry_policy),
+            partial(find_url, package, archives, offline=offline, retry_policy=retry_policy),
         )
         for package in packages
     ]
