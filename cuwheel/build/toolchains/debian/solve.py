@@ -139,8 +139,10 @@ def _write_root(root: Path, archive: DebianArchive, source: DebianSource) -> Non
     architectures = " ".join(source.architectures)
     settings = _SETTINGS.format(root=root, architectures=",".join(source.architectures))
     of_machine = run(["apt-config", "dump"], env={"PATH": SYSTEM_PATH}).output
-    network = "\n".join(line for line in of_machine.splitlines() if _NETWORK.fullmatch(line))
-    (root / "apt.conf").write_text(f"{settings}{network}\n")
+    lines = [line for line in of_machine.splitlines() if _NETWORK.fullmatch(line)]
+    if authorities := os.environ.get("SSL_CERT_FILE"):
+        lines.append(f'Acquire::https::CAInfo "{authorities}";')
+    (root / "apt.conf").write_text("\n".join((settings, *lines, "")))
     (root / "etc" / "sources.list.d" / "archive.sources").write_text(
         _SOURCES.format(
             address=archive.address,

@@ -16,6 +16,7 @@ from cuwheel.build.toolchains.debian.solve import solve
 from cuwheel.build.toolchains.debian.source_file import read_source
 from tests.support.factories import make_workspace
 from tests.support.requirements import require
+from tests.support.servers.certificates import write_certificates
 from tests.support.servers.http import Site, serving
 from tests.support.toolchains.debian_archive import (
     SUITE,
@@ -139,6 +140,27 @@ def test_next_archive_counts_where_one_lacks_the_suite(
     other, here = archive_of(site.url("/other"), key), archive_of(archive.as_uri(), key)
 
     assert names(lock(tmp_path, other, here)) == names(lock(tmp_path, here))
+
+
+def test_reads_archive_through_a_proxy(
+    tmp_path: Path, site: Site, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = "http://nosuch.invalid/debian"
+    site.files = {
+        path.replace("/debian", address, 1): content for path, content in site.files.items()
+    }
+    monkeypatch.setenv("HTTP_PROXY", site.url(""))
+
+    assert "toy-data 1.0" in names(lock(tmp_path, archive_of(address, key)))
+
+
+def test_reads_archive_with_own_authority(
+    tmp_path: Path, site: Site, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, certificate = write_certificates(tmp_path, "sound")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+    with serving(Site(files=site.files), certificate=certificate) as secure:
+        assert "toy-data 1.0" in names(lock(tmp_path, archive_of(secure.url("/debian"), key)))
 
 
 @pytest.mark.parametrize(
