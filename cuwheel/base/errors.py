@@ -106,6 +106,8 @@ class InstallError(CuwheelError, exit_code=11, anchor="install"):
 
     The index may be unreachable, a file may no longer match its hash, or the cache may still lack a
     file while `--offline` is set. The installer's own messages are in the log that the error names.
+    Or a Debian package holds what is refused: a device, a link that leads outside, a file that
+    another package has with other content.
     """
 
 

@@ -20,6 +20,7 @@ from packaging.version import Version
 from cuwheel.base.errors import (
     DownloadError,
     FileAccessError,
+    InstallError,
     LockError,
     UnsafeArchiveError,
     UsageError,
@@ -39,12 +40,15 @@ from cuwheel.base.formats.binaries.elf_symbols import Symbols
 from cuwheel.base.formats.binaries.fatbin import FatbinFormatError, code_of_ptx, hop_fatbins
 from cuwheel.base.formats.binaries.kernel_code import read_cubin, read_ptx
 from cuwheel.base.formats.wheel.publication import published_sha256
+from cuwheel.base.system.files import remove_tree
 from cuwheel.build.compile.events import read_events
 from cuwheel.build.environments.lock_file import faults_of_lock
 from cuwheel.build.inputs.archives import unpack_archive
 from cuwheel.build.inputs.patches import try_patch
 from cuwheel.build.locks.mirror_folder import read_targets
 from cuwheel.build.toolchains.conda.lock_file import read_conda_lock
+from cuwheel.build.toolchains.debian.deb_file import Unpacking
+from cuwheel.build.toolchains.debian.lock_file import read_debian_lock
 from cuwheel.build.workspace.failure_record import read_failure
 from cuwheel.check.audit.verdict import audit_wheel
 from cuwheel.check.explain.explanation import Explainer
@@ -151,6 +155,21 @@ def _conda_lock(data: bytes) -> None:
         read_conda_lock(_write("cuda122/conda-lock.yml", data))
 
 
+def _debian_lock(data: bytes) -> None:
+    with contextlib.suppress(LockError):
+        read_debian_lock(_write("gcc12/debian.lock", data))
+
+
+def _debian_package(data: bytes) -> None:
+    root = _FOLDER / "root"
+    root.mkdir(exist_ok=True)
+    try:
+        with contextlib.suppress(InstallError):
+            Unpacking(folder=root, title="toys").add(_write("toy.deb", data))
+    finally:
+        remove_tree(root)
+
+
 def _log(data: bytes) -> None:
     _EXPLAINER.explain(io.BytesIO(data))
 
@@ -223,6 +242,8 @@ READERS: dict[str, Callable[[bytes], None]] = {
     "ptx": _ptx,
     "lock": _lock,
     "conda-lock": _conda_lock,
+    "debian-lock": _debian_lock,
+    "debian-package": _debian_package,
     "log": _log,
     "failure": _failure,
     "statement": _statement,

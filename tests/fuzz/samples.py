@@ -9,6 +9,7 @@ from pathlib import Path
 from cuwheel.base.paths import ROOT
 from tests.fuzz.readers import TEXTS, WHEEL, write_wheel_with
 from tests.support.factories import compile_cuda, compile_device_file, compile_library, write_wheel
+from tests.support.toolchains.debian_archive import Member, Toy, deb_of, hard_link, link
 
 _KERNEL = "__global__ void twice(float *p) { p[threadIdx.x] *= 2; }\n"
 _HOST = (
@@ -46,6 +47,11 @@ _RELEASES = [
         ]
     }
 ]
+_MEMBERS = (
+    Member(name="./usr/lib/libtoy.so.1", content=b"toy\n"),
+    link("./usr/lib/libtoy.so", "/usr/lib/libtoy.so.1"),
+    hard_link("./usr/lib/libtoy.so.1.0", "./usr/lib/libtoy.so.1"),
+)
 _REQUIRES = b"""\
 Requires-Python: >=3.10
 Provides-Extra: a
@@ -132,6 +138,7 @@ def _texts(folder: Path) -> dict[str, list[bytes]]:
         archive.add(folder / "pkg", "toy-1.0")
     record = f"pkg/a.py,sha256={digest},0\n{digest},sha512={digest},1\n"
     conda = (ROOT / "envs" / "cuda122" / "conda-lock.yml").read_bytes().split(b"\n- name:")
+    debian = (ROOT / "envs" / "gcc12" / "debian.lock").read_bytes().split(b"\n  - ")
     return {
         "metadata": [
             TEXTS["METADATA"].partition(b"\n\n")[0] + b"\nRequires-Dist: torch>=2 ; extra == 'a'\n"
@@ -140,6 +147,8 @@ def _texts(folder: Path) -> dict[str, list[bytes]]:
         "record": [record.encode()],
         "lock": [_LOCK.format(digest=digest).encode()],
         "conda-lock": [b"\n- name:".join(conda[:3])],
+        "debian-lock": [b"\n  - ".join(debian[:3])],
+        "debian-package": [deb_of(Toy(members=_MEMBERS), compression=kind) for kind in ("", ".xz")],
         "log": [_LOG.encode(), _LOG.encode("utf-16")],
         "failure": [json.dumps(_FAILURE).encode()],
         "statement": [json.dumps(_STATEMENT).encode()],

@@ -27,8 +27,8 @@ from cuwheel.build.toolchains.conda.lock_file import (
 from cuwheel.build.toolchains.conda.mirrors import Mirrors
 from cuwheel.build.toolchains.conda.solve import solve
 from cuwheel.build.toolchains.conda.write import write_conda_lock
+from cuwheel.build.toolchains.debian.archives import configured_archives
 from cuwheel.build.toolchains.debian.lock_file import faults_of_debian_lock, render_debian_lock
-from cuwheel.build.toolchains.debian.mirrors import Mirrors as DebianMirrors
 from cuwheel.build.toolchains.debian.solve import solve as solve_debian
 from cuwheel.build.toolchains.debian.source_file import read_source as read_debian_source
 from cuwheel.build.workspace.workspace import Workspace
@@ -107,7 +107,7 @@ def _lock_conda(
 
 
 def _lock_debian(job: LockSpec, path: Path, workspace: Workspace) -> None:
-    solved = solve_debian(read_debian_source(path), DebianMirrors.of(os.environ), workspace)
+    solved = solve_debian(read_debian_source(path), configured_archives(os.environ), workspace)
     write_atomically(job.lock, render_debian_lock(solved, job.command))
     for architecture, packages in solved.packages.items():
         size = show_size(sum(package.size for package in packages))

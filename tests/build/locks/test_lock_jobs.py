@@ -53,12 +53,16 @@ def test_all_means_every_lock(entries: tuple[CatalogueEntry, ...]) -> None:
 
     toolchains = {f"toolchain:{tag}:conda" for tag in ("121", "122", "124", "128")}
     thirteen = {f"toolchain:13{minor}:pypi" for minor in range(6)} | {"toolchain:130:conda"}
+    debian = {
+        *("toolchain:118:debian", "toolchain:124:debian"),
+        *("host-compiler:gcc10", "host-compiler:gcc12"),
+    }
     pythons = {f"python:{tag}" for tag in ("310", "311", "312", "313")}
     recipes = {"build:plain", "build:with-torch"}
     engine = {
         *("clients", "engine", "dev", "lock", "nox", "perf", "report", "sigstore", "site", "twine")
     }
-    assert names == engine | toolchains | thirteen | pythons | recipes
+    assert names == engine | toolchains | thirteen | debian | pythons | recipes
 
 
 def test_name_without_provider_means_all_of_them(entries: tuple[CatalogueEntry, ...]) -> None:

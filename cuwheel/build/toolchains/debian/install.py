@@ -16,9 +16,9 @@ from cuwheel.base.fetch.retry import RETRY_POLICY, RetryPolicy
 from cuwheel.base.fetch.store import cached_path, fetch_all
 from cuwheel.base.fetch.urls import MIRROR_VARIABLE, configured_mirror
 from cuwheel.base.system.files import check_free_disk
+from cuwheel.build.toolchains.debian.archives import SETTING_FIX, configured_archives, find_url
 from cuwheel.build.toolchains.debian.deb_file import Unpacking
 from cuwheel.build.toolchains.debian.lock_file import DebianLock, DebianPackage
-from cuwheel.build.toolchains.debian.mirrors import SETTING_FIX, Mirrors
 from cuwheel.build.workspace.workspace import Workspace
 
 _UNPACKED = 4  # times the download: GCC 10 and its C library take 3.9 times as much
@@ -71,7 +71,7 @@ def fetch_packages(
     """Return the files of packages, in their order; download those that aren't in the cache.
 
     Args:
-        unpacked: bytes that each byte takes besides, once unpacked.
+        unpacked: as for `needed_disk`.
 
     Raises:
         DownloadError: one can't be downloaded.
@@ -79,14 +79,10 @@ def fetch_packages(
         DiskFullError: there is too little space.
     """
     packages = tuple(packages)
-    files = downloads_of(packages, offline=offline, retry_policy=workspace.retry_policy)
-    missing = (file for file, _ in files if not cached_path(workspace.cache, file).is_file())
-    needed = sum(file.size or 0 for file in missing)
-    needed += unpacked * sum(package.size for package in packages)
-    check_free_disk(workspace.cache, needed)
+    check_free_disk(workspace.cache, needed_disk(packages, workspace.cache, unpacked=unpacked))
     try:
         return fetch_all(
-            files,
+            downloads_of(packages, offline=offline, retry_policy=workspace.retry_policy),
             cache=workspace.cache,
             console=workspace.console,
             offline=offline,
@@ -107,6 +103,34 @@ def fetch_packages(
         ) from problem
 
 
+def needed_disk(
+    packages: Iterable[DebianPackage], cache: Path, *, unpacked: int = _UNPACKED
+) -> int:
+    """Return the bytes that packages add to the cache.
+
+    Args:
+        unpacked: how many bytes each byte of a package takes once it is unpacked, 0 if it isn't.
+    """
+    packages = tuple(packages)
+    missing = (each for each in packages if not cached_path(cache, pinned_file(each)).is_file())
+    download = sum(package.size for package in missing)
+    return download + unpacked * sum(package.size for package in packages)
+
+
+def pinned_file(package: DebianPackage) -> PinnedFile:
+    """Return the download of a package of a lock."""
+    relock = "write the lock again with `nox -s lock`"
+    return PinnedFile(
+        name=package.file_name,
+        sha256=package.sha256,
+        max_size=package.size,
+        size=package.size,
+        pinned_by="the lock",
+        repin=relock,
+        regrow=relock,
+    )
+
+
 def downloads_of(
     packages: Iterable[DebianPackage],
     *,
@@ -118,20 +142,11 @@ def downloads_of(
     Raises:
         UsageError: the variable with the archives' addresses is malformed.
     """
-    mirrors = Mirrors.of(os.environ)
-    relock = "write the lock again with `nox -s lock`"
+    archives = configured_archives(os.environ)
     return [
         (
-            PinnedFile(
-                name=package.file_name,
-                sha256=package.sha256,
-                max_size=package.size,
-                size=package.size,
-                pinned_by="the lock",
-                repin=relock,
-                regrow=relock,
-            ),
-            partial(mirrors.url_for, package, offline=offline, retry_policy=retry_policy),
+            pinned_file(package),
+            partial(find_url, package, archives, offline=offline, retry_policy=retry_policy),
         )
         for package in packages
     ]

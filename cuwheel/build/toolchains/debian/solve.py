@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -20,8 +21,8 @@ from cuwheel.base.system.files import sha256_of_file
 from cuwheel.base.system.folders.temporary import temporary_folder
 from cuwheel.base.system.process import Finished, run, which
 from cuwheel.base.system.regular_files import read_text
+from cuwheel.build.toolchains.debian.archives import SETTING_FIX, DebianArchive
 from cuwheel.build.toolchains.debian.lock_file import DebianLock, DebianPackage
-from cuwheel.build.toolchains.debian.mirrors import SETTING_FIX, Archive, Mirrors
 from cuwheel.build.toolchains.debian.source_file import DebianSource
 from cuwheel.build.workspace.workspace import Workspace
 
@@ -67,7 +68,9 @@ Signed-By: {keyring}
 """
 
 
-def solve(source: DebianSource, mirrors: Mirrors, workspace: Workspace) -> DebianLock:
+def solve(
+    source: DebianSource, archives: Sequence[DebianArchive], workspace: Workspace
+) -> DebianLock:
     """Choose the packages of a `debian.yml` with apt, for each of its architectures.
 
     The archives are tried in their order; the first whose index can be read counts.
@@ -86,7 +89,7 @@ def solve(source: DebianSource, mirrors: Mirrors, workspace: Workspace) -> Debia
             "installing from the lock needs no apt",
         )
     problems: list[str] = []
-    for archive in mirrors.archives:
+    for archive in archives:
         try:
             with workspace.console.live(f"solving with apt, {source.suite}"):
                 return _solve_from(archive, source, name)
@@ -99,7 +102,7 @@ def solve(source: DebianSource, mirrors: Mirrors, workspace: Workspace) -> Debia
     )
 
 
-def _solve_from(archive: Archive, source: DebianSource, name: str) -> DebianLock:
+def _solve_from(archive: DebianArchive, source: DebianSource, name: str) -> DebianLock:
     if not archive.keyring.is_file():
         raise LockError(
             f"{name} can't be solved on this machine",
@@ -129,15 +132,17 @@ def _solve_from(archive: Archive, source: DebianSource, name: str) -> DebianLock
         )
 
 
-def _write_root(root: Path, archive: Archive, source: DebianSource) -> None:
+def _write_root(root: Path, archive: DebianArchive, source: DebianSource) -> None:
     for folder in _FOLDERS:
         (root / folder).mkdir(parents=True)
     (root / "status").touch()
     architectures = " ".join(source.architectures)
     settings = _SETTINGS.format(root=root, architectures=",".join(source.architectures))
     of_machine = run(["apt-config", "dump"], env={"PATH": SYSTEM_PATH}).output
-    network = "\n".join(line for line in of_machine.splitlines() if _NETWORK.fullmatch(line))
-    (root / "apt.conf").write_text(f"{settings}{network}\n")
+    lines = [line for line in of_machine.splitlines() if _NETWORK.fullmatch(line)]
+    if authorities := os.environ.get("SSL_CERT_FILE"):
+        lines.append(f'Acquire::https::CAInfo "{authorities}";')
+    (root / "apt.conf").write_text("\n".join((settings, *lines, "")))
     (root / "etc" / "sources.list.d" / "archive.sources").write_text(
         _SOURCES.format(
             address=archive.address,
@@ -162,7 +167,7 @@ def _apt(root: Path, *arguments: str) -> Finished:
     return run(command, env=env, check=False, timeout=_LIMIT * slow_factor())
 
 
-def _update(root: Path, archive: Archive, source: DebianSource, name: str) -> None:
+def _update(root: Path, archive: DebianArchive, source: DebianSource, name: str) -> None:
     """Download and verify the suite's indexes."""
     process = _apt(root, "update")
     if not process.status:
@@ -193,7 +198,7 @@ def _read_index(root: Path) -> tuple[Path, dict[str, str]]:
 
 
 def _choose(
-    root: Path, archive: Archive, source: DebianSource, architecture: str, name: str
+    root: Path, archive: DebianArchive, source: DebianSource, architecture: str, name: str
 ) -> tuple[DebianPackage, ...]:
     """Return apt's choice for an architecture, sorted by name."""
     verb = ("install", "--yes") if source.has_dependencies else ("download",)
@@ -218,7 +223,7 @@ def _choose(
     return tuple(sorted(packages, key=lambda package: package.name))
 
 
-def _package(line: str, archive: Archive) -> DebianPackage:
+def _package(line: str, archive: DebianArchive) -> DebianPackage:
     """Return the package in a line of apt's: quoted address, `name_version_architecture.deb`."""
     match = _FILE.fullmatch(line)
     top = unquote(urlsplit(archive.address).path)

@@ -22,9 +22,9 @@ from cuwheel.base.errors import (
 )
 from cuwheel.base.fetch.urls import MIRROR_VARIABLE
 from cuwheel.base.paths import ROOT
+from cuwheel.build.toolchains.debian.archives import ARCHIVES_VARIABLE
 from cuwheel.build.toolchains.debian.install import downloads_of, unpack_packages
 from cuwheel.build.toolchains.debian.lock_file import DebianLock, render_debian_lock
-from cuwheel.build.toolchains.debian.mirrors import MIRRORS_VARIABLE
 from cuwheel.build.toolchains.store import obtain
 from cuwheel.build.workspace.workspace import Workspace
 from tests.support.factories import heard, later, make_workspace, noise
@@ -65,7 +65,7 @@ def site(pool: Path, lock: DebianLock, monkeypatch: pytest.MonkeyPatch) -> Itera
     [packages] = lock.packages.values()
     files = {f"/debian/{package.path}": (pool / package.path).read_bytes() for package in packages}
     with serving(Site(files=files)) as served:
-        monkeypatch.setenv(MIRRORS_VARIABLE, served.url("/debian"))
+        monkeypatch.setenv(ARCHIVES_VARIABLE, served.url("/debian"))
         yield served
 
 
@@ -113,7 +113,7 @@ def test_unpacks_from_the_cache_when_offline(
 def test_unpacks_from_a_folder_when_offline(
     workspace: Workspace, lock: DebianLock, pool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(MIRRORS_VARIABLE, pool.as_uri())
+    monkeypatch.setenv(ARCHIVES_VARIABLE, pool.as_uri())
 
     folder = put(workspace, lock, offline=True)
 
@@ -211,7 +211,7 @@ def test_failed_download_leaves_nothing(
 def test_refused_package_leaves_nothing(
     workspace: Workspace, pool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(MIRRORS_VARIABLE, pool.as_uri())
+    monkeypatch.setenv(ARCHIVES_VARIABLE, pool.as_uri())
 
     with pytest.raises(InstallError, match=r"hostile_1\.0_amd64\.deb is refused"):
         put(workspace, write_pool(pool, *TOYS, HOSTILE))
@@ -224,7 +224,7 @@ def test_names_what_offline_lacks(workspace: Workspace, lock: DebianLock, site: 
         put(workspace, lock, offline=True)
 
     assert "--offline is set" in caught.value.why
-    assert MIRRORS_VARIABLE in caught.value.fix
+    assert ARCHIVES_VARIABLE in caught.value.fix
     assert site.asked == []
 
 
@@ -296,7 +296,7 @@ def large(pool: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _archive_with(pool: Path, toy: Toy, monkeypatch: pytest.MonkeyPatch) -> Path:
     lock = write_pool(pool, toy)
     (pool / "debian.lock").write_text(render_debian_lock(lock, "a test"))
-    monkeypatch.setenv(MIRRORS_VARIABLE, pool.as_uri())
+    monkeypatch.setenv(ARCHIVES_VARIABLE, pool.as_uri())
     return pool
 
 

@@ -9,13 +9,14 @@ import pytest
 
 from cuwheel.base.errors import CuwheelError, DownloadError, LockError
 from cuwheel.build.toolchains.debian import solve as solving
+from cuwheel.build.toolchains.debian.archives import ARCHIVES_VARIABLE, DebianArchive
 from cuwheel.build.toolchains.debian.install import unpack_packages
 from cuwheel.build.toolchains.debian.lock_file import DebianLock, render_debian_lock
-from cuwheel.build.toolchains.debian.mirrors import MIRRORS_VARIABLE, Archive, Mirrors
 from cuwheel.build.toolchains.debian.solve import solve
 from cuwheel.build.toolchains.debian.source_file import read_source
 from tests.support.factories import make_workspace
 from tests.support.requirements import require
+from tests.support.servers.certificates import write_certificates
 from tests.support.servers.http import Site, serving
 from tests.support.toolchains.debian_archive import (
     SUITE,
@@ -52,12 +53,16 @@ def archive(key: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def archive_of(address: str, key: Path) -> Archive:
-    return Archive(address=address, keyring=key / "debian-archive-toy.gpg")
+def archive_of(address: str, key: Path) -> DebianArchive:
+    return DebianArchive(address=address, keyring=key / "debian-archive-toy.gpg")
 
 
 def lock(
-    folder: Path, *archives: Archive, packages: str = "toy", machines: str = "amd64", more: str = ""
+    folder: Path,
+    *archives: DebianArchive,
+    packages: str = "toy",
+    machines: str = "amd64",
+    more: str = "",
 ) -> DebianLock:
     path = folder / "gcc1" / "debian.yml"
     path.parent.mkdir(exist_ok=True)
@@ -65,7 +70,7 @@ def lock(
         f"suite: {SUITE}\ncomponents: [main]\narchitectures: [{machines}]\n"
         f"packages: [{packages}]\n{more}"
     )
-    return solve(read_source(path), Mirrors(archives=archives), make_workspace(folder))
+    return solve(read_source(path), archives, make_workspace(folder))
 
 
 def names(lock: DebianLock, architecture: str = "amd64") -> list[str]:
@@ -118,7 +123,7 @@ def test_locks_single_packages(tmp_path: Path, archive: Path, key: Path) -> None
 def test_locked_packages_are_those_of_the_archive(
     tmp_path: Path, site: Site, key: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(MIRRORS_VARIABLE, site.url("/debian"))
+    monkeypatch.setenv(ARCHIVES_VARIABLE, site.url("/debian"))
     solved = lock(tmp_path, archive_of(site.url("/debian"), key))
     root = tmp_path / "root"
     root.mkdir()
@@ -135,6 +140,27 @@ def test_next_archive_counts_where_one_lacks_the_suite(
     other, here = archive_of(site.url("/other"), key), archive_of(archive.as_uri(), key)
 
     assert names(lock(tmp_path, other, here)) == names(lock(tmp_path, here))
+
+
+def test_reads_archive_through_a_proxy(
+    tmp_path: Path, site: Site, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = "http://nosuch.invalid/debian"
+    site.files = {
+        path.replace("/debian", address, 1): content for path, content in site.files.items()
+    }
+    monkeypatch.setenv("HTTP_PROXY", site.url(""))
+
+    assert "toy-data 1.0" in names(lock(tmp_path, archive_of(address, key)))
+
+
+def test_reads_archive_with_own_authority(
+    tmp_path: Path, site: Site, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, certificate = write_certificates(tmp_path, "sound")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+    with serving(Site(files=site.files), certificate=certificate) as secure:
+        assert "toy-data 1.0" in names(lock(tmp_path, archive_of(secure.url("/debian"), key)))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +241,7 @@ def test_names_archive_that_can_not_be_read(tmp_path: Path, key: Path, kind: str
         lock(tmp_path, archive_of(_UNREADABLE[kind], key))
 
     assert f"the index of Debian {SUITE} can't be read" in caught.value.what
-    assert MIRRORS_VARIABLE in caught.value.fix
+    assert ARCHIVES_VARIABLE in caught.value.fix
     assert "secret" not in str(caught.value)
 
 

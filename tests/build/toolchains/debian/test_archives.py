@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 
 from cuwheel.base.errors import DownloadError, UsageError
-from cuwheel.build.toolchains.debian.mirrors import KEYRING, MIRRORS_VARIABLE, Mirrors
+from cuwheel.build.toolchains.debian.archives import (
+    ARCHIVES_VARIABLE,
+    KEYRING,
+    configured_archives,
+    find_url,
+)
 from tests.support.factories import HASTY
 from tests.support.servers.http import Site, serving
 from tests.support.toolchains.debian_archive import Toy, locked, write_pool
@@ -18,7 +23,7 @@ def configured(apt: Path, files: dict[str, str]) -> list[str]:
     for name, text in files.items():
         (apt / name).parent.mkdir(parents=True, exist_ok=True)
         (apt / name).write_text(text)
-    return [archive.address for archive in Mirrors.of({}, apt).archives]
+    return [archive.address for archive in configured_archives({}, apt)]
 
 
 _ENTRIES = {
@@ -93,7 +98,7 @@ def test_reads_both_forms_in_order(tmp_path: Path) -> None:
             "sources.list": "deb http://first.invalid/debian sid main\n",
         },
     )
-    archives = Mirrors.of({}, tmp_path).archives
+    archives = configured_archives({}, tmp_path)
 
     assert addresses == [
         f"http://{host}.invalid/debian" for host in ("first", "near", "near", "far")
@@ -108,16 +113,16 @@ def test_variable_counts_instead_of_apt(tmp_path: Path) -> None:
     (tmp_path / "sources.list").write_text("deb http://first.invalid/debian sid main\n")
     value = f"https://a.invalid/debian/  {tmp_path.as_uri()}"
 
-    mirrors = Mirrors.of({MIRRORS_VARIABLE: value}, tmp_path)
+    archives = configured_archives({ARCHIVES_VARIABLE: value}, tmp_path)
 
-    addresses = [archive.address for archive in mirrors.archives]
+    addresses = [archive.address for archive in archives]
     assert addresses == ["https://a.invalid/debian", tmp_path.as_uri()]
 
 
 @pytest.mark.parametrize("value", ["a.invalid/debian", "ftp://a.invalid/debian", "file:///nosuch"])
 def test_refuses_what_is_no_address(value: str) -> None:
-    with pytest.raises(UsageError, match=MIRRORS_VARIABLE):
-        Mirrors.of({MIRRORS_VARIABLE: value})
+    with pytest.raises(UsageError, match=ARCHIVES_VARIABLE):
+        configured_archives({ARCHIVES_VARIABLE: value})
 
 
 def test_first_archive_that_has_the_file_counts(tmp_path: Path) -> None:
@@ -125,7 +130,8 @@ def test_first_archive_that_has_the_file_counts(tmp_path: Path) -> None:
     with serving(Site()) as empty:
         value = f"{empty.url('')} {tmp_path.as_uri()}"
 
-        url = Mirrors.of({MIRRORS_VARIABLE: value}).url_for(PACKAGE, retry_policy=HASTY)
+        archives = configured_archives({ARCHIVES_VARIABLE: value})
+        url = find_url(PACKAGE, archives, retry_policy=HASTY)
 
     assert url == f"{tmp_path.as_uri()}/pool/main/t/toy/libtoy%2B%2B_1.0~rc1%2Bb1_amd64.deb"
     assert len(empty.asked) == 1
@@ -134,14 +140,14 @@ def test_first_archive_that_has_the_file_counts(tmp_path: Path) -> None:
 def test_reports_file_that_no_archive_has_any_more(tmp_path: Path) -> None:
     with serving(Site()) as empty:
         address = empty.url("/debian", "me:secret@")
-        mirrors = Mirrors.of({MIRRORS_VARIABLE: f"{address} {tmp_path.as_uri()}"})
+        archives = configured_archives({ARCHIVES_VARIABLE: f"{address} {tmp_path.as_uri()}"})
         with pytest.raises(DownloadError) as caught:
-            mirrors.url_for(PACKAGE, retry_policy=HASTY)
+            find_url(PACKAGE, archives, retry_policy=HASTY)
 
     assert "any more" in caught.value.what
     assert f"{tmp_path.as_uri()} has no {PACKAGE.path}: a point release" in caught.value.why
     assert "secret" not in str(caught.value)
-    ways = ("CUWHEEL_MIRROR", "snapshot service", MIRRORS_VARIABLE, "nox -s lock")
+    ways = ("CUWHEEL_MIRROR", "snapshot service", ARCHIVES_VARIABLE, "nox -s lock")
     assert [way for way in ways if way not in caught.value.fix] == []
 
 
@@ -150,7 +156,7 @@ def test_offline_looks_only_into_folders(tmp_path: Path) -> None:
     with serving(Site()) as site:
         value = f"{site.url('')} {tmp_path.as_uri()}"
 
-        url = Mirrors.of({MIRRORS_VARIABLE: value}).url_for(PACKAGE, offline=True)
+        url = find_url(PACKAGE, configured_archives({ARCHIVES_VARIABLE: value}), offline=True)
 
     assert url.startswith("file://")
     assert site.asked == []
@@ -158,6 +164,6 @@ def test_offline_looks_only_into_folders(tmp_path: Path) -> None:
 
 def test_reports_machine_without_archive(tmp_path: Path) -> None:
     with pytest.raises(DownloadError, match="no Debian archive is known") as caught:
-        Mirrors.of({}, tmp_path).url_for(PACKAGE)
+        find_url(PACKAGE, configured_archives({}, tmp_path))
 
-    assert MIRRORS_VARIABLE in caught.value.fix
+    assert ARCHIVES_VARIABLE in caught.value.fix

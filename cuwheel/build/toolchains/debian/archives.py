@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -16,10 +15,10 @@ from cuwheel.base.fetch.web import read_head
 from cuwheel.base.system.regular_files import read_text
 from cuwheel.build.toolchains.debian.lock_file import DebianPackage
 
-MIRRORS_VARIABLE = "CUWHEEL_DEBIAN_MIRROR"
+ARCHIVES_VARIABLE = "CUWHEEL_DEBIAN_MIRROR"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 SETTING_FIX = (
-    f"set {MIRRORS_VARIABLE} to the address of a Debian archive, the folder that has `dists` and "
+    f"set {ARCHIVES_VARIABLE} to the address of a Debian archive, the folder that has `dists` and "
     "`pool`: https://HOST/debian or file:///FOLDER, several separated by spaces"
 )
 
@@ -31,7 +30,7 @@ _SCHEMES = ("http", "https", "file")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Archive:
+class DebianArchive:
     """A Debian archive.
 
     Attributes:
@@ -43,67 +42,65 @@ class Archive:
     keyring: Path = KEYRING
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mirrors:
-    """Archives, in the order in which they are tried."""
+def configured_archives(environ: Mapping[str, str], apt: Path = _APT) -> tuple[DebianArchive, ...]:
+    """Return the archives of the variable, else of this machine's apt, in their order.
 
-    archives: tuple[Archive, ...]
+    Args:
+        apt: the folder of apt's configuration.
 
-    @classmethod
-    def of(cls, environ: Mapping[str, str] = os.environ, apt: Path = _APT) -> Mirrors:
-        """Read the variable of a process, and without it this machine's apt configuration.
+    Raises:
+        UsageError: the variable is malformed, or names a folder that doesn't exist.
+    """
+    if named := environ.get(ARCHIVES_VARIABLE, "").split():
+        addresses = (checked_mirror(address, ARCHIVES_VARIABLE) for address in named)
+        return tuple(DebianArchive(address=address) for address in addresses)
+    return tuple(dict.fromkeys(_configured(apt)))
 
-        Raises:
-            UsageError: the variable is malformed, or names a folder that doesn't exist.
-        """
-        if named := environ.get(MIRRORS_VARIABLE, "").split():
-            addresses = (checked_mirror(address, MIRRORS_VARIABLE) for address in named)
-            return cls(archives=tuple(Archive(address=address) for address in addresses))
-        return cls(archives=tuple(dict.fromkeys(_configured(apt))))
 
-    def url_for(
-        self,
-        package: DebianPackage,
-        *,
-        offline: bool = False,
-        retry_policy: RetryPolicy = RETRY_POLICY,
-    ) -> str:
-        """Return the address of a package's file in the first archive that has it.
+def find_url(
+    package: DebianPackage,
+    archives: Sequence[DebianArchive],
+    *,
+    offline: bool = False,
+    retry_policy: RetryPolicy = RETRY_POLICY,
+) -> str:
+    """Return the address of a package's file in the first archive that has it.
 
-        Args:
-            offline: look into archives of this machine's file system only.
+    Args:
+        offline: look into archives of this machine's file system only.
 
-        Raises:
-            DownloadError: none has it, or one can't be reached.
-        """
-        for archive in self.archives:
-            url = f"{archive.address}/{quote(package.path)}"
-            if offline and not is_local(url):
-                continue
-            if read_head(url, Attempts(retry_policy), fix=SETTING_FIX).is_there:
-                return url
-        raise self._missing(package)
+    Raises:
+        DownloadError: none has it, or one can't be reached.
+    """
+    for archive in archives:
+        url = f"{archive.address}/{quote(package.path)}"
+        if offline and not is_local(url):
+            continue
+        if read_head(url, Attempts(retry_policy), fix=SETTING_FIX).is_there:
+            return url
+    raise _missing(package, archives)
 
-    def _missing(self, package: DebianPackage) -> DownloadError:
-        if not self.archives:
-            return DownloadError(
-                f"{package.file_name} could not be downloaded: no Debian archive is known",
-                why=f"{MIRRORS_VARIABLE} isn't set, and apt of this machine has no Debian archive",
-                fix=SETTING_FIX,
-            )
-        addresses = ", ".join(redact_url(archive.address) for archive in self.archives)
+
+def _missing(package: DebianPackage, archives: Sequence[DebianArchive]) -> DownloadError:
+    if not archives:
         return DownloadError(
-            f"{package.file_name} is not in the Debian archive any more",
-            why=f"{addresses} has no {package.path}: a point release replaces files of a suite, "
-            "and old suites move to another archive",
-            fix="use a mirror that was written while the archive had it (CUWHEEL_MIRROR, "
-            f"docs/how-to/offline.md); or set {MIRRORS_VARIABLE} to the address that a snapshot "
-            "service has for the date in the lock's `index`; or write the lock again with "
-            "`nox -s lock`",
+            f"{package.file_name} could not be downloaded: no Debian archive is known",
+            why=f"{ARCHIVES_VARIABLE} isn't set, and apt of this machine has no Debian archive",
+            fix=SETTING_FIX,
         )
+    addresses = ", ".join(redact_url(archive.address) for archive in archives)
+    return DownloadError(
+        f"{package.file_name} is not in the Debian archive any more",
+        why=f"{addresses} has no {package.path}: a point release replaces files of a suite, "
+        "and old suites move to another archive",
+        fix="use a mirror that was written while the archive had it (CUWHEEL_MIRROR, "
+        f"docs/how-to/offline.md); or set {ARCHIVES_VARIABLE} to the address that a snapshot "
+        "service has for the date in the lock's `index`; or write the lock again with "
+        "`nox -s lock`",
+    )
 
 
-def _configured(apt: Path) -> Iterator[Archive]:
+def _configured(apt: Path) -> Iterator[DebianArchive]:
     """Yield Debian's archives in apt's files, in apt's order."""
     parts = apt / "sources.list.d"
     files = [apt / "sources.list", *sorted((*parts.glob("*.list"), *parts.glob("*.sources")))]
@@ -117,7 +114,7 @@ def _configured(apt: Path) -> Iterator[Archive]:
             address = uri.rstrip("/")
             if _is_debian(address, suites, signers):
                 keyring = Path(signers) if Path(signers).is_absolute() else KEYRING
-                yield Archive(address=address, keyring=keyring)
+                yield DebianArchive(address=address, keyring=keyring)
 
 
 def _one_line(text: str) -> Iterator[tuple[str, list[str], str]]:
