@@ -16,7 +16,11 @@ from cuwheel.build.recipe.recipe_lock import RecipeLock, locks_of
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.toolchains.conda.environment_file import name_of_lock
 
-_TOOLCHAIN_LOCKS = {"pypi": "pypi.lock", "conda": "conda-lock.yml"}  # by provider
+_TOOLCHAIN_LOCKS = {  # by provider
+    "pypi": "pypi.lock",
+    "conda": "conda-lock.yml",
+    "redist": "redist.lock",
+}
 
 COOLDOWN = 7  # days that a release has to have been public before it is considered
 
@@ -41,11 +45,11 @@ class LockSpec:
     """A lock file and its input.
 
     Attributes:
-        name: `engine`, `toolchain:130:pypi`, `toolchain:122:conda`, `python:312`,
-            `build:<recipe>` or `smoke:<recipe>`, with `:cu13` after it if it is for one major
-            release of CUDA.
-        source: the `.in` file, the `environment.yml`, or a recipe's declaration.
-        python: the oldest Python that wheels have to serve, `3.10`; empty for a conda lock.
+        name: `engine`, `toolchain:130:pypi`, `toolchain:122:conda`, `toolchain:122:redist`,
+            `python:312`, `build:<recipe>` or `smoke:<recipe>`, with `:cu13` after it if it is for
+            one major release of CUDA.
+        source: the `.in` file, the `environment.yml` or `redist.in`, or a recipe's declaration.
+        python: the oldest Python that wheels have to serve, `3.10`; empty where it names files.
         pythons: those that the framework in it has wheels for; empty: not known, or it has none.
     """
 
@@ -60,6 +64,12 @@ class LockSpec:
         """The `environment.yml` of a conda lock; None for a lock of wheels."""
         source = self.source
         return source if isinstance(source, Path) and source.name == "environment.yml" else None
+
+    @property
+    def products(self) -> Path | None:
+        """The `redist.in` of a lock of NVIDIA's archives; None for another lock."""
+        source = self.source
+        return source if isinstance(source, Path) and source.name == "redist.in" else None
 
     @property
     def input_text(self) -> str:
@@ -102,13 +112,16 @@ def lock_jobs(
     return tuple(dict.fromkeys(chosen))
 
 
-def conda_jobs(names: Iterable[str], roots: tuple[Path, ...]) -> tuple[LockSpec, ...]:
-    """Return the conda locks of names: `122`, `toolchain:122`, `python:312` or `all`.
+def file_jobs(names: Iterable[str], roots: tuple[Path, ...]) -> tuple[LockSpec, ...]:
+    """Return the locks that name files, conda's and redist's, by name.
+
+    Args:
+        names: `122`, `toolchain:122`, `toolchain:122:redist`, `python:312` or `all`.
 
     Raises:
         UsageError: a name is unknown; the message names the nearest.
     """
-    known = [job for job in _env_jobs(roots) if job.environment]
+    known = [job for job in _env_jobs(roots) if job.environment or job.products]
     full = [f"toolchain:{name}" if name.isdecimal() else name for name in names]
     return tuple(dict.fromkeys(job for name in full for job in _named(name, known)))
 
@@ -250,6 +263,10 @@ def _env_jobs(roots: tuple[Path, ...]) -> list[LockSpec]:
         for source in sorted((root / "envs").glob("*/environment.yml")):
             name = name_of_lock(source.parent.name)
             lock = source.with_name(_TOOLCHAIN_LOCKS["conda"])
+            jobs.setdefault(name, LockSpec(name=name, source=source, lock=lock))
+        for source in sorted((root / "envs").glob("cuda*/redist.in")):
+            name = f"toolchain:{source.parent.name.removeprefix('cuda')}:redist"
+            lock = source.with_name(_TOOLCHAIN_LOCKS["redist"])
             jobs.setdefault(name, LockSpec(name=name, source=source, lock=lock))
     return list(jobs.values())
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 
 from cuwheel.build.toolchains.from_pypi import pypi_toolchain
+from cuwheel.build.toolchains.from_redist import redist_toolchain
 from cuwheel.build.toolchains.from_system import system_toolchain
 from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
@@ -29,7 +30,7 @@ def provide_toolchain(  # noqa: PLR0913 - release, provider and how thorough
     """Return a toolchain that is whole and of the right release; install it if it is missing.
 
     Args:
-        provider: `pypi`, `conda` or `system`.
+        provider: `pypi`, `conda`, `redist` or `system`.
         reads_all: as for `store.obtain`.
         machine: of its libraries and headers, `aarch64`; empty: this one's kind.
         environ: has `CUDA_HOME` for the provider `system`; the others ignore it.
@@ -38,7 +39,7 @@ def provide_toolchain(  # noqa: PLR0913 - release, provider and how thorough
         ToolchainError: the provider doesn't have this release.
         LockError: the provider has no lock for it.
         InstallError: the locked packages can't be installed.
-        DownloadError: a conda package can't be downloaded.
+        DownloadError: a conda package or an archive can't be downloaded.
     """
     if provider == "system":
         return system_toolchain(toolkit, environ)
@@ -47,4 +48,5 @@ def provide_toolchain(  # noqa: PLR0913 - release, provider and how thorough
         from cuwheel.build.toolchains.from_conda import conda_toolchain  # noqa: PLC0415
 
         return conda_toolchain(toolkit, workspace, offline=offline, reads_all=reads_all)
-    return pypi_toolchain(toolkit, workspace, offline=offline, reads_all=reads_all, machine=machine)
+    make = redist_toolchain if provider == "redist" else pypi_toolchain
+    return make(toolkit, workspace, offline=offline, reads_all=reads_all, machine=machine)

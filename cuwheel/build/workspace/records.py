@@ -14,13 +14,14 @@ class Toolchain:
 
     Attributes:
         home: holds `bin/nvcc`, `include`, `lib64`, `nvvm`.
-        provider: `pypi`, `conda` or `system`.
+        provider: `pypi`, `conda`, `redist` or `system`.
         fingerprint: SHA-256 over the names and contents of its files; over the hashes of its
             packages for `conda`, whose files hold the folder's name; of nvcc alone for `system`.
         cc: path of its C compiler; None: the machine's is used.
         cxx: path of its C++ compiler; None: the machine's is used.
         programs: folder with its compilers and binutils under their plain names (`gcc`, `ld`, …).
-        packages: name, version, address and SHA-256 of each package of a `conda` toolchain.
+        packages: name, version, address and SHA-256 of each package of a `conda` toolchain, of each
+            archive of a `redist` one.
     """
 
     home: Path

@@ -17,7 +17,7 @@ from cuwheel.build.sandbox.backends import KINDS
 from cuwheel.build.sandbox.containers.engine import ENGINES
 from cuwheel.build.workspace.records import STAGES
 
-PROVIDERS = ("pypi", "conda", "system")
+PROVIDERS = ("pypi", "conda", "redist", "system")
 
 
 def read_count(text: str) -> int:

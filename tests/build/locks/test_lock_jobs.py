@@ -9,7 +9,7 @@ from cuwheel.base.paths import ROOT
 from cuwheel.build.locks.lock_jobs import (
     LockSpec,
     check_target_lock,
-    conda_jobs,
+    file_jobs,
     lock_jobs,
     refuse_questions,
 )
@@ -69,14 +69,14 @@ def test_name_without_provider_means_all_of_them(entries: tuple[CatalogueEntry, 
 
 @pytest.mark.parametrize("name", ["122", "toolchain:122"])
 def test_bare_tag_is_a_toolchain(name: str) -> None:
-    [job] = conda_jobs([name], (ROOT,))
+    [job] = file_jobs([name], (ROOT,))
 
     assert (job.name, job.command) == ("toolchain:122:conda", "nox -s lock -- toolchain:122:conda")
 
 
 def test_only_conda_locks_can_be_verified() -> None:
     with pytest.raises(UsageError) as caught:
-        conda_jobs(["toolchain:130:pypi"], (ROOT,))
+        file_jobs(["toolchain:130:pypi"], (ROOT,))
 
     assert caught.value.why == 'did you mean "toolchain:130:conda"?'
 
@@ -86,7 +86,7 @@ def test_lock_of_own_project_counts_first(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "environment.yml").touch()
 
-    [job] = conda_jobs(["122"], (tmp_path, ROOT))
+    [job] = file_jobs(["122"], (tmp_path, ROOT))
 
     assert job.source == folder / "environment.yml"
 

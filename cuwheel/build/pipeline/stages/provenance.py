@@ -117,7 +117,7 @@ def _materials(target: Target, workspace: Workspace) -> list[Material]:
         *([Material(name=f"smoke {script.name}", sha256=sha256_of_file(script))] if script else ()),
         *_packages(environment),
         *(
-            Material(name=f"conda {name}", uri=url, version=version, sha256=sha256)
+            Material(name=f"{toolchain.provider} {name}", uri=url, version=version, sha256=sha256)
             for name, version, url, sha256 in toolchain.packages
         ),
         Material(
