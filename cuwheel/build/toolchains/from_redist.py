@@ -22,6 +22,11 @@ from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.check.cuda.toolkits import Toolkit
 
+# What a home can't compile without, in four components of CUDA 13 and in two of CUDA 12.
+_NEEDED = (
+    *("bin/nvcc", "bin/ptxas", "nvvm/bin/cicc"),
+    *("include/crt/host_config.h", "include/cuda_runtime.h", "lib/libcudart.so"),
+)
 _LAYOUT = 1  # raise it when a toolchain made by an older cuwheel must not be reused
 
 
@@ -79,6 +84,13 @@ def redist_toolchain(
                 "the hashes are those of NVIDIA's manifest"
             )
         install_archives(archives, home, workspace, offline=offline, owner=owner)
+        if missing := [name for name in _NEEDED if not (home / name).exists()]:
+            raise ToolchainError(
+                f"{owner} is no whole toolkit",
+                why=f"its archives have no {', '.join(missing)}",
+                fix="add the component to redist.in: cuda_nvcc and cuda_cudart, from CUDA 13 on "
+                f"cuda_crt and libnvvm too; then `{relock}`",
+            )
         if compilers:
             replace_programs(home, compilers)
         complete(home)

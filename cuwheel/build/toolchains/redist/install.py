@@ -152,10 +152,11 @@ def _merge(top: Path, home: Path, name: str, owners: dict[Path, str]) -> Iterato
             parts = (_LICENSES, name, *parts)
         path = Path("lib", *parts[1:]) if parts[0] == "lib64" else Path(*parts)
         target = home / path
-        above = next((part for part in path.parents if part in owners), None)
-        if above or (target.is_dir() and not target.is_symlink()):
-            other = owners[above] if above else "another component"
-            yield f"{above or path} is a folder in one of {other} and {name}, and none in the other"
+        below = target.is_dir() and not target.is_symlink()
+        folder = path if below else next((part for part in path.parents if part in owners), None)
+        if folder:
+            other = next(known for known in owners if folder in (known, *known.parents))
+            yield f"{folder} is a folder in one of {owners[other]} and {name}, but not in the other"
         elif path not in owners:
             target.parent.mkdir(parents=True, exist_ok=True)
             source.rename(target)

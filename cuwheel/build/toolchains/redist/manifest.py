@@ -124,12 +124,11 @@ def _archives_of(
     """
     for name in product.components:
         described = manifest.get(name)
-        found = []
-        if isinstance(described, dict):
-            for platform in PLATFORMS.values():
-                entry = described.get(platform, {})
-                if archive := entry.get(f"cuda{major}", entry):
-                    found.append(_archive(product, name, platform, described, archive))
+        found = [
+            _archive(product, name, platform, described, major)
+            for platform in PLATFORMS.values()
+            if isinstance(described, dict) and platform in described
+        ]
         if not found:
             known = [key for key, value in manifest.items() if isinstance(value, dict)]
             raise LockError(
@@ -141,9 +140,11 @@ def _archives_of(
 
 
 def _archive(
-    product: Product, name: str, platform: str, described: Mapping[str, Any], entry: Any
+    product: Product, name: str, platform: str, described: Mapping[str, Any], major: str
 ) -> RedistArchive:
     try:
+        entry = described[platform]
+        entry = entry.get(f"cuda{major}", entry)
         archive = RedistArchive(
             name=name,
             version=described["version"],
@@ -154,7 +155,7 @@ def _archive(
         )
         fault = "" if parse_line(archive.line) == archive else archive.line
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
-        fault = repr(problem)
+        fault = f"it has another form than NVIDIA's: {problem!r}"
     if fault:
         raise LockError(
             f"the manifest of {product.name} {product.release} is invalid",
