@@ -69,12 +69,15 @@ def test_name_without_provider_means_all_of_them(entries: tuple[CatalogueEntry, 
 
 @pytest.mark.parametrize("name", ["122", "toolchain:122"])
 def test_bare_tag_is_a_toolchain(name: str) -> None:
-    [job] = file_jobs([name], (ROOT,))
+    jobs = file_jobs([name], (ROOT,))
 
-    assert (job.name, job.command) == ("toolchain:122:conda", "nox -s lock -- toolchain:122:conda")
+    assert [(job.name, job.command) for job in jobs] == [
+        ("toolchain:122:conda", "nox -s lock -- toolchain:122:conda"),
+        ("toolchain:122:redist", "nox -s lock -- toolchain:122:redist"),
+    ]
 
 
-def test_only_conda_locks_can_be_verified() -> None:
+def test_only_locks_of_files_can_be_verified() -> None:
     with pytest.raises(UsageError) as caught:
         file_jobs(["toolchain:130:pypi"], (ROOT,))
 
@@ -86,7 +89,7 @@ def test_lock_of_own_project_counts_first(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "environment.yml").touch()
 
-    [job] = file_jobs(["122"], (tmp_path, ROOT))
+    [job, _] = file_jobs(["122"], (tmp_path, ROOT))
 
     assert job.source == folder / "environment.yml"
 

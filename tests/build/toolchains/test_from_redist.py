@@ -20,6 +20,7 @@ from cuwheel.base.errors import (
     ToolchainError,
     UsageError,
 )
+from cuwheel.base.fetch.urls import MIRROR_VARIABLE as DOWNLOADS_MIRROR
 from cuwheel.base.paths import ROOT
 from cuwheel.build.locks.lock_jobs import LockSpec
 from cuwheel.build.locks.resolve import resolve_locks, verify_locks
@@ -182,15 +183,8 @@ def test_makes_damaged_one_again_from_the_cache(workspace: Workspace, job: LockS
 def test_takes_arm64_libraries_and_own_programs(
     workspace: Workspace, job: LockSpec, base: Path
 ) -> None:
-    resolve_locks((job,), workspace)
     arm = [dataclasses.replace(part, files=_for_arm(part.files)) for part in toy_parts()]
-    own = json.loads((base / "cuda" / "redist" / f"redistrib_{RELEASE}.json").read_text())
     write_release(base, arm, (SBSA,))
-    path = base / "cuda" / "redist" / f"redistrib_{RELEASE}.json"
-    both = json.loads(path.read_text())
-    for part in arm:
-        both[part.name][OWN] = own[part.name][OWN]
-    path.write_text(json.dumps(both))
     resolve_locks((job,), workspace)
 
     toolchain = install(workspace, "aarch64")
@@ -439,6 +433,23 @@ def test_names_ways_out_where_nothing_answers(
     assert "secret" not in str(caught.value)
     assert MIRROR_VARIABLE in caught.value.fix
     assert left_in(workspace) == []
+
+
+def test_takes_archives_of_a_mirror(
+    workspace: Workspace, job: LockSpec, base: Path, tmp_path: Path
+) -> None:
+    """As `nox -s mirror` writes them: by hash, without NVIDIA's folders."""
+    resolve_locks((job,), workspace)
+    for archive in read_redist_lock(job.lock).archives:
+        place = tmp_path / "mirror" / "downloads" / archive.sha256
+        place.mkdir(parents=True)
+        (base / archive.path).rename(place / archive.file_name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(DOWNLOADS_MIRROR, (tmp_path / "mirror").as_uri())
+        home = install(workspace, offline=True).home
+
+    assert (home / "bin" / "nvcc").is_file()
 
 
 def test_offline_needs_the_files(workspace: Workspace, job: LockSpec, base: Path) -> None:

@@ -101,15 +101,18 @@ def _files(wheels: Wheels, wheel: str, version: str) -> Iterator[tuple[str, Entr
 def write_release(
     base: Path, parts: Iterable[Part], platforms: Iterable[str] = (OWN, SBSA)
 ) -> Path:
-    """Write archives and manifest as NVIDIA's server has them; return the manifest.
+    """Add archives to a folder and its manifest, as NVIDIA's server has them; give the manifest.
 
     Args:
         base: the folder that the server calls `compute`.
+        parts: replace components of their names, on these platforms.
     """
     folder = base / "cuda" / "redist"
-    manifest: dict[str, Any] = {"release_label": RELEASE, "release_product": "cuda"}
+    path = folder / f"redistrib_{RELEASE}.json"
+    manifest: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    manifest.update(release_label=RELEASE, release_product="cuda")
     for part in parts:
-        described: dict[str, Any] = {"version": part.version}
+        described = {**manifest.get(part.name, {}), "version": part.version}
         for platform in platforms:
             archive = write_archive(folder / part.name / platform, part, platform)
             content = archive.read_bytes()
@@ -119,7 +122,6 @@ def write_release(
                 "size": str(len(content)),
             }
         manifest[part.name] = described
-    path = folder / f"redistrib_{RELEASE}.json"
     path.write_text(json.dumps(manifest))
     return path
 
