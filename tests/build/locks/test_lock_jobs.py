@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,8 @@ def only(jobs: tuple[LockSpec, ...]) -> LockSpec:
 def test_all_means_every_lock(entries: tuple[CatalogueEntry, ...]) -> None:
     names = {job.name for job in lock_jobs(["all"], entries)}
 
-    toolchains = {f"toolchain:{tag}:conda" for tag in ("121", "122", "124", "128")}
+    twelve = itertools.product(("121", "122", "124", "128"), ("conda", "redist"))
+    toolchains = {f"toolchain:{tag}:{provider}" for tag, provider in twelve}
     thirteen = {f"toolchain:13{minor}:pypi" for minor in range(6)} | {"toolchain:130:conda"}
     pythons = {f"python:{tag}" for tag in ("310", "311", "312", "313")}
     recipes = {"build:plain", "build:with-torch"}
