@@ -38,7 +38,7 @@ def check_platform(target: Target) -> Iterator[Problem]:
     if why := target.platform_fault:
         fix = f"build it on a machine with {target.platform.machine}"
         if target.provider != "pypi":
-            fix = f"use `--toolchain redist`, or toolkit 13.0 or newer without it, or {fix}"
+            fix = f"use toolkit 13.0 or newer without `--toolchain`, or `--toolchain redist`, or {fix}"
         what = f"{target.name} can't be built for {target.platform.name} here"
         yield Problem(what=what, why=why, fix=fix)
 

@@ -153,7 +153,7 @@ def test_needs_compiler_and_toolkit_for_the_other_machine(workspace: Workspace) 
     assert "apt-get install g++-aarch64-linux-gnu" in text
     assert "neither --target-root nor CUWHEEL_TARGET_ROOT names one" in text
     assert "CUDA 12.2 comes from conda; for aarch64 it comes from NVIDIA's wheels" in other
-    assert "use toolkit 13.0 or newer" in other
+    assert "use toolkit 13.0 or newer without `--toolchain`, or `--toolchain redist`" in other
 
 
 def test_needs_system_packages_in_the_other_machines_root(
