@@ -38,7 +38,8 @@ def check_platform(target: Target) -> Iterator[Problem]:
     if why := target.platform_fault:
         fix = f"build it on a machine with {target.platform.machine}"
         if target.provider != "pypi":
-            fix = f"use toolkit 13.0 or newer without `--toolchain`, or `--toolchain redist`, or {fix}"
+            other = "use toolkit 13.0 or newer without `--toolchain`, or `--toolchain redist`"
+            fix = f"{other}, or {fix}"
         what = f"{target.name} can't be built for {target.platform.name} here"
         yield Problem(what=what, why=why, fix=fix)
 
