@@ -45,6 +45,7 @@ from cuwheel.build.inputs.archives import unpack_archive
 from cuwheel.build.inputs.patches import try_patch
 from cuwheel.build.locks.mirror_folder import read_targets
 from cuwheel.build.toolchains.conda.lock_file import read_conda_lock
+from cuwheel.build.toolchains.redist.lock_file import read_redist_lock
 from cuwheel.build.workspace.failure_record import read_failure
 from cuwheel.check.audit.verdict import audit_wheel
 from cuwheel.check.explain.explanation import Explainer
@@ -151,6 +152,11 @@ def _conda_lock(data: bytes) -> None:
         read_conda_lock(_write("cuda122/conda-lock.yml", data))
 
 
+def _redist_lock(data: bytes) -> None:
+    with contextlib.suppress(LockError):
+        read_redist_lock(_write("cuda122/redist.lock", data))
+
+
 def _log(data: bytes) -> None:
     _EXPLAINER.explain(io.BytesIO(data))
 
@@ -223,6 +229,7 @@ READERS: dict[str, Callable[[bytes], None]] = {
     "ptx": _ptx,
     "lock": _lock,
     "conda-lock": _conda_lock,
+    "redist-lock": _redist_lock,
     "log": _log,
     "failure": _failure,
     "statement": _statement,

@@ -140,6 +140,7 @@ def _texts(folder: Path) -> dict[str, list[bytes]]:
         "record": [record.encode()],
         "lock": [_LOCK.format(digest=digest).encode()],
         "conda-lock": [b"\n- name:".join(conda[:3])],
+        "redist-lock": [(ROOT / "envs" / "cuda122" / "redist.lock").read_bytes()[:2000]],
         "log": [_LOG.encode(), _LOG.encode("utf-16")],
         "failure": [json.dumps(_FAILURE).encode()],
         "statement": [json.dumps(_STATEMENT).encode()],

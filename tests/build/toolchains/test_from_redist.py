@@ -6,6 +6,8 @@ import dataclasses
 import hashlib
 import io
 import json
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -37,9 +39,10 @@ from cuwheel.build.toolchains.redist.manifest import MIRROR_VARIABLE
 from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.check.cuda.toolkits import toolkit_by_release
-from tests.support.factories import heard, later, make_workspace
+from tests.support.factories import heard, later, make_workspace, noise
+from tests.support.requirements import require
 from tests.support.servers.http import Site, serving
-from tests.support.toolchains.channel import Entry, Link, Text
+from tests.support.toolchains.channel import Copy, Entry, Link, Text
 from tests.support.toolchains.redist_archives import (
     OWN,
     RELEASE,
@@ -418,6 +421,62 @@ def test_goes_on_after_interruption(
 
 def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+_CHILD = """
+import sys
+from pathlib import Path
+from cuwheel.base.errors import CuwheelError
+from tests.build.toolchains import test_from_redist as module
+from tests.support.factories import make_workspace
+workspace = make_workspace(Path(sys.argv[1]), cache=Path(sys.argv[2]))
+try:
+    print(module.install(workspace).home.name)
+except CuwheelError as error:
+    print(type(error).__name__, error.what)
+print("left:", [path.name for path in module.left_in(workspace)])
+"""
+
+
+def start(*words: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [str(word) for word in words], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.parametrize("size", ["3m", "9m"], ids=["downloading", "unpacking"])
+def test_names_disk_that_is_full(
+    size: str, workspace: Workspace, job: LockSpec, base: Path, tmp_path: Path
+) -> None:
+    """Noise fills the disk as a download, zeros only once they are unpacked."""
+    require("namespaces", "the error of an installation on a full disk")
+    (tmp_path / "big").write_bytes(noise(4 << 20) if size == "3m" else bytes(20 << 20))
+    files: dict[str, Entry] = {"lib/big": Copy(source=tmp_path / "big")}
+    locked(base, job, workspace, Part(name="libbig", version="1.0", files=files))
+    small = tmp_path / "small"
+    small.mkdir()
+    inside = f'mount -t tmpfs -o size={size} none {small} && exec "$@"'
+    words = (sys.executable, "-c", _CHILD, tmp_path / "run", small)
+
+    output, _ = start("unshare", "-rm", "sh", "-c", inside, "sh", *words).communicate()
+
+    first, *rest = output.splitlines()
+    assert first.startswith("DiskFullError")
+    assert str(small) in first
+    assert rest == ["left: []"]
+
+
+def test_two_at_once_make_one_home(workspace: Workspace, job: LockSpec, tmp_path: Path) -> None:
+    resolve_locks((job,), workspace)
+    children = [
+        start(sys.executable, "-c", _CHILD, tmp_path / name, workspace.cache) for name in "ab"
+    ]
+
+    first, second = (child.communicate()[0].splitlines() for child in children)
+
+    assert first == second
+    [home] = left_in(workspace)
+    assert first == [home.name, f"left: ['{home.name}']"]
 
 
 def test_names_ways_out_where_nothing_answers(
