@@ -49,6 +49,7 @@ from cuwheel.build.locks.mirror_folder import read_targets
 from cuwheel.build.toolchains.conda.lock_file import read_conda_lock
 from cuwheel.build.toolchains.debian.deb_file import Unpacking
 from cuwheel.build.toolchains.debian.lock_file import read_debian_lock
+from cuwheel.build.toolchains.redist.lock_file import read_redist_lock
 from cuwheel.build.workspace.failure_record import read_failure
 from cuwheel.check.audit.verdict import audit_wheel
 from cuwheel.check.explain.explanation import Explainer
@@ -170,6 +171,11 @@ def _debian_package(data: bytes) -> None:
         remove_tree(root)
 
 
+def _redist_lock(data: bytes) -> None:
+    with contextlib.suppress(LockError):
+        read_redist_lock(_write("cuda122/redist.lock", data))
+
+
 def _log(data: bytes) -> None:
     _EXPLAINER.explain(io.BytesIO(data))
 
@@ -244,6 +250,7 @@ READERS: dict[str, Callable[[bytes], None]] = {
     "conda-lock": _conda_lock,
     "debian-lock": _debian_lock,
     "debian-package": _debian_package,
+    "redist-lock": _redist_lock,
     "log": _log,
     "failure": _failure,
     "statement": _statement,

@@ -149,6 +149,7 @@ def _texts(folder: Path) -> dict[str, list[bytes]]:
         "conda-lock": [b"\n- name:".join(conda[:3])],
         "debian-lock": [b"\n  - ".join(debian[:3])],
         "debian-package": [deb_of(Toy(members=_MEMBERS), compression=kind) for kind in ("", ".xz")],
+        "redist-lock": [(ROOT / "envs" / "cuda122" / "redist.lock").read_bytes()[:2000]],
         "log": [_LOG.encode(), _LOG.encode("utf-16")],
         "failure": [json.dumps(_FAILURE).encode()],
         "statement": [json.dumps(_STATEMENT).encode()],

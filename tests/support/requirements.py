@@ -25,7 +25,7 @@ from cuwheel.base.errors import CuwheelError
 from cuwheel.base.system.machine import has_network
 from cuwheel.base.system.process import run
 from cuwheel.build.sandbox.backends import choose_sandbox, working_kinds
-from cuwheel.build.toolchains.debian.mirrors import Mirrors
+from cuwheel.build.toolchains.debian.archives import configured_archives
 
 VARIABLE = "CUWHEEL_REQUIRE"  # names of parts, separated by commas
 
@@ -155,7 +155,7 @@ def _missing_apt() -> str:
 
 
 def _missing_archive() -> str:
-    if not Mirrors.of().archives:
+    if not configured_archives(os.environ):
         return "no Debian archive is known (CUWHEEL_DEBIAN_MIRROR)"
     return "" if has_network() else "this machine has no network"
 

@@ -132,7 +132,7 @@ def _check_archives(target: Target, workspace: Workspace) -> list[Problem]:
             why=f"{location} has no static library of it; NVIDIA's wheels have one for the CUDA "
             "runtime only",
             fix="choose another mode (`link` in the recipe, --link), or a toolchain that has the "
-            "static libraries (-- --toolchain system)",
+            "static libraries (-- --toolchain redist or system)",
         )
     ]
 

@@ -133,6 +133,7 @@ def _read_tar(tar: tarfile.TarFile) -> Iterator[_Member]:
     for info in tar:
         kinds = {
             "folder": info.isdir(),
+            "setuid file": info.isreg() and bool(info.mode & (stat.S_ISUID | stat.S_ISGID)),
             "file": info.isreg(),
             "symlink": info.issym(),
             "hard link": info.islnk(),

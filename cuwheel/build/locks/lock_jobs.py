@@ -18,11 +18,11 @@ from cuwheel.build.toolchains.conda.environment_file import name_of_lock
 from cuwheel.build.toolchains.debian import lock_file as debian_lock
 from cuwheel.build.toolchains.debian import source_file as debian_source
 
-# By provider.
-_TOOLCHAIN_LOCKS = {
+_TOOLCHAIN_LOCKS = {  # by provider
     "pypi": "pypi.lock",
     "conda": "conda-lock.yml",
     "debian": debian_lock.LOCK_NAME,
+    "redist": "redist.lock",
 }
 
 COOLDOWN = 7  # days that a release has to have been public before it is considered
@@ -49,11 +49,11 @@ class LockSpec:
 
     Attributes:
         name: `engine`, `toolchain:130:pypi`, `toolchain:122:conda`, `toolchain:124:debian`,
-            `host-compiler:gcc12`, `python:312`, `build:<recipe>` or `smoke:<recipe>`, with `:cu13`
-            after it if it is for one major release of CUDA.
-        source: the `.in` file, the `environment.yml` or `debian.yml`, or a recipe's declaration.
-        python: the oldest Python that wheels have to serve, `3.10`; empty for a lock of conda's or
-            Debian's packages.
+            `toolchain:122:redist`, `host-compiler:gcc12`, `python:312`, `build:<recipe>` or
+            `smoke:<recipe>`, with `:cu13` after it if it is for one major release of CUDA.
+        source: the `.in` file, the `environment.yml`, `debian.yml` or `redist.in`, or a recipe's
+            declaration.
+        python: the oldest Python that wheels have to serve, `3.10`; empty where it names files.
         pythons: those that the framework in it has wheels for; empty: not known, or it has none.
     """
 
@@ -76,6 +76,12 @@ class LockSpec:
     def _source_named(self, name: str) -> Path | None:
         source = self.source
         return source if isinstance(source, Path) and source.name == name else None
+
+    @property
+    def products(self) -> Path | None:
+        """The `redist.in` of a lock of NVIDIA's archives; None for another lock."""
+        source = self.source
+        return source if isinstance(source, Path) and source.name == "redist.in" else None
 
     @property
     def input_text(self) -> str:
@@ -118,13 +124,16 @@ def lock_jobs(
     return tuple(dict.fromkeys(chosen))
 
 
-def conda_jobs(names: Iterable[str], roots: tuple[Path, ...]) -> tuple[LockSpec, ...]:
-    """Return the conda locks of names: `122`, `toolchain:122`, `python:312` or `all`.
+def file_jobs(names: Iterable[str], roots: tuple[Path, ...]) -> tuple[LockSpec, ...]:
+    """Return the locks that name files, conda's and redist's, by name.
+
+    Args:
+        names: `122`, `toolchain:122`, `toolchain:122:redist`, `python:312` or `all`.
 
     Raises:
         UsageError: a name is unknown; the message names the nearest.
     """
-    known = [job for job in _env_jobs(roots) if job.environment]
+    known = [job for job in _env_jobs(roots) if job.environment or job.products]
     full = [f"toolchain:{name}" if name.isdecimal() else name for name in names]
     return tuple(dict.fromkeys(job for name in full for job in _named(name, known)))
 
@@ -280,6 +289,10 @@ def _env_jobs(roots: tuple[Path, ...]) -> list[LockSpec]:
         for source in sorted((root / "envs").glob(f"*/{debian_source.SOURCE_NAME}")):
             name = debian_source.name_of_lock(source.parent.name)
             lock = source.with_name(debian_lock.LOCK_NAME)
+            jobs.setdefault(name, LockSpec(name=name, source=source, lock=lock))
+        for source in sorted((root / "envs").glob("cuda*/redist.in")):
+            name = f"toolchain:{source.parent.name.removeprefix('cuda')}:redist"
+            lock = source.with_name(_TOOLCHAIN_LOCKS["redist"])
             jobs.setdefault(name, LockSpec(name=name, source=source, lock=lock))
     return list(jobs.values())
 

@@ -43,13 +43,16 @@ from cuwheel.build.toolchains.debian.install import downloads_of
 from cuwheel.build.toolchains.debian.lock_file import read_debian_lock
 from cuwheel.build.toolchains.from_debian import debian_locks
 from cuwheel.build.toolchains.host_compiler import compiler_lock
+from cuwheel.build.toolchains.redist.install import pinned_archive
+from cuwheel.build.toolchains.redist.lock_file import read_redist_lock
+from cuwheel.build.toolchains.redist.manifest import base_address
 from cuwheel.build.workspace.workspace import Workspace
 
 _MAX_SIZE = 8 << 30  # bytes of a file of unknown size
 _ENGINE_PYTHON = (3, 10)  # the oldest that runs cuwheel itself
 _FIX = (
-    "set CUWHEEL_CONDA_MIRROR to a mirror of the channel, or UV_DEFAULT_INDEX to another package "
-    "index"
+    "set CUWHEEL_CONDA_MIRROR to a mirror of the channel, CUWHEEL_REDIST_MIRROR to one of NVIDIA's "
+    "archives, or UV_DEFAULT_INDEX to another package index"
 )
 
 
@@ -90,7 +93,12 @@ def mirror(
     local: dict[Declared, Path] = {}
     if source:
         local[_checked_source(targets, source)] = source
-    files = [*_wheels(targets, pythons, workspace), *_conda_files(targets), *_debian_files(targets)]
+    files = [
+        *_wheels(targets, pythons, workspace),
+        *_conda_files(targets),
+        *_archives(targets),
+        *_debian_files(targets),
+    ]
     with naming_full_disk(folder):
         claim(folder, MIRROR_FOLDER)
         for file, _ in files:
@@ -266,6 +274,21 @@ def _debian_files(targets: Sequence[Target]) -> list[tuple[PinnedFile, str]]:
     return [(file, find_url()) for file, find_url in downloads_of(dict.fromkeys(packages))]
 
 
+def _archives(targets: Sequence[Target]) -> list[tuple[PinnedFile, str]]:
+    """Return NVIDIA's archives for this machine and those of the targets, with addresses."""
+    base = base_address(os.environ)
+    archives = [
+        archive
+        for target in targets
+        if target.provider == "redist"
+        for machine in (own_platform().machine, target.platform.machine)
+        for archive in read_redist_lock(_toolchain_lock(target)).for_machine(machine)
+    ]
+    return [
+        (pinned_archive(archive), f"{base}/{archive.path}") for archive in dict.fromkeys(archives)
+    ]
+
+
 def _toolchain_lock(target: Target) -> Path:
     """Return the lock of the target's toolchain."""
     lock = toolchain_lock(target)
@@ -273,6 +296,6 @@ def _toolchain_lock(target: Target) -> Path:
         raise LockError(
             f"{target.name}: there is no lock of its toolchain in envs/cuda{target.toolkit.tag}",
             why=f"it lists the toolchain's {target.provider} packages",
-            fix=f"nox -s lock -- toolchain:{target.toolkit.tag}",
+            fix=f"nox -s lock -- toolchain:{target.toolkit.tag}:{target.provider}",
         )
     return lock

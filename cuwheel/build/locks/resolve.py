@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias, TypeVar
 
 from cuwheel.base.errors import CuwheelError, HashMismatchError, LockError
 from cuwheel.base.system.files import sha256_of_file, write_atomically
@@ -31,7 +33,18 @@ from cuwheel.build.toolchains.debian.archives import configured_archives
 from cuwheel.build.toolchains.debian.lock_file import faults_of_debian_lock, render_debian_lock
 from cuwheel.build.toolchains.debian.solve import solve as solve_debian
 from cuwheel.build.toolchains.debian.source_file import read_source as read_debian_source
+from cuwheel.build.toolchains.redist.install import fetch_archives
+from cuwheel.build.toolchains.redist.lock_file import (
+    RedistArchive,
+    faults_of_redist_lock,
+    read_redist_lock,
+    render_redist_lock,
+)
+from cuwheel.build.toolchains.redist.manifest import lock_products
 from cuwheel.build.workspace.workspace import Workspace
+
+LockedFile: TypeAlias = CondaPackage | RedistArchive
+_LockedFile = TypeVar("_LockedFile", CondaPackage, RedistArchive)
 
 
 def resolve_locks(
@@ -46,12 +59,12 @@ def resolve_locks(
     Args:
         cooldown: days that a release has to be public: a broken or malicious one is often
             withdrawn within days. A suite of Debian's is taken as it is.
-        note: about the channel, for conda locks.
+        note: about the channel or the manifests, for conda's and NVIDIA's locks.
 
     Raises:
         InstallError: the index can't be reached, or nothing satisfies the input.
-        DownloadError: a conda channel or a Debian archive can't be reached.
-        LockError: nothing in the conda channel or the Debian suite satisfies the input, or the
+        DownloadError: a conda channel, a Debian archive or a manifest can't be reached.
+        LockError: nothing in the channel, the suite or the manifest satisfies the input, or the
             suite isn't signed.
         RecipeError: a recipe's draft leaves open what it requires.
     """
@@ -62,6 +75,8 @@ def resolve_locks(
                 _lock_conda(job, source, workspace, cooldown, note)
             elif source := job.debian_source:
                 _lock_debian(job, source, workspace)
+            elif job.products:
+                _lock_archives(job, job.products, workspace, note)
             else:
                 _lock_pypi(job, workspace, cooldown)
 
@@ -117,46 +132,87 @@ def _lock_debian(job: LockSpec, path: Path, workspace: Workspace) -> None:
         )
 
 
+def _lock_archives(job: LockSpec, source: Path, workspace: Workspace, note: str) -> None:
+    lock = lock_products(source, workspace, note=note)
+    write_atomically(job.lock, render_redist_lock(lock, command=job.command))
+    counts = Counter(archive.platform for archive in lock.archives)
+    listed = ", ".join(f"{plural(counts[name], 'archive')} for {name}" for name in sorted(counts))
+    workspace.console.note(f"{job.lock.parent.name}/{job.lock.name}: {listed}")
+
+
 def verify_locks(
     jobs: tuple[LockSpec, ...], workspace: Workspace, *, offline: bool = False
-) -> tuple[CondaLock, ...]:
-    """Download every file of conda locks, compare hashes and sizes, and record that in the locks.
+) -> tuple[tuple[LockedFile, ...], ...]:
+    """Download every file that locks name, compare hashes and sizes, and record that in the locks.
 
-    A hash or size that the channel's index lacked is filled in.
+    A hash or size that the channel's index or the manifest lacked is filled in. The manifest of
+    NVIDIA's archives is compared too, except offline.
 
     Returns:
-        The new locks.
+        The files of each lock.
 
     Raises:
         LockError: a lock is missing or was edited by hand.
         DownloadError: a file can't be downloaded.
         HashMismatchError: a file isn't the one that the lock names; its lock stays as it is.
     """
-    today = datetime.datetime.now(tz=datetime.timezone.utc).date()
-    locks = []
+    locks: list[tuple[LockedFile, ...]] = []
     for job in jobs:
         with workspace.console.stage(f"verify {job.name}"):
-            lock = read_conda_lock(job.lock)
-            python = tool_python("conda-lock", workspace, offline=offline)
-            files = fetch_packages(
-                lock.packages,
-                Mirrors.of(os.environ),
-                workspace,
-                offline=offline,
-                title=f"the packages of {job.lock.parent.name}",
-            )
-            lock = replace(
-                lock,
-                packages=tuple(map(_compare, lock.packages, files)),
-                files=f"fetched {today}: every hash and size verified",
-            )
-            write_conda_lock(job.lock, lock, command=job.command, python=python)
-            workspace.console.note(f"{job.lock.parent.name}: {_describe(lock)}, all as locked")
-            locks.append(lock)
+            verify = _verify_archives if job.products else _verify_conda
+            locks.append(verify(job, workspace, offline=offline))
+            size = show_size(sum(file.size for file in locks[-1]))
+            files = plural(len(locks[-1]), "file")
+            workspace.console.note(f"{job.lock.parent.name}: {files}, {size}, all as locked")
     return tuple(locks)
 
 
-def _compare(package: CondaPackage, file: Path) -> CondaPackage:
+def _verified_today() -> str:
+    today = datetime.datetime.now(tz=datetime.timezone.utc).date()
+    return f"fetched {today}: every hash and size verified"
+
+
+def _verify_conda(job: LockSpec, workspace: Workspace, *, offline: bool) -> tuple[LockedFile, ...]:
+    lock = read_conda_lock(job.lock)
+    python = tool_python("conda-lock", workspace, offline=offline)
+    files = fetch_packages(
+        lock.packages,
+        Mirrors.of(os.environ),
+        workspace,
+        offline=offline,
+        title=f"the packages of {job.lock.parent.name}",
+    )
+    packages = tuple(map(_compare, lock.packages, files))
+    lock = replace(lock, packages=packages, files=_verified_today())
+    write_conda_lock(job.lock, lock, command=job.command, python=python)
+    return packages
+
+
+def _verify_archives(
+    job: LockSpec, workspace: Workspace, *, offline: bool
+) -> tuple[LockedFile, ...]:
+    lock = read_redist_lock(job.lock)
+    name = f"{job.lock.parent.name}/{job.lock.name}"
+    if job.products and not offline:
+        today = lock_products(job.products, workspace)
+        locked = {archive.path: archive.sha256 for archive in lock.archives}
+        if changed := [
+            item.path for item in today.archives if locked.get(item.path) != item.sha256
+        ]:
+            raise HashMismatchError(
+                f"{name} is not as NVIDIA's manifest",
+                why=f"the manifest has another hash, or the lock none, of {', '.join(changed)}",
+                fix="find out why the manifest or the lock changed, then write the lock again",
+            )
+        lock = replace(lock, manifest=today.manifest)
+    files = fetch_archives(lock.archives, workspace, offline=offline, owner=f"the lock {name}")
+    archives = tuple(map(_compare, lock.archives, files))
+    lock = replace(lock, archives=archives, files=_verified_today())
+    write_atomically(job.lock, render_redist_lock(lock, command=job.command))
+    return archives
+
+
+def _compare(package: _LockedFile, file: Path) -> _LockedFile:
     """Return a package with its file's size and hash; the download compared the hash."""
     size = file.stat().st_size
     if package.size not in {0, size}:
@@ -202,6 +258,8 @@ def _faults(job: LockSpec) -> list[str]:
             return faults_of_conda_lock(job.lock, source)
         if job.debian_source:
             return faults_of_debian_lock(job.lock)
+        if source := job.products:
+            return faults_of_redist_lock(job.lock, source)
         return faults_of_lock(job.lock, job.input_text)
     except CuwheelError as error:
         return [error.what]

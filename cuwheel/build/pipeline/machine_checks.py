@@ -21,6 +21,8 @@ from cuwheel.build.toolchains.conda.lock_file import read_conda_lock
 from cuwheel.build.toolchains.cross.root_libraries import package_version
 from cuwheel.build.toolchains.debian.lock_file import read_debian_lock
 from cuwheel.build.toolchains.host_compiler import compiler_lock
+from cuwheel.build.toolchains.redist.install import disk_for_archives
+from cuwheel.build.toolchains.redist.lock_file import read_redist_lock
 from cuwheel.build.toolchains.system_programs import installed_version
 from cuwheel.build.workspace.job import Job
 from cuwheel.build.workspace.problems import Problem, problem_of
@@ -40,7 +42,8 @@ def check_platform(target: Target) -> Iterator[Problem]:
     if why := target.platform_fault:
         fix = f"build it on a machine with {target.platform.machine}"
         if target.provider != "pypi":
-            fix = f"use toolkit 13.0 or newer without `--toolchain`, or {fix}"
+            other = "use toolkit 13.0 or newer without `--toolchain`, or `--toolchain redist`"
+            fix = f"{other}, or {fix}"
         what = f"{target.name} can't be built for {target.platform.name} here"
         yield Problem(what=what, why=why, fix=fix)
 
@@ -269,6 +272,9 @@ def _size_of_toolchain(target: Target, cache: Path) -> int:
     from cuwheel.build.toolchains.conda.install import needed_disk  # noqa: PLC0415
 
     try:
+        if target.provider == "redist":
+            archives = read_redist_lock(lock).for_machine(own_platform().machine)
+            return disk_for_archives(archives, cache)
         return needed_disk(read_conda_lock(lock).packages, cache)
     except CuwheelError:
         return 0  # the stage that installs from the lock raises it

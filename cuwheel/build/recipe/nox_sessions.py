@@ -90,7 +90,11 @@ VERBS = (
         "lock", "Resolve and pin: -- engine, toolchain:122, python:312, build:RECIPE.", "maintain"
     ),
     Session("lock-check", "Fail when a lock doesn't match its input.", "maintain"),
-    Session("lock-verify", "Download the files of conda locks, verify hashes: -- 122.", "maintain"),
+    Session(
+        "lock-verify",
+        "Download the files of conda and redist locks, verify hashes: -- 122.",
+        "maintain",
+    ),
     Session("index", "Write dist/simple/, the package index of all wheels in dist/.", "maintain"),
     Session(
         "release",

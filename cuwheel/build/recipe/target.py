@@ -22,7 +22,7 @@ class Target:
         python: `3.12`.
         framework: that it is compiled against; None for packages without.
         archs: compute capabilities without dot, the recipe's or those of `--arch`.
-        provider: of the toolchain: `pypi`, `conda` or `system`.
+        provider: of the toolchain: `pypi`, `debian`, `conda`, `redist` or `system`.
         host_compiler: `system`, or a pinned one, `gcc10`; a conda toolchain has its own.
         root: the project folder of the recipe; its `envs/` and `patches/` apply.
         mode: where the wheel finds CUDA's libraries, the recipe's or that of `--link`.
@@ -52,11 +52,11 @@ class Target:
     @property
     def platform_fault(self) -> str:
         """The reason why no wheel for its platform can be built here; empty: one can."""
-        if not self.platform.is_foreign or self.provider == "pypi":
+        if not self.platform.is_foreign or self.provider in {"pypi", "redist"}:
             return ""
         return (
-            f"CUDA {self.toolkit.release} comes from {self.provider}; for "
-            f"{self.platform.machine} it comes from NVIDIA's wheels, complete from 13.0 on"
+            f"CUDA {self.toolkit.release} comes from {self.provider}; for {self.platform.machine} "
+            "it comes from NVIDIA's wheels, complete from 13.0 on, or from its archives"
         )
 
     @property

@@ -11,6 +11,7 @@ __all__ = [
     "host_compiler",
     "provide",
     "python_choice",
+    "redist",
     "store",
     "system_programs",
 ]

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 from cuwheel.base.errors import CommandFailedError, ToolchainError
+from cuwheel.base.system.files import remove_tree
 from cuwheel.base.system.process import run
 from cuwheel.base.system.regular_files import open_file
 
+# Folders of programs and of their files. Of these only libdevice gets into compiled code, and it is
+# the same for every machine.
+_PROGRAMS = ("bin", "nvvm")
 _VERSION = re.compile(r"V(\d+\.\d+\.\d+)")
 
 # These have to be of one release: nvcc writes PTX that ptxas must read, and calls nvvm's cicc
@@ -48,6 +53,16 @@ def complete(home: Path) -> None:
         if not plain.exists():
             plain.symlink_to(library.name)
     wrap_nvlink(home)
+
+
+def replace_programs(home: Path, compilers: Path) -> None:
+    """Replace another machine's nvcc and its parts by those of this machine's home."""
+    for name in _PROGRAMS:
+        remove_tree(home / name)
+        shutil.copytree(compilers / name, home / name, symlinks=True)
+    wrapped = home / "bin" / "nvlink-real"
+    if wrapped.exists():  # `complete` wraps it again
+        wrapped.replace(home / "bin" / "nvlink")
 
 
 def wrap_nvlink(home: Path) -> None:

@@ -55,7 +55,7 @@ def conda_toolchain(
         raise ToolchainError(
             f"{owner} is not for this machine",
             why=f"it has programs for {PLATFORM}, and this machine is {platform.machine()}",
-            fix="use `--toolchain system`"
+            fix="use `--toolchain redist` or `--toolchain system`"
             if toolkit.provider == "conda"
             else "run without `--toolchain conda`, or use `--toolchain system`",
         )

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import shutil
 import sys
 from pathlib import Path
 
 from cuwheel.base.errors import LockError
 from cuwheel.base.paths import find_lock, project_roots
-from cuwheel.base.system.files import remove_tree
 from cuwheel.base.system.regular_files import read_text
 from cuwheel.build.environments.installed import fill_folder
 from cuwheel.build.environments.lock_file import pinned_version
-from cuwheel.build.toolchains.cuda_home import check_one_release, check_version, complete
+from cuwheel.build.toolchains.cuda_home import (
+    check_one_release,
+    check_version,
+    complete,
+    replace_programs,
+)
 from cuwheel.build.toolchains.store import obtain
 from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.check.cuda.toolkits import Toolkit
 
-# Folders of programs and of their files. Of these only libdevice gets into compiled code, and it is
-# the same for every machine.
-_PROGRAMS = ("bin", "nvvm")
 _LAYOUT = 3  # raise it when a toolchain made by an older cuwheel must not be reused
 
 
@@ -70,7 +70,7 @@ def pypi_toolchain(
         check_one_release(aside, toolkit.nvcc, owner)
         home = aside / toolkit.site_folder
         if compilers:
-            _copy_compilers(home, compilers)
+            replace_programs(home, compilers)
         complete(home)
         relock = f"correct pypi.in, then `nox -s lock -- toolchain:{toolkit.tag}:pypi`"
         check_version(home, toolkit.release, owner, fix=relock)
@@ -84,16 +84,6 @@ def pypi_toolchain(
         fingerprint=stored.tree,
         pinned=True,
     )
-
-
-def _copy_compilers(home: Path, compilers: Path) -> None:
-    """Replace the other machine's nvcc and its parts by this one's."""
-    for name in _PROGRAMS:
-        remove_tree(home / name)
-        shutil.copytree(compilers / name, home / name, symlinks=True)
-    wrapped = home / "bin" / "nvlink-real"
-    if wrapped.exists():  # `complete` wraps it again
-        wrapped.replace(home / "bin" / "nvlink")
 
 
 def check_has_compiler(toolkit: Toolkit) -> None:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 
 from cuwheel.build.toolchains.from_pypi import pypi_toolchain
+from cuwheel.build.toolchains.from_redist import redist_toolchain
 from cuwheel.build.toolchains.from_system import system_toolchain
 from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
@@ -30,7 +31,7 @@ def provide_toolchain(  # noqa: PLR0913 - release, provider and how thorough
     """Return a toolchain that is whole and of the right release; install it if it is missing.
 
     Args:
-        provider: `pypi`, `debian`, `conda` or `system`.
+        provider: `pypi`, `debian`, `conda`, `redist` or `system`.
         reads_all: as for `store.obtain`.
         machine: of its libraries and headers, `aarch64`; empty: this one's kind.
         host_compiler: `system`, or the name of a pinned one, `gcc10`.
@@ -40,7 +41,7 @@ def provide_toolchain(  # noqa: PLR0913 - release, provider and how thorough
         ToolchainError: the provider doesn't have this release.
         LockError: the provider has no lock for it.
         InstallError: the locked packages can't be installed.
-        DownloadError: a conda or Debian package can't be downloaded.
+        DownloadError: a package or an archive can't be downloaded.
     """
     if provider == "system":
         toolchain = system_toolchain(toolkit, environ)
@@ -54,9 +55,8 @@ def provide_toolchain(  # noqa: PLR0913 - release, provider and how thorough
 
         toolchain = debian_toolchain(toolkit, workspace, offline=offline, reads_all=reads_all)
     else:
-        toolchain = pypi_toolchain(
-            toolkit, workspace, offline=offline, reads_all=reads_all, machine=machine
-        )
+        make = redist_toolchain if provider == "redist" else pypi_toolchain
+        toolchain = make(toolkit, workspace, offline=offline, reads_all=reads_all, machine=machine)
     if host_compiler == "system":
         return toolchain
     # Most builds use the machine's compiler: they needn't load what unpacks Debian packages.

@@ -14,7 +14,7 @@ class Toolchain:
 
     Attributes:
         home: holds `bin/nvcc`, `include`, `lib64`, `nvvm`.
-        provider: `pypi`, `conda` or `system`.
+        provider: `pypi`, `conda`, `redist` or `system`.
         fingerprint: SHA-256 over the names and contents of its files; over the hashes of its
             packages for `conda`, whose files hold the folder's name; of nvcc alone for `system`.
         cc: path of its C compiler; None: the machine's is used.

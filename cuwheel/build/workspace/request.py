@@ -19,7 +19,7 @@ from cuwheel.build.sandbox.backends import KINDS
 from cuwheel.build.sandbox.containers.engine import ENGINES
 from cuwheel.build.workspace.records import STAGES
 
-PROVIDERS = ("pypi", "debian", "conda", "system")
+PROVIDERS = ("pypi", "debian", "conda", "redist", "system")
 HOST_COMPILERS = ("system", "gcc10", "gcc12")
 
 

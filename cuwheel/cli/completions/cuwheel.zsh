@@ -24,7 +24,7 @@ _shtab_cuwheel_commands() {
     install:'Install the newest wheel that fits, and test it: -- TARGET.'
     lock:'Resolve and pin: -- engine, toolchain:122, python:312, build:RECIPE.'
     lock-check:'Fail when a lock doesn'"'"'t match its input.'
-    lock-verify:'Download the files of conda locks, verify hashes: -- 122.'
+    lock-verify:'Download the files of conda and redist locks, verify hashes: -- 122.'
     matrix:'Show all possible wheels; build the missing ones: -- build.'
     new:'Draft a recipe from a package'"'"'s source on the index: -- NAME.'
     nightly:'Diagnose, build what is due, smoke, perf; report: [-- TARGET].'
@@ -87,7 +87,7 @@ _shtab_cuwheel_build_options=(
   "--framework[release that the wheel is compiled against\; default\: the recipe\'s]:torch==2.11.0:"
   "--source[build this instead of the recipe\'s source]:DIR|ARCHIVE:_files"
   "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
-  "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
+  "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda redist system)"
   "--work[folder for intermediate files\; default\: work\/ in the project]:DIR:_files -/"
   "--offline[download nothing, use only the cache]"
   "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"
@@ -242,7 +242,7 @@ _shtab_cuwheel_lock_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--framework[also a lock for this framework, besides the recipe\'s own]:torch==2.11.0:"
   "--cooldown[ignore younger releases\; default\: 7]:DAYS:"
-  "--note[for conda locks\: where the channel\'s index came from, recorded in the lock]:TEXT:"
+  "--note[for conda and redist locks\: where the index or manifest was from, for the lock]:TEXT:"
   "(*):locks by name:"
 )
 
@@ -293,7 +293,7 @@ _shtab_cuwheel_matrix_options=(
   "*--platform[the machines that wheels are for, repeatable\; default\: this one\'s kind]:platform:(linux_x86_64 linux_aarch64)"
   "--target-root[root folder of another platform, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
   "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
-  "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
+  "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda redist system)"
   "--work[folder for intermediate files\; default\: work\/ in the project]:DIR:_files -/"
   "--offline[download nothing, use only the cache]"
   "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"
@@ -407,7 +407,7 @@ _shtab_cuwheel_profile_options=(
   "--framework[release that the wheel is compiled against\; default\: the recipe\'s]:torch==2.11.0:"
   "--source[build this instead of the recipe\'s source]:DIR|ARCHIVE:_files"
   "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
-  "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
+  "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda redist system)"
   "--work[folder for intermediate files\; default\: work\/ in the project]:DIR:_files -/"
   "--offline[download nothing, use only the cache]"
   "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"
@@ -483,7 +483,7 @@ _shtab_cuwheel_smoke_options=(
   "--framework[release that the wheel is compiled against\; default\: the recipe\'s]:torch==2.11.0:"
   "--source[build this instead of the recipe\'s source]:DIR|ARCHIVE:_files"
   "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
-  "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
+  "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda redist system)"
   "--work[folder for intermediate files\; default\: work\/ in the project]:DIR:_files -/"
   "--offline[download nothing, use only the cache]"
   "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"
@@ -500,7 +500,7 @@ _shtab_cuwheel_smoke_defaults_added=0
 
 _shtab_cuwheel_toolchain_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
+  "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda redist system)"
   "--offline[download nothing, use only the cache]"
   "(*)::CUDA releases, as in target names:"
 )
@@ -526,7 +526,7 @@ _shtab_cuwheel_verify_options=(
   "--framework[release that the wheel is compiled against\; default\: the recipe\'s]:torch==2.11.0:"
   "--source[build this instead of the recipe\'s source]:DIR|ARCHIVE:_files"
   "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
-  "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda system)"
+  "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, conda for older ones]:toolchain:(pypi conda redist system)"
   "--work[folder for intermediate files\; default\: work\/ in the project]:DIR:_files -/"
   "--offline[download nothing, use only the cache]"
   "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"

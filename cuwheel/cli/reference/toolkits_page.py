@@ -1,4 +1,4 @@
-"""docs/reference/toolkits.md: CUDA releases, libraries to link, conda toolchains."""
+"""docs/reference/toolkits.md: CUDA releases, libraries to link, locked toolchains."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from cuwheel.base.formats.binaries.archs import DeviceCode, runs_on, sort_archs
 from cuwheel.base.paths import ROOT
 from cuwheel.build.toolchains.conda.lock_file import read_conda_lock
+from cuwheel.build.toolchains.redist.lock_file import PLATFORMS, read_redist_lock
 from cuwheel.check.cuda import components, toolkits
 from cuwheel.cli.reference.pages import MARK, code, page, read_docstring, table
 
@@ -48,16 +49,18 @@ What the provider `conda` installs, from `envs/cuda<tag>/conda-lock.yml`;
 More in [how-to/toolchains.md](../how-to/toolchains.md)."""
 _CONDA_COLUMNS = ("toolkit", "nvcc", "GCC", "sysroot", "packages", "download", "files")
 
+_REDIST_INTRO = "What the provider `redist` installs, from `envs/cuda<tag>/redist.lock`."
+_REDIST_COLUMNS = ("toolkit", "nvcc", "archives", *PLATFORMS.values(), "files")
+
 
 def toolkits_page() -> str:
     """Return the page."""
     conda_locks = sorted((ROOT / "envs").glob("cuda*/conda-lock.yml"))
+    redist_locks = sorted((ROOT / "envs").glob("cuda*/redist.lock"))
     return page(
         [
             "# CUDA releases and components",
-            MARK.format(
-                source="cuwheel/check/cuda/toolkits.py, nvidia_wheels.py and the conda locks"
-            ),
+            MARK.format(source="cuwheel/check/cuda/toolkits.py, nvidia_wheels.py and the locks"),
             "## Releases",
             "Valid values for `toolkits` of a recipe.",
             _releases_table(),
@@ -69,6 +72,9 @@ def toolkits_page() -> str:
             "## Conda toolchains",
             _CONDA_INTRO,
             table(_CONDA_COLUMNS, [_conda_row(lock) for lock in conda_locks]),
+            "## Toolchains of NVIDIA's archives",
+            _REDIST_INTRO,
+            table(_REDIST_COLUMNS, [_redist_row(lock) for lock in redist_locks]),
         ]
     )
 
@@ -149,6 +155,20 @@ def _conda_row(path: Path) -> list[str]:
         f"glibc {versions['sysroot_linux-64']}",
         str(len(lock.packages)),
         f"{lock.download_size >> 20} MiB",
+        lock.files,
+    ]
+
+
+def _redist_row(path: Path) -> list[str]:
+    lock = read_redist_lock(path)
+    parts = [lock.for_machine(machine) for machine in PLATFORMS]
+    sizes = [[archive.size for archive in archives] for archives in parts]
+    versions = {archive.name: archive.version for archive in lock.archives}
+    return [
+        toolkits.toolkit_by_release(path.parent.name.removeprefix("cuda")).release,
+        versions["cuda_nvcc"],
+        str(len(versions)),
+        *(f"{sum(known) >> 20} MiB" if all(known) else "size unknown" for known in sizes),
         lock.files,
     ]
 

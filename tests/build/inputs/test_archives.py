@@ -105,6 +105,14 @@ def test_refuses_hard_link_before_its_file(tmp_path: Path) -> None:
     assert_refused(archive, "b: a hard link to later, which isn't a file before it")
 
 
+@pytest.mark.parametrize("mode", [0o4755, 0o2755])
+def test_refuses_program_with_rights_of_its_owner(mode: int, tmp_path: Path) -> None:
+    program = member("tiny-1.0/program")
+    program.mode = mode
+
+    assert_refused(write_tar(tmp_path, [program]), "tiny-1.0/program: a setuid file")
+
+
 def test_keeps_links_inside(tmp_path: Path) -> None:
     links = [
         member("docs/readme", tarfile.SYMTYPE, "../setup.py"),

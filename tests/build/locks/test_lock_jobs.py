@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from cuwheel.base.paths import ROOT
 from cuwheel.build.locks.lock_jobs import (
     LockSpec,
     check_target_lock,
-    conda_jobs,
+    file_jobs,
     lock_jobs,
     refuse_questions,
 )
@@ -51,7 +52,8 @@ def only(jobs: tuple[LockSpec, ...]) -> LockSpec:
 def test_all_means_every_lock(entries: tuple[CatalogueEntry, ...]) -> None:
     names = {job.name for job in lock_jobs(["all"], entries)}
 
-    toolchains = {f"toolchain:{tag}:conda" for tag in ("121", "122", "124", "128")}
+    twelve = itertools.product(("121", "122", "124", "128"), ("conda", "redist"))
+    toolchains = {f"toolchain:{tag}:{provider}" for tag, provider in twelve}
     thirteen = {f"toolchain:13{minor}:pypi" for minor in range(6)} | {"toolchain:130:conda"}
     debian = {
         *("toolchain:118:debian", "toolchain:124:debian"),
@@ -73,14 +75,17 @@ def test_name_without_provider_means_all_of_them(entries: tuple[CatalogueEntry, 
 
 @pytest.mark.parametrize("name", ["122", "toolchain:122"])
 def test_bare_tag_is_a_toolchain(name: str) -> None:
-    [job] = conda_jobs([name], (ROOT,))
+    jobs = file_jobs([name], (ROOT,))
 
-    assert (job.name, job.command) == ("toolchain:122:conda", "nox -s lock -- toolchain:122:conda")
+    assert [(job.name, job.command) for job in jobs] == [
+        ("toolchain:122:conda", "nox -s lock -- toolchain:122:conda"),
+        ("toolchain:122:redist", "nox -s lock -- toolchain:122:redist"),
+    ]
 
 
-def test_only_conda_locks_can_be_verified() -> None:
+def test_only_locks_of_files_can_be_verified() -> None:
     with pytest.raises(UsageError) as caught:
-        conda_jobs(["toolchain:130:pypi"], (ROOT,))
+        file_jobs(["toolchain:130:pypi"], (ROOT,))
 
     assert caught.value.why == 'did you mean "toolchain:130:conda"?'
 
@@ -90,7 +95,7 @@ def test_lock_of_own_project_counts_first(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "environment.yml").touch()
 
-    [job] = conda_jobs(["122"], (tmp_path, ROOT))
+    [job, _] = file_jobs(["122"], (tmp_path, ROOT))
 
     assert job.source == folder / "environment.yml"
 

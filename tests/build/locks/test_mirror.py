@@ -28,8 +28,10 @@ from cuwheel.base.system.folders.output_folder import MARKER
 from cuwheel.build.environments.wheel_selection import is_fitting
 from cuwheel.build.inputs.archives import unpack_archive
 from cuwheel.build.inputs.pinned import fetch_pinned, open_pinned
+from cuwheel.build.locks.lock_jobs import LockSpec
 from cuwheel.build.locks.mirror import MirrorSummary, mirror
 from cuwheel.build.locks.mirror_folder import read_targets
+from cuwheel.build.locks.resolve import resolve_locks
 from cuwheel.build.pipeline.stages.source import source as stage_source
 from cuwheel.build.recipe.platform import AARCH64
 from cuwheel.build.recipe.recipe import Smoke
@@ -49,6 +51,7 @@ from tests.support.factories import (
 )
 from tests.support.servers.http import Site, serving
 from tests.support.toolchains.channel import toy_packages, write_channel, write_lock
+from tests.support.toolchains.redist_archives import OWN, toy_parts, write_input, write_release
 
 ANY = "py3-none-any"
 _MACHINES = ("x86_64", "aarch64")
@@ -433,6 +436,23 @@ def test_holds_packages_of_conda_toolchain_and_python(
 
     assert {path.name for path in channel.glob("*/*.conda")} <= whole_downloads(project.folder)
     assert "nvcc" not in wheels(project.folder)
+
+
+def test_holds_archives_of_redist_toolchain(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = tmp_path / "compute"
+    write_release(base, toy_parts())
+    source = write_input(project.root, toy_parts())
+    lock = LockSpec(name="redist", source=source, lock=source.with_name("redist.lock"))
+    monkeypatch.setenv("CUWHEEL_REDIST_MIRROR", base.as_uri())
+    resolve_locks((lock,), project.workspace)
+
+    project.mirror(project.target(provider="redist"))
+
+    archives = {path.name for path in base.rglob(f"*{OWN}*.tar.xz")}
+    held = {name for name in whole_downloads(project.folder) if "archive" in name}
+    assert held == archives
 
 
 def test_takes_what_another_mirror_holds(

@@ -27,10 +27,11 @@ from cuwheel.build.compile.memory.peaks import Peaks
 from cuwheel.build.pipeline.checks import check
 from cuwheel.build.pipeline.machine import read_machine
 from cuwheel.build.recipe.link import Bundled, External, Link, Static
-from cuwheel.build.recipe.platform import AARCH64
+from cuwheel.build.recipe.platform import AARCH64, own_platform
 from cuwheel.build.recipe.recipe import Framework, Smoke
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.toolchains.conda.lock_file import read_conda_lock
+from cuwheel.build.toolchains.redist.lock_file import read_redist_lock
 from cuwheel.build.workspace.job import Job
 from cuwheel.build.workspace.request import BuildRequest
 from cuwheel.build.workspace.workspace import Workspace
@@ -153,7 +154,7 @@ def test_needs_compiler_and_toolkit_for_the_other_machine(workspace: Workspace) 
     assert "apt-get install g++-aarch64-linux-gnu" in text
     assert "neither --target-root nor CUWHEEL_TARGET_ROOT names one" in text
     assert "CUDA 12.2 comes from conda; for aarch64 it comes from NVIDIA's wheels" in other
-    assert "use toolkit 13.0 or newer" in other
+    assert "use toolkit 13.0 or newer without `--toolchain`, or `--toolchain redist`" in other
 
 
 def test_needs_system_packages_in_the_other_machines_root(
@@ -230,6 +231,23 @@ def test_wants_room_for_what_conda_lock_names(
     text = _refusal(target, workspace)
 
     assert f"1.0 GiB are free, {(3 * archives + environment) / GIB:.1f}" in text
+
+
+def test_wants_room_for_what_redist_lock_names(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "free_disk", lambda _: GIB)
+    lock = read_redist_lock(ROOT / "envs" / "cuda122" / "redist.lock")
+    archives = sum(archive.size for archive in lock.for_machine(own_platform().machine))
+    environment = 670 << 20
+
+    text = _refusal(locked_target(toolkit="12.2", provider="redist", disk=0), workspace)
+
+    assert f"1.0 GiB are free, {(4 * archives + environment) / GIB:.1f}" in text
+
+
+def test_archives_are_for_both_kinds_of_machine() -> None:
+    assert not locked_target(platform=AARCH64, toolkit="12.2", provider="redist").platform_fault
 
 
 _TORCH = Framework(name="torch", version="2.11.0")

@@ -51,11 +51,12 @@ def toolchain(
 
 
 def compile_library(toolchain: Toolchain, folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
     (folder / "length.cpp").write_text(_SOURCE)
     library = folder / "liblength.so"
-    assert toolchain.cxx
-    argv = [toolchain.cxx, "-O2", "-shared", "-fPIC", folder / "length.cpp", "-o", library]
-    run(argv, env={"TMPDIR": str(folder)})  # no PATH: nothing of the machine is found
+    argv: list[str | Path] = ["-O2", "-shared", "-fPIC", folder / "length.cpp", "-o", library]
+    # No PATH: nothing of the machine is found.
+    run([toolchain.cxx or "", *argv], env={"TMPDIR": str(folder)})
     return library
 
 
@@ -91,10 +92,11 @@ def _loader(toolchain: Toolchain) -> Path:
 def test_nvcc_takes_it(toolchain: Toolchain, tmp_path: Path) -> None:
     (tmp_path / "fill.cu").write_text(_CUDA)
     library = tmp_path / "libfill.so"
-    argv = [toolchain.home / "bin" / "nvcc", "-ccbin", toolchain.cxx or "", "-arch=sm_90"]
-    options = ["-shared", "-Xcompiler=-fPIC", "-cudart=shared", tmp_path / "fill.cu", "-o", library]
+    nvcc = toolchain.home / "bin" / "nvcc"
+    argv: list[str | Path] = ["-ccbin", toolchain.cxx or "", "-arch=sm_90", "-cudart=shared"]
+    argv += ["-shared", "-Xcompiler=-fPIC", tmp_path / "fill.cu", "-o", library]
 
-    run([*argv, *options], env={"PATH": os.defpath, "TMPDIR": str(tmp_path)})
+    run([nvcc, *argv], env={"PATH": os.defpath, "TMPDIR": str(tmp_path)})
 
     assert "libcudart.so.13" in elf_of(library).needed
 
@@ -129,9 +131,8 @@ def test_same_toolchain_from_either_cache(
 
     assert of_cache[0].fingerprint == of_cache[1].fingerprint
     libraries = [
-        compile_library(toolchain, (tmp_path / str(number)).resolve())
+        compile_library(toolchain, tmp_path / str(number))
         for number, toolchain in enumerate(of_cache)
-        if not (tmp_path / str(number)).mkdir()
     ]
     assert libraries[0].read_bytes() == libraries[1].read_bytes()
 

@@ -272,6 +272,17 @@ def test_refuses_conda_toolchain_for_another_machine(
     assert "linux-64, and this machine is aarch64" in caught.value.why
 
 
+def test_conda_provider_names_archives_for_arm64(
+    lean_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+
+    with pytest.raises(ToolchainError) as caught:
+        provide_toolchain(toolkit_by_release("12.2"), "conda", lean_workspace)
+
+    assert caught.value.fix == "use `--toolchain redist` or `--toolchain system`"
+
+
 def test_system_provider_takes_named_toolkit_and_is_unpinned(pypi_workspace: Workspace) -> None:
     home = provide_toolchain(TOOLKIT, "pypi", pypi_workspace).home
 

@@ -235,7 +235,7 @@ def _old_locks(entries: tuple[CatalogueEntry, ...], days: int) -> Iterator[tuple
     """Yield names and ages of the locks that are older."""
     today = datetime.datetime.now(tz=datetime.timezone.utc).date()
     for job in lock_jobs(["all"], entries):
-        if job.environment or not job.lock.is_file():
+        if job.environment or job.products or not job.lock.is_file():
             continue
         date = _LOCKED.search(read_text(job.lock, errors="replace")[:1000])
         age = (today - datetime.date.fromisoformat(date[1])).days if date else 0

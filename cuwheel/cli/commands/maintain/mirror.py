@@ -40,7 +40,7 @@ def mirror_parser() -> Parser:
             "--python 3.12...": "a Python to run nox with and to build for, repeatable; default: "
             "the one that runs nox here",
             **build_options("framework"),
-            "--toolchain {pypi,conda}": OPTIONS["toolchain"].metadata["help"],
+            "--toolchain {pypi,conda,redist}": OPTIONS["toolchain"].metadata["help"],
             "--source FILE": "the archive that the recipe pins, if this machine can't download it",
             **build_options("platform", "target_root"),
         },

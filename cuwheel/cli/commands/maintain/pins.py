@@ -14,7 +14,7 @@ from cuwheel.build.drafts.new import DraftOptions, draft_recipe
 from cuwheel.build.drafts.updates.bump import BumpOptions, bump_recipe, print_bump
 from cuwheel.build.drafts.updates.outdated import OLD_LOCK, find_updates, print_updates
 from cuwheel.build.locks.framework_fit import fit_specs
-from cuwheel.build.locks.lock_jobs import COOLDOWN, conda_jobs, lock_jobs, refuse_questions
+from cuwheel.build.locks.lock_jobs import COOLDOWN, file_jobs, lock_jobs, refuse_questions
 from cuwheel.build.locks.resolve import find_faults, raise_if_faulty, resolve_locks, verify_locks
 from cuwheel.build.recipe.catalogue import find_recipe, load_catalogue
 from cuwheel.build.workspace.workspace import bare_workspace
@@ -106,7 +106,7 @@ def lock_parser() -> Parser:
                 f"ignore younger releases; default: {COOLDOWN}", read=read_days, default=COOLDOWN
             ),
             "--note TEXT": Option(
-                "for conda locks: where the channel's index came from, recorded in the lock",
+                "for conda and redist locks: where the index or manifest was from, for the lock",
                 default="",
             ),
         },
@@ -157,9 +157,9 @@ def lock_verify_parser() -> Parser:
     """Return the parser of the session `lock-verify`."""
     return make_parser(
         "lock-verify",
-        "Download all files of conda locks and compare their hashes.",
+        "Download all files of conda and redist locks and compare their hashes.",
         {
-            "names 122|python:312|all+": "locks by name",
+            "names 122|toolchain:122:redist|python:312|all+": "locks by name",
             "--offline": "download nothing; compare what is in the cache",
             "--quiet": "print only warnings and errors",
             "--verbose": "name each file and its SHA-256",
@@ -169,8 +169,8 @@ def lock_verify_parser() -> Parser:
 
 
 def run_lock_verify(args: argparse.Namespace, console: Console) -> None:
-    """Compare the files of conda locks with their hashes."""
-    jobs = conda_jobs(args.names, project_roots())
+    """Compare the files of conda and redist locks with their hashes."""
+    jobs = file_jobs(args.names, project_roots())
     verified = verify_locks(jobs, bare_workspace(console), offline=args.offline)
     if args.json:
         locks = (
@@ -179,14 +179,14 @@ def run_lock_verify(args: argparse.Namespace, console: Console) -> None:
                 lock=job.lock,
                 files=tuple(
                     LockedFile(url=package.url, size=package.size, sha256=package.sha256)
-                    for package in lock.packages
+                    for package in packages
                 ),
             )
-            for job, lock in zip(jobs, verified, strict=True)
+            for job, packages in zip(jobs, verified, strict=True)
         )
         console.answer(LockVerifyDocument(locks=tuple(locks)))
-    for lock in verified if console.is_verbose else ():
-        for package in lock.packages:
+    for packages in verified if console.is_verbose else ():
+        for package in packages:
             console.note(f"  {package.sha256}  {package.file_name}")
     console.print_durations()
 

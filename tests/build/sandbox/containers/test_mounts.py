@@ -52,6 +52,7 @@ def test_without_network_no_secret_gets_in(tmp_path: Path) -> None:
         PIP_INDEX_URL="https://me:secret@index.example",
         HTTPS_PROXY="http://me:secret@proxy.example",
         CUWHEEL_MIRROR="https://me:secret@mirror.example",
+        CUWHEEL_REDIST_MIRROR="https://me:secret@mirror.example",
         CUWHEEL_REMOTE_CACHE="redis://:secret@cache.example",
     )
 
@@ -70,6 +71,14 @@ def test_with_network_knows_index_but_nothing_else(tmp_path: Path) -> None:
 
     own = {"CUWHEEL_CACHE", "CUWHEEL_PROJECT"}
     assert set(result.passed) == {"UV_DEFAULT_INDEX", "https_proxy", *own}
+
+
+@pytest.mark.parametrize("name", ["CUWHEEL_CONDA_MIRROR", "CUWHEEL_REDIST_MIRROR"])
+def test_shows_copy_of_a_publisher_in_a_folder(name: str, tmp_path: Path) -> None:
+    result = shared(tmp_path, network=True, **{name: tmp_path.as_uri()})
+
+    assert tmp_path in result.read
+    assert result.passed[name] == tmp_path.as_uri()
 
 
 def test_shows_mirror_in_a_folder(tmp_path: Path) -> None:
