@@ -126,7 +126,7 @@ def _extra(workspace: Workspace, inputs: BuildInputs) -> list[Mount]:
     ]
     # A Python may find its own library, a conda toolchain its own files, by the path that they
     # were installed at; a compiler that the caller chose may be anywhere.
-    own = {prefix, env.base_python.parent.parent}
+    own = {prefix, env.base_python.parent.parent, *toolchain.linked}
     if toolchain.cxx is not None:
         own.add(toolchain.home)
     elif inputs.machine.host_compiler is not None:
@@ -153,6 +153,7 @@ def private_paths(target: Target, workspace: Workspace, inputs: BuildInputs) -> 
         workspace.cache,
         target.root,
         inputs.toolchain.home,
+        *inputs.toolchain.linked,
         prefix_of(inputs.python),
         _base_prefix(inputs.python),
         Path.home(),

@@ -32,7 +32,7 @@ def provide_toolchain(  # noqa: PLR0913 - release, provider and how thorough
         provider: `pypi`, `conda` or `system`.
         reads_all: as for `store.obtain`.
         machine: of its libraries and headers, `aarch64`; empty: this one's kind.
-        environ: has `CUDA_HOME` for the provider `system`; the others ignore it.
+        environ: leads the provider `system` to toolkits; the others ignore it.
 
     Raises:
         ToolchainError: the provider doesn't have this release.
@@ -41,7 +41,7 @@ def provide_toolchain(  # noqa: PLR0913 - release, provider and how thorough
         DownloadError: a conda package can't be downloaded.
     """
     if provider == "system":
-        return system_toolchain(toolkit, environ)
+        return system_toolchain(toolkit, workspace, environ)
     if provider == "conda":
         # It loads slowly, and no other provider needs it.
         from cuwheel.build.toolchains.from_conda import conda_toolchain  # noqa: PLC0415

@@ -21,6 +21,7 @@ class Toolchain:
         cxx: path of its C++ compiler; None: the machine's is used.
         programs: folder with its compilers and binutils under their plain names (`gcc`, `ld`, …).
         packages: name, version, address and SHA-256 of each package of a `conda` toolchain.
+        linked: folders that the links of a home of `system` lead to.
     """
 
     home: Path
@@ -32,6 +33,7 @@ class Toolchain:
     cxx: Path | None = None
     programs: Path | None = None
     packages: tuple[tuple[str, str, str, str], ...] = ()
+    linked: tuple[Path, ...] = ()
 
     @property
     def release(self) -> str:

@@ -9,44 +9,27 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from cuwheel.base.errors import CommandFailedError
 from cuwheel.base.system.compilers import newest_gcc_for
-from cuwheel.base.system.process import run, which
+from cuwheel.base.system.process import output_within, which
 from cuwheel.base.system.versions import version_key
+from cuwheel.check.cuda.installed_toolkits import (
+    HOMES,
+    TIME_LIMIT,
+    InstalledToolkit,
+    merge_toolkits,
+    read_toolkit,
+    toolkit_candidates,
+)
 from cuwheel.check.cuda.toolkits import TOOLKITS
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts
-from cuwheel.check.diagnose.facts.probe import TimedCall, describe_end
-from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, warns, works
+from cuwheel.check.diagnose.facts.probe import TimedCall
+from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, notes, warns, works
 
-_TIME_LIMIT = 5.0  # seconds for a program to print its version
-_RELEASE = re.compile(r"\brelease (\d+\.\d+), V(\d+(?:\.\d+)+)")  # nvcc --version
+_RUNS = 3  # of nvcc, to read one toolkit
 _NUMBER = re.compile(r"\b\d+(?:\.\d+)+\b")
-_HOMES = ("CUDA_HOME", "CUDA_PATH")
-_LOCAL = Path("/usr/local")
-_DISTRIBUTIONS = Path("/usr/bin/nvcc")
+_ROOT = Path("/")
 _TOOLS = ("gcc", "g++", "clang", "cmake", "ninja")
 _HOST = ("NVCC_CCBIN", "CUDAHOSTCXX")  # what nvcc and CMake take before g++
-
-
-@dataclass(frozen=True, kw_only=True)
-class Nvcc:
-    """A CUDA compiler.
-
-    Attributes:
-        path: the program.
-        found: what leads to it: `PATH`, `CUDA_HOME`, `/usr/local`, in the order of those who ask.
-        release: `13.0`; empty where it doesn't tell.
-        version: `13.0.88`.
-        max_gcc: the newest major version of GCC that it supports; None: not known.
-        fault: why it doesn't tell.
-    """
-
-    path: Path
-    found: tuple[str, ...]
-    release: str = ""
-    version: str = ""
-    max_gcc: int | None = None
-    fault: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,72 +64,39 @@ class Installations:
     """What a build finds on this machine.
 
     Attributes:
-        nvccs: the CUDA compilers; the one that a build takes first.
+        toolkits: of CUDA; the one that a build takes first.
         tools: compilers, CMake, ninja.
         host: what nvcc hands the host's code to.
         misnamed: variables that are set wrongly.
     """
 
-    nvccs: tuple[Nvcc, ...] = ()
+    toolkits: tuple[InstalledToolkit, ...] = ()
     tools: tuple[ToolkitProgram, ...] = ()
     host: ToolkitProgram | None = None
     misnamed: tuple[Misnamed, ...] = ()
 
 
-def find_installations(environ: Mapping[str, str]) -> Installations:
-    """Find toolkits and tools in the places where builds look."""
-    sources: dict[Path, list[str]] = {}
-    for source, path in _candidates(environ):
-        if os.access(path, os.X_OK) and path.is_file():
-            sources.setdefault(path.resolve(), []).append(source)
-    nvccs = [
-        TimedCall(_TIME_LIMIT + 1, partial(_read_nvcc, path, tuple(names), environ))
-        for path, names in sources.items()
+def find_installations(environ: Mapping[str, str], root: Path | None = None) -> Installations:
+    """Find toolkits and tools in the places where builds look.
+
+    Args:
+        root: the machine's root folder.
+    """
+    toolkits = [
+        TimedCall(TIME_LIMIT * _RUNS + 1, partial(read_toolkit, place, environ))
+        for place in toolkit_candidates(environ, root or _ROOT)
     ]
     host_name = next((environ[name] for name in _HOST if environ.get(name)), "g++")
     tools = [
-        TimedCall(_TIME_LIMIT + 1, partial(_read_tool, name, environ))
+        TimedCall(TIME_LIMIT + 1, partial(_read_tool, name, environ))
         for name in (*_TOOLS, host_name)
     ]
     programs = [call.answer(ToolkitProgram(name="", path=None))[0] for call in tools]
-    compilers = [call.answer(None)[0] for call in nvccs]
     return Installations(
-        nvccs=tuple(filter(None, compilers)),
+        toolkits=merge_toolkits(call.answer(None)[0] for call in toolkits),
         tools=tuple(programs[:-1]),
         host=programs[-1],
         misnamed=tuple(_misnamed(environ)),
-    )
-
-
-def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Yield where an nvcc may be, in the order in which PyTorch and CMake look, with the reason."""
-    if environ.get("CUDACXX"):
-        yield "CUDACXX", Path(environ["CUDACXX"])
-    for name in _HOMES:
-        if environ.get(name):
-            yield name, Path(environ[name], "bin", "nvcc")
-    for folder in environ.get("PATH", os.defpath).split(os.pathsep):
-        yield "PATH", Path(folder or ".", "nvcc")
-    if environ.get("CONDA_PREFIX"):
-        yield "conda", Path(environ["CONDA_PREFIX"], "bin", "nvcc")
-    for home in sorted(_LOCAL.glob("cuda*")):
-        yield str(home), home / "bin" / "nvcc"
-    yield "the distribution", _DISTRIBUTIONS
-
-
-def _read_nvcc(path: Path, sources: tuple[str, ...], environ: Mapping[str, str]) -> Nvcc:
-    output, fault = _output_of([path, "--version"], environ)
-    match = _RELEASE.search(output)
-    if not match:
-        return Nvcc(path=path, found=sources, fault=fault or "it doesn't state its release")
-    release, version = match.groups()
-    known = next((toolkit.max_gcc for toolkit in TOOLKITS if toolkit.release == release), None)
-    return Nvcc(
-        path=path,
-        found=sources,
-        release=release,
-        version=version,
-        max_gcc=newest_gcc_for(path.parent.parent) or known,
     )
 
 
@@ -156,7 +106,7 @@ def _read_tool(name: str, environ: Mapping[str, str]) -> ToolkitProgram:
         return ToolkitProgram(name=name, path=None)
     is_gcc = "g++" in name or "gcc" in name  # a distribution's banner may hold other numbers
     options = ("-dumpfullversion", "-dumpversion") if is_gcc else ("--version",)
-    output, fault = _output_of([path, *options], environ)
+    output, fault = output_within([path, *options], TIME_LIMIT, environ)
     match = _NUMBER.search(output)
     return ToolkitProgram(
         name=name,
@@ -166,18 +116,8 @@ def _read_tool(name: str, environ: Mapping[str, str]) -> ToolkitProgram:
     )
 
 
-def _output_of(command: list[str | Path], environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the output of a program, and why it failed; empty if it didn't."""
-    env = {**environ, "LC_ALL": "C"}
-    try:
-        done = run(command, env=env, timeout=_TIME_LIMIT, check=False)
-    except CommandFailedError as error:
-        return "", error.why
-    return done.output, describe_end(done.status, _TIME_LIMIT) if done.status else ""
-
-
 def _misnamed(environ: Mapping[str, str]) -> Iterator[Misnamed]:
-    for name in _HOMES:
+    for name in HOMES:
         value = environ.get(name, "")
         is_inside = Path(value).name in {"bin", "nvcc"} and not Path(value, "bin", "nvcc").exists()
         if value and (is_inside or not Path(value).is_dir()):
@@ -205,14 +145,17 @@ def judge_installations(
             f'it is "{setting.value}": {setting.why}',
             setting.fix,
         )
-    faults = [(nvcc.path, nvcc.fault) for nvcc in installations.nvccs]
+    faults = [(nvcc.path, nvcc.fault) for nvcc in installations.toolkits]
     faults += [(tool.path, tool.fault) for tool in installations.tools if tool.path]
     yield from (not_examined(str(path), fault) for path, fault in faults if fault)
-    usable = [nvcc for nvcc in installations.nvccs if nvcc.release]
+    usable = [toolkit for toolkit in installations.toolkits if toolkit.version]
     if not usable:
         return
     problems = [
         *_disagreement(installations),
+        *_link_fault(usable[0]),
+        *_incompleteness(usable[0]),
+        *_foreign_headers(usable[0], installations),
         *_host_fault(installations.host, usable[0]),
         *_torch_fault(usable[0], torch),
     ]
@@ -223,51 +166,115 @@ def judge_installations(
 
 def _disagreement(installations: Installations) -> Iterator[Diagnosis]:
     """Judge CUDA_HOME and PATH, which PyTorch and CMake read in another order."""
-    on_path = next((nvcc for nvcc in installations.nvccs if "PATH" in nvcc.found), None)
-    if not on_path or not on_path.release:
+    compilers = [each for each in installations.toolkits if each.version]
+    on_path = next((each for each in compilers if "PATH" in each.found), None)
+    named = next((each for each in compilers if _variable_of(each)), None)
+    if on_path is None:
         return
-    named = next((nvcc for nvcc in installations.nvccs if _variable_of(nvcc)), None)
-    if named and named.release not in ("", on_path.release):
+    if named and named.release != on_path.release:
+        folder = on_path.home if on_path.kind != "debian" else Path("/usr")
         yield warns(
             "wrong-nvcc-picked",
             f"{_variable_of(named)} and PATH point to two releases of CUDA",
-            f"{named.path} is {named.release}, {on_path.path} is {on_path.release}; some builds "
-            "use one, some the other",
-            f"put {named.path.parent} first on PATH, or change {_variable_of(named)}",
+            f"{named.path} is {named.release}, {on_path.path} is {on_path.release}"
+            f"{_owner(on_path)}; some builds use one, some the other",
+            f"put {_bin_of(named)} first on PATH, or set {_variable_of(named)}={folder}",
         )
-    elif "the distribution" in on_path.found and not named:
-        known = (nvcc for nvcc in installations.nvccs if nvcc.release)
-        newest = version_key(on_path.release)
-        newer = [nvcc for nvcc in known if version_key(nvcc.release) > newest]
+    elif on_path.kind == "debian" and not named:
+        own = version_key(on_path.release)
+        newer = [each for each in compilers if version_key(each.release) > own]
         if newer:
             yield warns(
                 "wrong-nvcc-picked",
                 f"the distribution's nvcc {on_path.release} hides a newer one",
                 f"{on_path.path} is first on PATH, {newer[0].path} is {newer[0].release}",
-                f"put {newer[0].path.parent} first on PATH and set CUDA_HOME to its parent folder",
+                f"put {_bin_of(newer[0])} first on PATH and set CUDA_HOME={newer[0].home}",
             )
 
 
-def _variable_of(nvcc: Nvcc) -> str:
-    variables = (name for name in nvcc.found if name in {"CUDACXX", "CUDA_HOME", "CUDA_PATH"})
+def _variable_of(toolkit: InstalledToolkit) -> str:
+    variables = (name for name in toolkit.found if name in {"CUDACXX", *HOMES})
     return next(variables, "")
 
 
-def _host_fault(host: ToolkitProgram | None, nvcc: Nvcc) -> Iterator[Diagnosis]:
-    if host is None or not host.version or nvcc.max_gcc is None or "clang" in host.name:
+def _bin_of(toolkit: InstalledToolkit) -> Path:
+    return (toolkit.path or toolkit.home / "bin" / "nvcc").parent
+
+
+def _owner(toolkit: InstalledToolkit) -> str:
+    return ", the distribution's" if toolkit.kind == "debian" else ""
+
+
+def _link_fault(nvcc: InstalledToolkit) -> Iterator[Diagnosis]:
+    """Judge a link such as /usr/local/bin/nvcc: nvcc searches its settings beside the link."""
+    path = nvcc.path
+    if path is None or nvcc.nvcc is None or not path.is_symlink():
         return
-    if int(host.version.split(".")[0]) > nvcc.max_gcc:
+    if path.resolve() == nvcc.nvcc and not (path.parent / "nvcc.profile").exists():
         yield warns(
-            "host-compiler-too-new",
-            f"nvcc {nvcc.release} doesn't support {host.name} {host.version}",
-            f"{nvcc.path} supports GCC up to {nvcc.max_gcc}; {host.path} is the compiler "
-            "that it would call",
-            f"apt-get install g++-{nvcc.max_gcc} and set NVCC_CCBIN=g++-{nvcc.max_gcc}, or use "
-            "a newer toolkit",
+            "nvcc-link-outside-toolkit",
+            f"{path} is a link that nvcc can't find its headers by",
+            f"it reads nvcc.profile in {path.parent}, where there is none, and not in "
+            f"{nvcc.nvcc.parent}",
+            f"remove the link and put {nvcc.nvcc.parent} first on PATH, or replace the link by a "
+            f"script that runs {nvcc.nvcc}",
         )
 
 
-def _torch_fault(nvcc: Nvcc, torch: FrameworkFacts | None) -> Iterator[Diagnosis]:
+def _incompleteness(nvcc: InstalledToolkit) -> Iterator[Diagnosis]:
+    if not nvcc.lacks:
+        return
+    lacks = " and ".join(nvcc.lacks)
+    package = "nvidia-cuda-dev" if nvcc.kind == "debian" else ""
+    yield warns(
+        "incomplete-toolkit",
+        f"the toolkit of {nvcc.path} lacks {lacks}",
+        f"{nvcc} can't compile and link a CUDA program",
+        f"apt-get install {package}"
+        if package
+        else "install the rest of the toolkit, or set CUDA_HOME to a complete one",
+    )
+
+
+def _foreign_headers(nvcc: InstalledToolkit, installations: Installations) -> Iterator[Diagnosis]:
+    """Judge headers of another release: the toolkit's own, and the distribution's in /usr."""
+    if nvcc.header_release not in {"", nvcc.release}:
+        yield warns(
+            "wrong-nvcc-picked",
+            f"nvcc is of CUDA {nvcc.release}, its headers of {nvcc.header_release}",
+            f"{nvcc.path} compiles with {nvcc.headers}",
+            "remove one of the two installations, or set CUDA_HOME to a whole toolkit",
+        )
+    others = (each for each in installations.toolkits if each.kind == "debian" and each.headers)
+    other = next((each for each in others if each is not nvcc), None)
+    if other and nvcc.kind != "debian" and other.header_release not in {"", nvcc.release}:
+        yield notes(
+            "wrong-nvcc-picked",
+            f"headers of CUDA {other.header_release} are in {other.headers}",
+            f"builds use nvcc {nvcc.release}; a C++ compiler that gets no -I, and one that gets "
+            f"-I{other.headers} first, takes those",
+            f"give builds CUDA_HOME={nvcc.home}, or apt-get remove nvidia-cuda-dev",
+        )
+
+
+def _host_fault(host: ToolkitProgram | None, nvcc: InstalledToolkit) -> Iterator[Diagnosis]:
+    known = next((each.max_gcc for each in TOOLKITS if each.release == nvcc.release), None)
+    newest = (newest_gcc_for(nvcc.headers.parent) if nvcc.headers else None) or known
+    if host is None or not host.version or newest is None or "clang" in host.name:
+        return
+    if nvcc.kind == "debian" and host.name == "g++":
+        return  # its nvcc runs a g++ of its own, which is one that it supports
+    if int(host.version.split(".")[0]) > newest:
+        yield warns(
+            "host-compiler-too-new",
+            f"nvcc {nvcc.release} doesn't support {host.name} {host.version}",
+            f"{nvcc.path} supports GCC up to {newest}; {host.path} is the compiler "
+            "that it would call",
+            f"apt-get install g++-{newest} and set NVCC_CCBIN=g++-{newest}, or use a newer toolkit",
+        )
+
+
+def _torch_fault(nvcc: InstalledToolkit, torch: FrameworkFacts | None) -> Iterator[Diagnosis]:
     """Judge the CUDA of torch: `torch.utils.cpp_extension` refuses another major release."""
     if torch and torch.cuda and torch.major != nvcc.release.split(".")[0]:
         yield warns(
