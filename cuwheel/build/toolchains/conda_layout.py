@@ -16,7 +16,7 @@ from cuwheel.build.toolchains.cuda_home import wrap_nvlink
 _TARGET = Path("targets") / "x86_64-linux"
 _TRIPLET = "x86_64-conda-linux-gnu"
 # NVIDIA's libraries outside of the toolkit; conda-forge has them only in `lib`.
-OTHER_LIBRARIES = ("libcudnn", "libcusparseLt", "libcutensor", "libnccl")
+_OTHER_LIBRARIES = ("libcudnn", "libcusparseLt", "libcutensor", "libnccl")
 _PROGRAMS = Path("cuwheel") / "bin"
 
 
@@ -27,7 +27,7 @@ def complete_prefix(prefix: Path) -> None:
     for library in sorted((prefix / "lib").glob("lib*.so*")):
         link = prefix / _TARGET / "lib" / library.name
         # Not all of `lib` may be offered to the linker: conda's own libstdc++ is there too.
-        if library.name.startswith(OTHER_LIBRARIES) and not link.exists():
+        if library.name.startswith(_OTHER_LIBRARIES) and not link.exists():
             link.symlink_to(Path("..") / ".." / ".." / "lib" / library.name)
     include = prefix / "include"
     include.mkdir(exist_ok=True)

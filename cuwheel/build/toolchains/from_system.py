@@ -153,7 +153,7 @@ def _make_home(
 
 def _beside(toolkit: InstalledToolkit) -> tuple[Path, ...]:
     """Return the folders of the HPC SDK that its home of links leads to."""
-    if toolkit.kind != "hpc-sdk":
+    if toolkit.kind != "hpc":
         return ()
     sdk = toolkit.home.parents[1]
     return tuple(path for path in (sdk / "math_libs", sdk / "comm_libs") if path.is_dir())

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from cuwheel.base.errors import ToolchainError
 from cuwheel.base.system.regular_files import read_text
-from cuwheel.build.toolchains.conda_layout import OTHER_LIBRARIES
 from cuwheel.build.toolchains.cuda_home import wrap_nvlink
 from cuwheel.check.cuda.installed_toolkits import InstalledToolkit
 
@@ -22,7 +21,9 @@ _PROGRAMS = (
 # Debian builds the toolkit's packages from one source, and CCCL's from three others.
 _DEBIAN_SOURCE = "nvidia-cuda-toolkit"
 _DEBIAN_PACKAGES = ("libcu++-dev", "libcub-dev", "libthrust-dev")
-_OTHER_HEADERS = ("cudnn", "cusparseLt", "cutensor", "nccl")  # as OTHER_LIBRARIES
+# NVIDIA's libraries that conda has outside of `targets`.
+_HEADERS = ("cudnn", "cusparseLt", "cutensor", "nccl")
+_OTHERS = tuple(f"lib{name}" for name in _HEADERS)
 _PROFILE = """\
 TOP = $(_HERE_)/..
 CICC_PATH = $(TOP)/nvvm/bin
@@ -39,7 +40,7 @@ def is_one_folder(toolkit: InstalledToolkit) -> bool:
     home = toolkit.home
     parts = (toolkit.headers, toolkit.libraries, toolkit.nvcc)
     return (
-        toolkit.kind != "hpc-sdk"
+        toolkit.kind != "hpc"
         and parts == (home / "include", home / "lib64", home / "bin" / "nvcc")
         and (home / "nvvm").is_dir()
     )
@@ -58,27 +59,35 @@ def parts_of(toolkit: InstalledToolkit, root: Path = Path("/")) -> dict[str, Pat
     parts = {f"bin/{name}": home / "bin" / name for name in _PROGRAMS}
     if toolkit.nvcc:
         parts["bin/nvcc"] = toolkit.nvcc
+    if (home / "bin" / "nvlink-real").exists():  # already wrapped: `wrap_nvlink`
+        parts["bin/nvlink"] = home / "bin" / "nvlink-real"
     if toolkit.kind == "debian":
         parts.update(_debian_parts(toolkit, root))
     else:
-        nvvm = (home / "nvvm", *sorted((home / "targets").glob("*/nvvm")))
-        parts["nvvm"] = next((folder for folder in nvvm if folder.is_dir()), home / "nvvm")
-        parts.update(_entries("include", filter(None, [toolkit.headers])))
-        parts.update(_entries("lib64", filter(None, [toolkit.libraries])))
-    if toolkit.kind == "hpc-sdk":
-        sdk, release = home.parents[1], home.name
-        beside = (sdk / "math_libs" / release, sdk / "comm_libs" / release / "nccl")
-        for folder in beside:
-            parts = _entries("include", [folder / "include"]) | parts
-            parts = _entries("lib64", [folder / "lib", folder / "lib64"]) | parts
-    if toolkit.kind == "conda":
-        for path in sorted((home / "include").glob("*.h")):
-            if path.name.startswith(_OTHER_HEADERS):
-                parts.setdefault(f"include/{path.name}", path)
-        for path in sorted((home / "lib").glob("lib*.so*")):
-            if path.name.startswith(OTHER_LIBRARIES):
-                parts.setdefault(f"lib64/{path.name}", path)
+        parts.update(_folders(toolkit))
     return {name: path for name, path in sorted(parts.items()) if path.exists()}
+
+
+def _folders(toolkit: InstalledToolkit) -> dict[str, Path]:
+    """Return headers, libraries and nvvm, and what the HPC SDK and conda have apart from them."""
+    home = toolkit.home
+    nvvm = (home / "nvvm", *sorted((home / "targets").glob("*/nvvm")))
+    parts = {"nvvm": next((folder for folder in nvvm if folder.is_dir()), home / "nvvm")}
+    if toolkit.kind == "hpc":
+        sdk, release = home.parents[1], home.name
+        for folder in (sdk / "math_libs" / release, sdk / "comm_libs" / release / "nccl"):
+            parts.update(_entries("include", [folder / "include"]))
+            parts.update(_entries("lib64", [folder / "lib", folder / "lib64"]))
+    if toolkit.kind == "conda":
+        headers = sorted((home / "include").glob("*.h"))
+        libraries = sorted((home / "lib").glob("lib*.so*"))
+        parts.update(
+            {f"include/{path.name}": path for path in headers if path.name.startswith(_HEADERS)}
+            | {f"lib64/{path.name}": path for path in libraries if path.name.startswith(_OTHERS)}
+        )
+    parts.update(_entries("include", filter(None, [toolkit.headers])))
+    parts.update(_entries("lib64", filter(None, [toolkit.libraries])))
+    return parts
 
 
 def link_home(folder: Path, parts: Mapping[str, Path]) -> None:

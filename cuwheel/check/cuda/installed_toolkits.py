@@ -29,7 +29,7 @@ from typing import Literal
 from cuwheel.base.system.process import output_within
 from cuwheel.base.system.regular_files import open_file, read_text
 
-Kind = Literal["nvidia", "debian", "hpc-sdk", "conda", "module"]
+Kind = Literal["nvidia", "debian", "hpc", "conda", "module"]
 
 HOMES = ("CUDA_HOME", "CUDA_PATH")  # what builds read: PyTorch, CMake, setup.py of packages
 _MODULES = (
@@ -37,6 +37,7 @@ _MODULES = (
     "CUDA_TOOLKIT_ROOT_DIR",
 )
 TIME_LIMIT = 5.0  # seconds for nvcc to print its version
+_SCRIPTS = 8  # that call each other
 _LARGEST_SCRIPT = 1 << 16  # bytes
 _RELEASE = re.compile(r"\brelease (\d+\.\d+), V(\d+(?:\.\d+)+)")  # nvcc --version
 _CALLED = re.compile(r"^\s*exec\s+[\"']?(/[^\s\"']*/nvcc)\b", re.MULTILINE)
@@ -54,7 +55,7 @@ class InstalledToolkit:
     Attributes:
         home: its folder; `/usr` of Debian's, the environment of conda's.
         kind: `nvidia`: one folder with `bin`, `include`, `lib64`, `nvvm`; `module`: the same,
-            where only a module's variable leads to it; `debian`, `hpc-sdk`, `conda`.
+            where only a module's variable leads to it; `debian`, `hpc`, `conda`.
         found: what leads to it: `PATH`, `CUDA_HOME`, `/usr/local/cuda`, in the order of builds.
         path: the nvcc that was found first; None: it has none.
         nvcc: the compiler itself, which a script at `path` may call.
@@ -84,7 +85,7 @@ class InstalledToolkit:
         """Return a text for messages: `CUDA 11.8 of Debian's nvidia-cuda-toolkit in /usr`."""
         owner = {
             "debian": " of the distribution's nvidia-cuda-toolkit",
-            "hpc-sdk": " of NVIDIA's HPC SDK",
+            "hpc": " of NVIDIA's HPC SDK",
             "conda": " of a conda environment",
         }.get(self.kind, "")
         lacks = f" (without {', '.join(self.lacks)})" if self.lacks else ""
@@ -166,12 +167,12 @@ def read_toolkit(place: Candidate, environ: Mapping[str, str]) -> InstalledToolk
     """Return the toolkit at a place; its nvcc is run. None: nothing of one is there."""
     if not (os.access(place.nvcc, os.X_OK) and place.nvcc.is_file()):
         return _without_nvcc(place)
-    nvcc = _real_nvcc(place, environ)
-    output, fault = output_within([place.nvcc, "--version"], TIME_LIMIT, environ)
-    if place.root != Path("/") and not _RELEASE.search(output):
-        # A script's absolute path leads out of the root.
-        output, fault = output_within([nvcc, "--version"], TIME_LIMIT, environ)
+    is_script, nvcc = _follow_script(place.nvcc.resolve(), place.root)
+    program = nvcc if place.root != Path("/") else place.nvcc
+    output, fault = output_within([program, "--version"], TIME_LIMIT, environ)
     match = _RELEASE.search(output)
+    if match and is_script:
+        nvcc = _ask_for_nvcc(nvcc, environ)
     release, version = match.groups() if match else ("", "")
     toolkit = InstalledToolkit(
         home=_home_of(nvcc, place.root),
@@ -218,24 +219,27 @@ def _without_nvcc(place: Candidate) -> InstalledToolkit | None:
     return parts if parts.headers or (parts.libraries and not is_shared) else None
 
 
-def _real_nvcc(place: Candidate, environ: Mapping[str, str]) -> Path:
-    """Return the compiler that a path leads to, through links and scripts."""
-    real = place.nvcc.resolve()
-    with open_file(real) as stream:
-        start = stream.read(_LARGEST_SCRIPT)
-    if not start.startswith(b"#!"):
-        return real
-    called = _CALLED.search(start.decode(errors="replace"))
-    if called:
-        return _existing(place.root / called[1].lstrip("/"), real)
-    # It prints what it would do before it searches for anything.
-    output, _ = output_within([place.nvcc, "--dryrun", "-x", "cu", os.devnull], TIME_LIMIT, environ)
-    here = _HERE.search(output)
-    return _existing(Path(here[1], "nvcc"), real) if here else real
+def _follow_script(program: Path, root: Path) -> tuple[bool, Path]:
+    """Return the nvcc that scripts call by an absolute path, and if that is a script too."""
+    for _ in range(_SCRIPTS):
+        with open_file(program) as stream:
+            start = stream.read(_LARGEST_SCRIPT)
+        if not start.startswith(b"#!"):
+            return False, program
+        called = _CALLED.search(start.decode(errors="replace"))
+        path = root / called[1].lstrip("/") if called else program
+        if not path.is_file() or path.resolve() == program:
+            break
+        program = path.resolve()
+    return True, program
 
 
-def _existing(path: Path, otherwise: Path) -> Path:
-    return path.resolve() if path.is_file() else otherwise
+def _ask_for_nvcc(script: Path, environ: Mapping[str, str]) -> Path:
+    """Return the nvcc that a script calls, which prints its folder and what it would do."""
+    command: list[str | Path] = [script, "--dryrun", "-x", "cu", os.devnull]
+    here = _HERE.search(output_within(command, TIME_LIMIT, environ)[0])
+    path = Path(here[1], "nvcc") if here else script
+    return path.resolve() if path.is_file() else script
 
 
 def _home_of(nvcc: Path, root: Path) -> Path:
@@ -252,31 +256,30 @@ def _with_parts(toolkit: InstalledToolkit, root: Path) -> InstalledToolkit:
     elif (home / "conda-meta").is_dir():
         kind = "conda"
     elif home.parent.name == "cuda" and (home.parents[1] / "compilers").is_dir():
-        kind = "hpc-sdk"
+        kind = "hpc"
     targets = home / "targets" / target
     includes = (home / "include", targets / "include")
-    libraries: tuple[Path, ...] = (home / "lib64", home / "lib", targets / "lib")
+    libraries: tuple[Path, ...] = (home / "lib64", targets / "lib", home / "lib")
     if kind == "debian":
         libraries = (home / "lib" / f"{target}-gnu",)
-    elif kind == "conda":
-        includes, libraries = includes[::-1], libraries[::-1]
     headers = next((each for each in includes if (each / "cuda_runtime.h").is_file()), None)
     folder = next((each for each in libraries if any(each.glob("libcudart*"))), None)
-    header_release = _header_release(headers) if headers else ""
+    of_headers = header_release(headers) if headers else ""
     has_ptxas = toolkit.nvcc is None or (home / "bin" / "ptxas").exists()
     parts = {"nvcc": toolkit.nvcc, "ptxas": has_ptxas, "headers": headers, "libcudart": folder}
     return dataclasses.replace(
         toolkit,
         kind=kind,
         headers=headers,
-        header_release=header_release,
+        header_release=of_headers,
         libraries=folder,
-        release=toolkit.release or header_release or _library_release(folder),
+        release=toolkit.release or of_headers or _library_release(folder),
         lacks=tuple(name for name, part in parts.items() if not part),
     )
 
 
-def _header_release(folder: Path) -> str:
+def header_release(folder: Path) -> str:
+    """Return the release of the CUDA headers in a folder, `12.4`; empty: there are none."""
     try:
         match = _RUNTIME.search(read_text(folder / "cuda_runtime_api.h", errors="replace"))
     except OSError:

@@ -33,7 +33,7 @@ _STYLES: dict[Level, str] = {
 }
 _KINDS = {
     "debian": "the distribution's nvidia-cuda-toolkit",
-    "hpc-sdk": "NVIDIA's HPC SDK",
+    "hpc": "NVIDIA's HPC SDK",
     "conda": "conda's",
     "module": "a module's",
 }

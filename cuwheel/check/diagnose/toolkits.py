@@ -16,6 +16,7 @@ from cuwheel.check.cuda.installed_toolkits import (
     HOMES,
     TIME_LIMIT,
     InstalledToolkit,
+    header_release,
     merge_toolkits,
     read_toolkit,
     toolkit_candidates,
@@ -25,6 +26,7 @@ from cuwheel.check.diagnose.facts.imports import FrameworkFacts
 from cuwheel.check.diagnose.facts.probe import TimedCall
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, notes, warns, works
 
+_INCLUDES = ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH")  # of GCC and Clang
 _RUNS = 3  # of nvcc, to read one toolkit
 _NUMBER = re.compile(r"\b\d+(?:\.\d+)+\b")
 _ROOT = Path("/")
@@ -127,9 +129,17 @@ def _misnamed(environ: Mapping[str, str]) -> Iterator[Misnamed]:
 
 
 def judge_installations(
-    installations: Installations, torch: FrameworkFacts | None, *, has_triton: bool
+    installations: Installations,
+    torch: FrameworkFacts | None,
+    environ: Mapping[str, str],
+    *,
+    has_triton: bool,
 ) -> Iterator[Diagnosis]:
-    """Judge toolkits and compilers."""
+    """Judge toolkits and compilers.
+
+    Args:
+        environ: has the folders of headers that all compilers search.
+    """
     compilers = (tool for tool in installations.tools if tool.name in {"gcc", "clang"})
     if has_triton and not any(tool.path for tool in compilers):
         yield warns(
@@ -155,7 +165,7 @@ def judge_installations(
         *_disagreement(installations),
         *_link_fault(usable[0]),
         *_incompleteness(usable[0]),
-        *_foreign_headers(usable[0], installations),
+        *_foreign_headers(usable[0], installations, environ),
         *_host_fault(installations.host, usable[0]),
         *_torch_fault(usable[0], torch),
     ]
@@ -171,24 +181,26 @@ def _disagreement(installations: Installations) -> Iterator[Diagnosis]:
     named = next((each for each in compilers if _variable_of(each)), None)
     if on_path is None:
         return
+    owner = ", the distribution's" if on_path.kind == "debian" else ""
     if named and named.release != on_path.release:
-        folder = on_path.home if on_path.kind != "debian" else Path("/usr")
         yield warns(
             "wrong-nvcc-picked",
             f"{_variable_of(named)} and PATH point to two releases of CUDA",
-            f"{named.path} is {named.release}, {on_path.path} is {on_path.release}"
-            f"{_owner(on_path)}; some builds use one, some the other",
-            f"put {_bin_of(named)} first on PATH, or set {_variable_of(named)}={folder}",
+            f"{named.path} is {named.release}, {on_path.path} is {on_path.release}{owner}; some "
+            "builds use one, some the other",
+            f"put {named.home / 'bin'} first on PATH, or set {_variable_of(named)} to "
+            + (f"{on_path.path}" if _variable_of(named) == "CUDACXX" else f"{on_path.home}"),
         )
     elif on_path.kind == "debian" and not named:
-        own = version_key(on_path.release)
-        newer = [each for each in compilers if version_key(each.release) > own]
-        if newer:
+        others = [each for each in compilers if each.release != on_path.release]
+        newest = max(others, key=lambda each: version_key(each.release), default=None)
+        if newest:
             yield warns(
                 "wrong-nvcc-picked",
-                f"the distribution's nvcc {on_path.release} hides a newer one",
-                f"{on_path.path} is first on PATH, {newer[0].path} is {newer[0].release}",
-                f"put {_bin_of(newer[0])} first on PATH and set CUDA_HOME={newer[0].home}",
+                f"the distribution's nvcc {on_path.release} hides CUDA {newest.release}",
+                f"{on_path.path} is first on PATH, {newest.path} is {newest.release}",
+                f"put {newest.home / 'bin'} first on PATH and set CUDA_HOME={newest.home}; for "
+                f"builds with {on_path.release}, set CUDA_HOME={on_path.home}",
             )
 
 
@@ -197,63 +209,62 @@ def _variable_of(toolkit: InstalledToolkit) -> str:
     return next(variables, "")
 
 
-def _bin_of(toolkit: InstalledToolkit) -> Path:
-    return (toolkit.path or toolkit.home / "bin" / "nvcc").parent
-
-
-def _owner(toolkit: InstalledToolkit) -> str:
-    return ", the distribution's" if toolkit.kind == "debian" else ""
-
-
 def _link_fault(nvcc: InstalledToolkit) -> Iterator[Diagnosis]:
-    """Judge a link such as /usr/local/bin/nvcc: nvcc searches its settings beside the link."""
-    path = nvcc.path
-    if path is None or nvcc.nvcc is None or not path.is_symlink():
-        return
-    if path.resolve() == nvcc.nvcc and not (path.parent / "nvcc.profile").exists():
+    """Judge a link such as /usr/local/bin/nvcc: nvcc searches its settings next to the link."""
+    path, real = nvcc.path, nvcc.nvcc
+    is_link = path is not None and path.is_symlink() and path.resolve() == real
+    if path and real and is_link and not (path.parent / "nvcc.profile").exists():
         yield warns(
-            "nvcc-link-outside-toolkit",
-            f"{path} is a link that nvcc can't find its headers by",
-            f"it reads nvcc.profile in {path.parent}, where there is none, and not in "
-            f"{nvcc.nvcc.parent}",
-            f"remove the link and put {nvcc.nvcc.parent} first on PATH, or replace the link by a "
-            f"script that runs {nvcc.nvcc}",
+            "diagnose-incomplete-toolkit",
+            f"{path} is a link by which nvcc doesn't find its headers",
+            f"nvcc reads nvcc.profile from the link's folder, which has none, not from "
+            f"{real.parent}",
+            f"remove {path} and put {real.parent} first on PATH",
         )
 
 
 def _incompleteness(nvcc: InstalledToolkit) -> Iterator[Diagnosis]:
-    if not nvcc.lacks:
-        return
-    lacks = " and ".join(nvcc.lacks)
-    package = "nvidia-cuda-dev" if nvcc.kind == "debian" else ""
-    yield warns(
-        "incomplete-toolkit",
-        f"the toolkit of {nvcc.path} lacks {lacks}",
-        f"{nvcc} can't compile and link a CUDA program",
-        f"apt-get install {package}"
-        if package
-        else "install the rest of the toolkit, or set CUDA_HOME to a complete one",
-    )
+    if nvcc.lacks:
+        yield warns(
+            "diagnose-incomplete-toolkit",
+            f"the toolkit of {nvcc.path} has no {' and no '.join(nvcc.lacks)}",
+            "it can't compile and link a CUDA program",
+            "apt-get install nvidia-cuda-dev"
+            if nvcc.kind == "debian"
+            else "install the rest of it, or set CUDA_HOME to a complete toolkit",
+        )
 
 
-def _foreign_headers(nvcc: InstalledToolkit, installations: Installations) -> Iterator[Diagnosis]:
-    """Judge headers of another release: the toolkit's own, and the distribution's in /usr."""
+def _foreign_headers(
+    nvcc: InstalledToolkit, installations: Installations, environ: Mapping[str, str]
+) -> Iterator[Diagnosis]:
+    """Judge headers of another release that compilers find before those of nvcc, or after."""
     if nvcc.header_release not in {"", nvcc.release}:
         yield warns(
-            "wrong-nvcc-picked",
+            "conflicting-cuda-installs",
             f"nvcc is of CUDA {nvcc.release}, its headers of {nvcc.header_release}",
             f"{nvcc.path} compiles with {nvcc.headers}",
-            "remove one of the two installations, or set CUDA_HOME to a whole toolkit",
+            "set CUDA_HOME to a toolkit with headers of its own, or reinstall this one",
         )
-    others = (each for each in installations.toolkits if each.kind == "debian" and each.headers)
-    other = next((each for each in others if each is not nvcc), None)
+    for name in _INCLUDES:
+        for folder in filter(None, environ.get(name, "").split(os.pathsep)):
+            release = header_release(Path(folder))
+            if release not in {"", nvcc.release}:
+                yield warns(
+                    "conflicting-cuda-installs",
+                    f"{name} has headers of CUDA {release}, and nvcc is of {nvcc.release}",
+                    f"{folder} is searched before /usr/include; {nvcc.path} is used",
+                    f"remove {folder} from {name}",
+                )
+    kept = (each for each in installations.toolkits if each.kind == "debian" and each.headers)
+    other = next((each for each in kept if each is not nvcc), None)
     if other and nvcc.kind != "debian" and other.header_release not in {"", nvcc.release}:
         yield notes(
-            "wrong-nvcc-picked",
-            f"headers of CUDA {other.header_release} are in {other.headers}",
-            f"builds use nvcc {nvcc.release}; a C++ compiler that gets no -I, and one that gets "
-            f"-I{other.headers} first, takes those",
-            f"give builds CUDA_HOME={nvcc.home}, or apt-get remove nvidia-cuda-dev",
+            "conflicting-cuda-installs",
+            f"{other.headers} has headers of CUDA {other.header_release}, and nvcc is of "
+            f"{nvcc.release}",
+            "a C++ compiler takes them where a build gives it no -I of the toolkit",
+            "apt-get remove nvidia-cuda-dev, if nothing else needs it",
         )
 
 

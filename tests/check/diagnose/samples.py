@@ -75,19 +75,7 @@ def driver_verdict(driver: Driver, host: HostFacts | None = None, **environ: str
     return verdict
 
 
-_NVCC = "Cuda compilation tools, release {}, V{}.88"
-
-
-def write_nvcc(folder: Path, release: str, script: str = "") -> Path:
-    """A stand-in for an nvcc that this machine doesn't have: it only says which one it is."""
-    program = folder / "bin" / "nvcc"
-    program.parent.mkdir(parents=True)
-    program.write_text(f"#!/bin/sh\n{script or f'echo {_NVCC.format(release, release)!r}'}\n")
-    program.chmod(0o755)
-    return folder
-
-
 def toolkit_verdicts(*, triton: bool = False, torch: str = "", **environ: str) -> list[Diagnosis]:
     framework = FrameworkFacts(name="torch", version="2", cuda=torch) if torch else None
     installations = find_installations({"PATH": "/usr/bin:/bin", **environ})
-    return list(judge_installations(installations, framework, has_triton=triton))
+    return list(judge_installations(installations, framework, environ, has_triton=triton))
