@@ -145,7 +145,7 @@ def _places(
         if environ.get(name):
             yield name, Path(environ[name]), None
     if environ.get("CONDA_PREFIX"):
-        yield "conda", Path(environ["CONDA_PREFIX"]), None
+        yield "CONDA_PREFIX", Path(environ["CONDA_PREFIX"]), None
     sdks = [environ["NVHPC_ROOT"]] if environ.get("NVHPC_ROOT") else []
     for home in (
         *sorted((root / "usr" / "local").glob("cuda*")),
@@ -154,7 +154,7 @@ def _places(
         *sorted((root / _HPC_SDK).glob("*/[1-9]*/cuda/[1-9]*")),
     ):
         yield str(home), home, None
-    yield "the distribution", root / "usr", None
+    yield str(root / "usr"), root / "usr", None
 
 
 def _nvcc_of(home: Path, root: Path) -> Path:
@@ -215,7 +215,7 @@ def _without_nvcc(place: Candidate) -> InstalledToolkit | None:
     kind: Kind = "debian" if home == place.root / "usr" else "nvidia"
     toolkit = InstalledToolkit(home=home, kind=kind, found=(place.source,))
     parts = _with_parts(toolkit, place.root)
-    is_shared = place.source in {"conda", "the distribution"}
+    is_shared = place.source == "CONDA_PREFIX" or kind == "debian"
     return parts if parts.headers or (parts.libraries and not is_shared) else None
 
 

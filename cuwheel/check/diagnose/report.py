@@ -34,8 +34,8 @@ _STYLES: dict[Level, str] = {
 _KINDS = {
     "debian": "the distribution's nvidia-cuda-toolkit",
     "hpc": "NVIDIA's HPC SDK",
-    "conda": "conda's",
-    "module": "a module's",
+    "conda": "in a conda environment",
+    "module": "a module",
 }
 _NAME_WIDTH = 13  # characters, of a fact's name and a blank
 _LEVEL_WIDTH = 9  # characters, of the longest level and a blank
@@ -145,8 +145,8 @@ def _toolkits(installations: Installations) -> Iterator[str]:
     toolkits = installations.toolkits
     used = next((each for each in toolkits if each.path), None)
     for toolkit in toolkits:
-        release = f"{toolkit.release}, " if toolkit.release else ""
-        version = toolkit.version or f"{release}{toolkit.fault or 'no nvcc'}"
+        fault = f"unknown ({toolkit.fault})" if toolkit.path else f"{toolkit.release}, no nvcc:"
+        version = toolkit.version or fault
         kind = _KINDS.get(toolkit.kind, "")
         lacks = ", ".join(part for part in toolkit.lacks if part != "nvcc")
         notes = [f"by {', '.join(toolkit.found)}", kind, f"without {lacks}" * bool(lacks)]
