@@ -125,7 +125,7 @@ def test_takes_the_release_of_two_and_says_which(
     home = lay_out_nvidia(cuda_home, tmp_path)
     other = write_toolkit(tmp_path / "usr" / "local" / "cuda-11.8", "11.8")
 
-    toolchain = _toolchain(workspace, tmp_path, PATH=f"{other}/bin:/usr/bin:/bin")
+    toolchain = _toolchain(workspace, tmp_path, PATH=f"{other}/bin")
 
     assert toolchain.home == home
     note = heard(workspace).replace("\n", "")

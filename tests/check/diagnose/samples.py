@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,15 @@ def driver_verdict(driver: Driver, host: HostFacts | None = None, **environ: str
     return verdict
 
 
-def toolkit_verdicts(*, triton: bool = False, torch: str = "", **environ: str) -> list[Diagnosis]:
+def toolkit_verdicts(
+    variables: Mapping[str, str] | None = None,
+    *,
+    triton: bool = False,
+    torch: str = "",
+    **environ: str,
+) -> list[Diagnosis]:
+    """Judge what `bare_machine` has; of its PATH nothing but what a test names."""
     framework = FrameworkFacts(name="torch", version="2", cuda=torch) if torch else None
-    installations = find_installations({"PATH": "/usr/bin:/bin", **environ})
+    environ = {"PATH": "/nonexistent", **environ, **(variables or {})}
+    installations = find_installations(environ)
     return list(judge_installations(installations, framework, environ, has_triton=triton))

@@ -15,6 +15,7 @@ from cuwheel.base.paths import ROOT
 
 LISTS = ROOT / "tests" / "recorded" / "debian"
 _TARGET = Path("targets") / "x86_64-linux"
+_DEBIAN_SCRIPT = '#!/bin/sh\n\nexec /usr/lib/nvidia-cuda-toolkit/bin/nvcc "$@"\n'
 _STATUS = "Package: {}\nStatus: install ok installed\nSource: {}\nArchitecture: amd64\n\n"
 
 
@@ -35,8 +36,10 @@ def lay_out_hpc_sdk(home: Path, root: Path) -> Path:
     (sdk / "math_libs" / "13.0" / "include" / "curand.h").write_text("#pragma once\n")
     (sdk / "math_libs" / "13.0" / "lib64").mkdir()
     (sdk / "math_libs" / "13.0" / "lib64" / "libcurand.so").write_bytes(b"")
-    wrapper = '#!/bin/sh\nexec "$(dirname "$0")/../../cuda/13.0/bin/nvcc" "$@"\n'
+    wrapper = '#!/bin/sh\nexec "${0%/*}/../../cuda/13.0/bin/nvcc" "$@"\n'
     _write_program(sdk / "compilers" / "bin" / "nvcc", wrapper)
+    # nvcc says where it is only where it finds a host compiler.
+    (sdk / "compilers" / "bin" / "gcc").symlink_to(shutil.which("gcc") or "gcc")
     return top
 
 
@@ -89,8 +92,7 @@ def lay_out_debian(home: Path, root: Path) -> Path:
         if not (root / "usr" / "include" / entry.name).exists():
             _add_header(root, entry)
     _copy_program(home / "bin" / "nvcc", compilers / "bin" / "nvcc")
-    script = '#!/bin/sh\n\nexec /usr/lib/nvidia-cuda-toolkit/bin/nvcc "$@"\n'
-    _write_program(root / "usr" / "bin" / "nvcc", script)
+    _write_program(root / "usr" / "bin" / "nvcc", _DEBIAN_SCRIPT)
     return root / "usr"
 
 
@@ -112,7 +114,7 @@ def write_toolkit(home: Path, release: str, headers: str = "", script: str = "")
     for name in ("nvcc", "ptxas"):
         _write_program(home / "bin" / name, f"#!/bin/sh\n{script or f'echo {version!r}'}\n")
     major, minor = (headers or release or "0.0").split(".")
-    macro = f"#define CUDART_VERSION {int(major) * 1000 + int(minor) * 10}\n"
+    macro = f"#define CUDART_VERSION {int(major) * 1000 + int(minor) * 10}\n" * bool(release)
     libraries = home / ("lib/x86_64-linux-gnu" if home.name == "usr" else "lib64")
     for path, text in (
         (home / "include" / "cuda_runtime.h", ""),
@@ -123,6 +125,16 @@ def write_toolkit(home: Path, release: str, headers: str = "", script: str = "")
         path.write_text(text)
     (home / "nvvm").mkdir()
     return home
+
+
+def write_debian(root: Path, release: str) -> Path:
+    """Write a stand-in for nvidia-cuda-toolkit of a release that this machine doesn't have."""
+    compilers = root / "usr" / "lib" / "nvidia-cuda-toolkit" / "bin"
+    usr = write_toolkit(root / "usr", release)
+    compilers.mkdir(parents=True)
+    (usr / "bin" / "nvcc").rename(compilers / "nvcc")
+    _write_program(usr / "bin" / "nvcc", _DEBIAN_SCRIPT)
+    return usr
 
 
 LAYOUTS: dict[str, Callable[[Path, Path], Path]] = {
@@ -137,16 +149,14 @@ LAYOUTS: dict[str, Callable[[Path, Path], Path]] = {
 def environ_of(kind: str, root: Path) -> dict[str, str]:
     """Return the variables that lead to a toolkit of a kind."""
     return {
-        "debian": {"PATH": f"{root}/usr/bin:/usr/bin:/bin"},
-        "hpc": {
-            "PATH": f"{root}/opt/nvidia/hpc_sdk/Linux_x86_64/25.9/compilers/bin:/usr/bin:/bin"
-        },
-        "conda": {"CONDA_PREFIX": str(root / "envs" / "cuda"), "PATH": "/usr/bin:/bin"},
+        "debian": {"PATH": f"{root}/usr/bin:/nonexistent"},
+        "hpc": {"PATH": f"{root}/opt/nvidia/hpc_sdk/Linux_x86_64/25.9/compilers/bin:/nonexistent"},
+        "conda": {"CONDA_PREFIX": str(root / "envs" / "cuda"), "PATH": "/nonexistent"},
         "module": {
             "EBROOTCUDA": str(root / "apps/software/CUDA/13.0.0"),
-            "PATH": f"{root}/apps/software/CUDA/13.0.0/bin:/usr/bin:/bin",
+            "PATH": f"{root}/apps/software/CUDA/13.0.0/bin:/nonexistent",
         },
-    }.get(kind, {"PATH": "/usr/bin:/bin"})
+    }.get(kind, {"PATH": "/nonexistent"})
 
 
 def _link_all(programs: Path, folder: Path) -> None:
