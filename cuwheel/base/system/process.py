@@ -125,6 +125,24 @@ def run(  # noqa: PLR0913 - one runner, every caller names what it needs
     return finished
 
 
+def output_within(
+    command: Sequence[str | Path], seconds: float, env: Mapping[str, str]
+) -> tuple[str, str]:
+    """Return the output of a program, and why it failed or was ended; empty if it didn't fail."""
+    try:
+        done = run(command, env={**env, "LC_ALL": "C"}, timeout=seconds, check=False)
+    except CommandFailedError as error:
+        return "", error.why
+    return done.output, describe_end(done.status, seconds) if done.status else ""
+
+
+def describe_end(status: int, limit: float) -> str:
+    """Return how a program ended that `run` started with a limit, in seconds."""
+    if status == -signal.SIGKILL:
+        return f"no answer within {limit:.0f} s"
+    return f"it ended with {'signal' if status < 0 else 'status'} {abs(status)}"
+
+
 def attach(
     command: Sequence[str | Path], *, env: Mapping[str, str], when_killed: Sequence[str] = ()
 ) -> int:

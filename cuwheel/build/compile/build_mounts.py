@@ -127,7 +127,7 @@ def _extra(workspace: Workspace, inputs: BuildInputs) -> list[Mount]:
     ]
     # A Python may find its own library, a conda toolchain or a pinned compiler its own files, by
     # the path that they were installed at; a compiler that the caller chose may be anywhere.
-    own = {prefix, env.base_python.parent.parent}
+    own = {prefix, env.base_python.parent.parent, *toolchain.linked}
     if toolchain.compiler is not None:
         own.add(toolchain.compiler)
     elif toolchain.cxx is not None:
@@ -157,6 +157,7 @@ def private_paths(target: Target, workspace: Workspace, inputs: BuildInputs) -> 
         target.root,
         inputs.toolchain.home,
         *filter(None, [inputs.toolchain.compiler]),
+        *inputs.toolchain.linked,
         prefix_of(inputs.python),
         _base_prefix(inputs.python),
         Path.home(),

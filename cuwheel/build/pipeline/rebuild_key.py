@@ -29,7 +29,7 @@ from cuwheel.build.recipe.source import Folder, GitCommit
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.toolchains.conda.lock_file import stated_content
 from cuwheel.build.toolchains.cross.root_libraries import libraries_digest
-from cuwheel.build.toolchains.from_system import find_system_home, identify_home
+from cuwheel.build.toolchains.from_system import identify_system
 from cuwheel.build.workspace.job import Job, Machine
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.version import __version__
@@ -165,8 +165,8 @@ def _of_machine(job: Job) -> dict[str, str]:
     if not target.has_own_compiler:  # else a lock names compiler, binutils and C library
         parts.update(_machine_compiler(target, machine))
     if target.provider == "system":
-        home, _ = find_system_home(target.toolkit.release, job.workspace.environ)
-        parts["system toolkit"] = f"{home} {identify_home(home) if home else ABSENT}"
+        identity = identify_system(target.toolkit.release, job.workspace.environ)
+        parts["system toolkit"] = identity or ABSENT
     return parts
 
 

@@ -35,7 +35,7 @@ def provide_toolchain(  # noqa: PLR0913 - release, provider and how thorough
         reads_all: as for `store.obtain`.
         machine: of its libraries and headers, `aarch64`; empty: this one's kind.
         host_compiler: `system`, or the name of a pinned one, `gcc10`.
-        environ: has `CUDA_HOME` for the provider `system`; the others ignore it.
+        environ: leads the provider `system` to toolkits; the others ignore it.
 
     Raises:
         ToolchainError: the provider doesn't have this release.
@@ -44,7 +44,7 @@ def provide_toolchain(  # noqa: PLR0913 - release, provider and how thorough
         DownloadError: a package or an archive can't be downloaded.
     """
     if provider == "system":
-        toolchain = system_toolchain(toolkit, environ)
+        toolchain = system_toolchain(toolkit, workspace, environ)
     elif provider == "conda":
         # It loads slowly, and no other provider needs it.
         from cuwheel.build.toolchains.from_conda import conda_toolchain  # noqa: PLC0415

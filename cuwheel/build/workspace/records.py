@@ -24,6 +24,7 @@ class Toolchain:
         libraries: folder of the C library's files for the linker of these compilers.
         packages: kind and name, version, address and SHA-256 of each package that it is made of,
             where no lock of wheels names them.
+        linked: folders that the links of a home of `system` lead to.
     """
 
     home: Path
@@ -37,6 +38,7 @@ class Toolchain:
     compiler: Path | None = None
     libraries: Path | None = None
     packages: tuple[tuple[str, str, str, str], ...] = ()
+    linked: tuple[Path, ...] = ()
 
     @property
     def release(self) -> str:

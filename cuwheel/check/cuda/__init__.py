@@ -4,6 +4,7 @@ __all__ = [
     "components",
     "driver_functions",
     "frameworks",
+    "installed_toolkits",
     "library_choice",
     "suppliers",
     "toolkits",

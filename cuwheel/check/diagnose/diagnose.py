@@ -134,7 +134,7 @@ def diagnose(
     has_triton = has_triton and not environ.get("CC")
     frameworks = inner.frameworks if inner else ()
     torch = next((known for known in frameworks if known.name == "torch"), None)
-    verdicts += judge_installations(installations, torch, has_triton=has_triton)
+    verdicts += judge_installations(installations, torch, environ, has_triton=has_triton)
     targets: tuple[DiagnosedTarget, ...] = ()
     if fit:
         call = partial(fit, driver, host, environment.version if environment else "")

@@ -31,6 +31,12 @@ _STYLES: dict[Level, str] = {
     "warning": "yellow",
     "broken": "bold red",
 }
+_KINDS = {
+    "debian": "the distribution's nvidia-cuda-toolkit",
+    "hpc": "NVIDIA's HPC SDK",
+    "conda": "in a conda environment",
+    "module": "a module",
+}
 _NAME_WIDTH = 13  # characters, of a fact's name and a blank
 _LEVEL_WIDTH = 9  # characters, of the longest level and a blank
 _LABEL_WIDTH = 9  # characters: `because`, `to fix`, `more`
@@ -136,10 +142,17 @@ def _show_gpu(gpu: DriverGpu) -> str:
 
 
 def _toolkits(installations: Installations) -> Iterator[str]:
-    for number, nvcc in enumerate(installations.nvccs):
-        version = nvcc.version or f"unknown ({nvcc.fault})"
-        used = ", used" if number == 0 and len(installations.nvccs) > 1 else ""
-        yield f"{version} {nvcc.path} (by {', '.join(dict.fromkeys(nvcc.found))}{used})"
+    toolkits = installations.toolkits
+    used = next((each for each in toolkits if each.path), None)
+    for toolkit in toolkits:
+        fault = f"unknown ({toolkit.fault})" if toolkit.path else f"{toolkit.release}, no nvcc:"
+        version = toolkit.version or fault
+        kind = _KINDS.get(toolkit.kind, "")
+        lacks = ", ".join(part for part in toolkit.lacks if part != "nvcc")
+        notes = [f"by {', '.join(toolkit.found)}", kind, f"without {lacks}" * bool(lacks)]
+        notes += ["used"] if toolkit is used and len(toolkits) > 1 else []
+        listed = ", ".join(filter(None, notes))
+        yield f"{version} {toolkit.path or toolkit.home} ({listed})"
 
 
 def _environment_facts(environment: DiagnosedEnvironment) -> Iterator[tuple[str, str]]:

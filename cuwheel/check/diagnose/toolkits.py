@@ -9,44 +9,29 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from cuwheel.base.errors import CommandFailedError
 from cuwheel.base.system.compilers import newest_gcc_for
-from cuwheel.base.system.process import run, which
+from cuwheel.base.system.process import output_within, which
 from cuwheel.base.system.versions import version_key
+from cuwheel.check.cuda.installed_toolkits import (
+    HOMES,
+    TIME_LIMIT,
+    InstalledToolkit,
+    header_release,
+    merge_toolkits,
+    read_toolkit,
+    toolkit_candidates,
+)
 from cuwheel.check.cuda.toolkits import TOOLKITS
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts
-from cuwheel.check.diagnose.facts.probe import TimedCall, describe_end
-from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, warns, works
+from cuwheel.check.diagnose.facts.probe import TimedCall
+from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, notes, warns, works
 
-_TIME_LIMIT = 5.0  # seconds for a program to print its version
-_RELEASE = re.compile(r"\brelease (\d+\.\d+), V(\d+(?:\.\d+)+)")  # nvcc --version
+_INCLUDES = ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH")  # of GCC and Clang
+_RUNS = 3  # of nvcc, to read one toolkit
 _NUMBER = re.compile(r"\b\d+(?:\.\d+)+\b")
-_HOMES = ("CUDA_HOME", "CUDA_PATH")
-_LOCAL = Path("/usr/local")
-_DISTRIBUTIONS = Path("/usr/bin/nvcc")
+_ROOT = Path("/")
 _TOOLS = ("gcc", "g++", "clang", "cmake", "ninja")
 _HOST = ("NVCC_CCBIN", "CUDAHOSTCXX")  # what nvcc and CMake take before g++
-
-
-@dataclass(frozen=True, kw_only=True)
-class Nvcc:
-    """A CUDA compiler.
-
-    Attributes:
-        path: the program.
-        found: what leads to it: `PATH`, `CUDA_HOME`, `/usr/local`, in the order of those who ask.
-        release: `13.0`; empty where it doesn't tell.
-        version: `13.0.88`.
-        max_gcc: the newest major version of GCC that it supports; None: not known.
-        fault: why it doesn't tell.
-    """
-
-    path: Path
-    found: tuple[str, ...]
-    release: str = ""
-    version: str = ""
-    max_gcc: int | None = None
-    fault: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,72 +66,39 @@ class Installations:
     """What a build finds on this machine.
 
     Attributes:
-        nvccs: the CUDA compilers; the one that a build takes first.
+        toolkits: of CUDA; the one that a build takes first.
         tools: compilers, CMake, ninja.
         host: what nvcc hands the host's code to.
         misnamed: variables that are set wrongly.
     """
 
-    nvccs: tuple[Nvcc, ...] = ()
+    toolkits: tuple[InstalledToolkit, ...] = ()
     tools: tuple[ToolkitProgram, ...] = ()
     host: ToolkitProgram | None = None
     misnamed: tuple[Misnamed, ...] = ()
 
 
-def find_installations(environ: Mapping[str, str]) -> Installations:
-    """Find toolkits and tools in the places where builds look."""
-    sources: dict[Path, list[str]] = {}
-    for source, path in _candidates(environ):
-        if os.access(path, os.X_OK) and path.is_file():
-            sources.setdefault(path.resolve(), []).append(source)
-    nvccs = [
-        TimedCall(_TIME_LIMIT + 1, partial(_read_nvcc, path, tuple(names), environ))
-        for path, names in sources.items()
+def find_installations(environ: Mapping[str, str], root: Path | None = None) -> Installations:
+    """Find toolkits and tools in the places where builds look.
+
+    Args:
+        root: the machine's root folder.
+    """
+    toolkits = [
+        TimedCall(TIME_LIMIT * _RUNS + 1, partial(read_toolkit, place, environ))
+        for place in toolkit_candidates(environ, root or _ROOT)
     ]
     host_name = next((environ[name] for name in _HOST if environ.get(name)), "g++")
     tools = [
-        TimedCall(_TIME_LIMIT + 1, partial(_read_tool, name, environ))
+        TimedCall(TIME_LIMIT + 1, partial(_read_tool, name, environ))
         for name in (*_TOOLS, host_name)
     ]
     programs = [call.answer(ToolkitProgram(name="", path=None))[0] for call in tools]
-    compilers = [call.answer(None)[0] for call in nvccs]
     return Installations(
-        nvccs=tuple(filter(None, compilers)),
+        toolkits=merge_toolkits(call.answer(None)[0] for call in toolkits),
         tools=tuple(programs[:-1]),
         host=programs[-1],
         misnamed=tuple(_misnamed(environ)),
-    )
-
-
-def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Yield where an nvcc may be, in the order in which PyTorch and CMake look, with the reason."""
-    if environ.get("CUDACXX"):
-        yield "CUDACXX", Path(environ["CUDACXX"])
-    for name in _HOMES:
-        if environ.get(name):
-            yield name, Path(environ[name], "bin", "nvcc")
-    for folder in environ.get("PATH", os.defpath).split(os.pathsep):
-        yield "PATH", Path(folder or ".", "nvcc")
-    if environ.get("CONDA_PREFIX"):
-        yield "conda", Path(environ["CONDA_PREFIX"], "bin", "nvcc")
-    for home in sorted(_LOCAL.glob("cuda*")):
-        yield str(home), home / "bin" / "nvcc"
-    yield "the distribution", _DISTRIBUTIONS
-
-
-def _read_nvcc(path: Path, sources: tuple[str, ...], environ: Mapping[str, str]) -> Nvcc:
-    output, fault = _output_of([path, "--version"], environ)
-    match = _RELEASE.search(output)
-    if not match:
-        return Nvcc(path=path, found=sources, fault=fault or "it doesn't state its release")
-    release, version = match.groups()
-    known = next((toolkit.max_gcc for toolkit in TOOLKITS if toolkit.release == release), None)
-    return Nvcc(
-        path=path,
-        found=sources,
-        release=release,
-        version=version,
-        max_gcc=newest_gcc_for(path.parent.parent) or known,
     )
 
 
@@ -156,7 +108,7 @@ def _read_tool(name: str, environ: Mapping[str, str]) -> ToolkitProgram:
         return ToolkitProgram(name=name, path=None)
     is_gcc = "g++" in name or "gcc" in name  # a distribution's banner may hold other numbers
     options = ("-dumpfullversion", "-dumpversion") if is_gcc else ("--version",)
-    output, fault = _output_of([path, *options], environ)
+    output, fault = output_within([path, *options], TIME_LIMIT, environ)
     match = _NUMBER.search(output)
     return ToolkitProgram(
         name=name,
@@ -166,18 +118,8 @@ def _read_tool(name: str, environ: Mapping[str, str]) -> ToolkitProgram:
     )
 
 
-def _output_of(command: list[str | Path], environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the output of a program, and why it failed; empty if it didn't."""
-    env = {**environ, "LC_ALL": "C"}
-    try:
-        done = run(command, env=env, timeout=_TIME_LIMIT, check=False)
-    except CommandFailedError as error:
-        return "", error.why
-    return done.output, describe_end(done.status, _TIME_LIMIT) if done.status else ""
-
-
 def _misnamed(environ: Mapping[str, str]) -> Iterator[Misnamed]:
-    for name in _HOMES:
+    for name in HOMES:
         value = environ.get(name, "")
         is_inside = Path(value).name in {"bin", "nvcc"} and not Path(value, "bin", "nvcc").exists()
         if value and (is_inside or not Path(value).is_dir()):
@@ -187,9 +129,17 @@ def _misnamed(environ: Mapping[str, str]) -> Iterator[Misnamed]:
 
 
 def judge_installations(
-    installations: Installations, torch: FrameworkFacts | None, *, has_triton: bool
+    installations: Installations,
+    torch: FrameworkFacts | None,
+    environ: Mapping[str, str],
+    *,
+    has_triton: bool,
 ) -> Iterator[Diagnosis]:
-    """Judge toolkits and compilers."""
+    """Judge toolkits and compilers.
+
+    Args:
+        environ: has the folders of headers that all compilers search.
+    """
     compilers = (tool for tool in installations.tools if tool.name in {"gcc", "clang"})
     if has_triton and not any(tool.path for tool in compilers):
         yield warns(
@@ -205,14 +155,17 @@ def judge_installations(
             f'it is "{setting.value}": {setting.why}',
             setting.fix,
         )
-    faults = [(nvcc.path, nvcc.fault) for nvcc in installations.nvccs]
+    faults = [(nvcc.path, nvcc.fault) for nvcc in installations.toolkits]
     faults += [(tool.path, tool.fault) for tool in installations.tools if tool.path]
     yield from (not_examined(str(path), fault) for path, fault in faults if fault)
-    usable = [nvcc for nvcc in installations.nvccs if nvcc.release]
+    usable = [toolkit for toolkit in installations.toolkits if toolkit.version]
     if not usable:
         return
     problems = [
         *_disagreement(installations),
+        *_link_fault(usable[0]),
+        *_incompleteness(usable[0]),
+        *_foreign_headers(usable[0], installations, environ),
         *_host_fault(installations.host, usable[0]),
         *_torch_fault(usable[0], torch),
     ]
@@ -223,51 +176,116 @@ def judge_installations(
 
 def _disagreement(installations: Installations) -> Iterator[Diagnosis]:
     """Judge CUDA_HOME and PATH, which PyTorch and CMake read in another order."""
-    on_path = next((nvcc for nvcc in installations.nvccs if "PATH" in nvcc.found), None)
-    if not on_path or not on_path.release:
+    compilers = [each for each in installations.toolkits if each.version]
+    on_path = next((each for each in compilers if "PATH" in each.found), None)
+    named = next((each for each in compilers if _variable_of(each)), None)
+    if on_path is None:
         return
-    named = next((nvcc for nvcc in installations.nvccs if _variable_of(nvcc)), None)
-    if named and named.release not in ("", on_path.release):
+    owner = ", the distribution's" if on_path.kind == "debian" else ""
+    if named and named.release != on_path.release:
         yield warns(
             "wrong-nvcc-picked",
             f"{_variable_of(named)} and PATH point to two releases of CUDA",
-            f"{named.path} is {named.release}, {on_path.path} is {on_path.release}; some builds "
-            "use one, some the other",
-            f"put {named.path.parent} first on PATH, or change {_variable_of(named)}",
+            f"{named.path} is {named.release}, {on_path.path} is {on_path.release}{owner}; some "
+            "builds use one, some the other",
+            f"put {named.home / 'bin'} first on PATH, or set {_variable_of(named)} to "
+            + (f"{on_path.path}" if _variable_of(named) == "CUDACXX" else f"{on_path.home}"),
         )
-    elif "the distribution" in on_path.found and not named:
-        known = (nvcc for nvcc in installations.nvccs if nvcc.release)
-        newest = version_key(on_path.release)
-        newer = [nvcc for nvcc in known if version_key(nvcc.release) > newest]
-        if newer:
+    elif on_path.kind == "debian" and not named:
+        others = [each for each in compilers if each.release != on_path.release]
+        newest = max(others, key=lambda each: version_key(each.release), default=None)
+        if newest:
             yield warns(
                 "wrong-nvcc-picked",
-                f"the distribution's nvcc {on_path.release} hides a newer one",
-                f"{on_path.path} is first on PATH, {newer[0].path} is {newer[0].release}",
-                f"put {newer[0].path.parent} first on PATH and set CUDA_HOME to its parent folder",
+                f"the distribution's nvcc {on_path.release} hides CUDA {newest.release}",
+                f"{on_path.path} is first on PATH, {newest.path} is {newest.release}",
+                f"put {newest.home / 'bin'} first on PATH and set CUDA_HOME={newest.home}; for "
+                f"builds with {on_path.release}, set CUDA_HOME={on_path.home}",
             )
 
 
-def _variable_of(nvcc: Nvcc) -> str:
-    variables = (name for name in nvcc.found if name in {"CUDACXX", "CUDA_HOME", "CUDA_PATH"})
+def _variable_of(toolkit: InstalledToolkit) -> str:
+    variables = (name for name in toolkit.found if name in {"CUDACXX", *HOMES})
     return next(variables, "")
 
 
-def _host_fault(host: ToolkitProgram | None, nvcc: Nvcc) -> Iterator[Diagnosis]:
-    if host is None or not host.version or nvcc.max_gcc is None or "clang" in host.name:
-        return
-    if int(host.version.split(".")[0]) > nvcc.max_gcc:
+def _link_fault(nvcc: InstalledToolkit) -> Iterator[Diagnosis]:
+    """Judge a link such as /usr/local/bin/nvcc: nvcc searches its settings next to the link."""
+    path, real = nvcc.path, nvcc.nvcc
+    is_link = path is not None and path.is_symlink() and path.resolve() == real
+    if path and real and is_link and not (path.parent / "nvcc.profile").exists():
         yield warns(
-            "host-compiler-too-new",
-            f"nvcc {nvcc.release} doesn't support {host.name} {host.version}",
-            f"{nvcc.path} supports GCC up to {nvcc.max_gcc}; {host.path} is the compiler "
-            "that it would call",
-            f"apt-get install g++-{nvcc.max_gcc} and set NVCC_CCBIN=g++-{nvcc.max_gcc}, or use "
-            "a newer toolkit",
+            "diagnose-incomplete-toolkit",
+            f"{path} is a link by which nvcc doesn't find its headers",
+            f"nvcc reads nvcc.profile from the link's folder, which has none, not from "
+            f"{real.parent}",
+            f"remove {path} and put {real.parent} first on PATH",
         )
 
 
-def _torch_fault(nvcc: Nvcc, torch: FrameworkFacts | None) -> Iterator[Diagnosis]:
+def _incompleteness(nvcc: InstalledToolkit) -> Iterator[Diagnosis]:
+    if nvcc.lacks:
+        yield warns(
+            "diagnose-incomplete-toolkit",
+            f"the toolkit of {nvcc.path} has no {' and no '.join(nvcc.lacks)}",
+            "it can't compile and link a CUDA program",
+            "apt-get install nvidia-cuda-dev"
+            if nvcc.kind == "debian"
+            else "install the rest of it, or set CUDA_HOME to a complete toolkit",
+        )
+
+
+def _foreign_headers(
+    nvcc: InstalledToolkit, installations: Installations, environ: Mapping[str, str]
+) -> Iterator[Diagnosis]:
+    """Judge headers of another release that compilers find before those of nvcc, or after."""
+    if nvcc.header_release not in {"", nvcc.release}:
+        yield warns(
+            "conflicting-cuda-installs",
+            f"nvcc is of CUDA {nvcc.release}, its headers of {nvcc.header_release}",
+            f"{nvcc.path} compiles with {nvcc.headers}",
+            "set CUDA_HOME to a toolkit with headers of its own, or reinstall this one",
+        )
+    for name in _INCLUDES:
+        for folder in filter(None, environ.get(name, "").split(os.pathsep)):
+            release = header_release(Path(folder))
+            if release not in {"", nvcc.release}:
+                yield warns(
+                    "conflicting-cuda-installs",
+                    f"{name} has headers of CUDA {release}, and nvcc is of {nvcc.release}",
+                    f"{folder} is searched before /usr/include; {nvcc.path} is used",
+                    f"remove {folder} from {name}",
+                )
+    kept = (each for each in installations.toolkits if each.kind == "debian" and each.headers)
+    other = next((each for each in kept if each is not nvcc), None)
+    if other and nvcc.kind != "debian" and other.header_release not in {"", nvcc.release}:
+        yield notes(
+            "conflicting-cuda-installs",
+            f"{other.headers} has headers of CUDA {other.header_release}, and nvcc is of "
+            f"{nvcc.release}",
+            "a C++ compiler takes them where a build gives it no -I of the toolkit",
+            "apt-get remove nvidia-cuda-dev, if nothing else needs it",
+        )
+
+
+def _host_fault(host: ToolkitProgram | None, nvcc: InstalledToolkit) -> Iterator[Diagnosis]:
+    known = next((each.max_gcc for each in TOOLKITS if each.release == nvcc.release), None)
+    newest = (newest_gcc_for(nvcc.headers.parent) if nvcc.headers else None) or known
+    if host is None or not host.version or newest is None or "clang" in host.name:
+        return
+    if nvcc.kind == "debian" and host.name == "g++":
+        return  # its nvcc runs a g++ of its own, which is one that it supports
+    if int(host.version.split(".")[0]) > newest:
+        yield warns(
+            "host-compiler-too-new",
+            f"nvcc {nvcc.release} doesn't support {host.name} {host.version}",
+            f"{nvcc.path} supports GCC up to {newest}; {host.path} is the compiler "
+            "that it would call",
+            f"apt-get install g++-{newest} and set NVCC_CCBIN=g++-{newest}, or use a newer toolkit",
+        )
+
+
+def _torch_fault(nvcc: InstalledToolkit, torch: FrameworkFacts | None) -> Iterator[Diagnosis]:
     """Judge the CUDA of torch: `torch.utils.cpp_extension` refuses another major release."""
     if torch and torch.cuda and torch.major != nvcc.release.split(".")[0]:
         yield warns(

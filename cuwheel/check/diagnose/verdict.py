@@ -42,6 +42,13 @@ OWN_ENTRIES = {
         "is the last one of its traceback; `python -c 'import NAME'` shows the full "
         "traceback.",
     ),
+    "diagnose-incomplete-toolkit": VerdictKind(
+        title="Incomplete CUDA toolkit",
+        text="The nvcc that builds take first has no headers, no ptxas or no libcudart. On Debian "
+        "and Ubuntu headers and libraries are in nvidia-cuda-dev. A link to nvcc outside of its "
+        "toolkit (`/usr/local/bin/nvcc`) doesn't work: nvcc searches its settings and headers "
+        "from the folder of the link. Link the toolkit's folder instead, or put its `bin` on PATH.",
+    ),
     "diagnose-mixed-cuda": VerdictKind(
         title="Mixed CUDA releases",
         text="Two packages of one environment were built for different major releases of CUDA. "

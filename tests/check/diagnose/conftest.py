@@ -13,8 +13,7 @@ from tests.support.check.environments import Env, make_driver, make_env
 @pytest.fixture
 def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine without a toolkit in the usual places."""
-    monkeypatch.setattr(toolkits, "_LOCAL", tmp_path / "local")
-    monkeypatch.setattr(toolkits, "_DISTRIBUTIONS", tmp_path / "usr" / "bin" / "nvcc")
+    monkeypatch.setattr(toolkits, "_ROOT", tmp_path)
 
 
 @pytest.fixture(scope="module")

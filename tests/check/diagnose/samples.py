@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,19 +76,15 @@ def driver_verdict(driver: Driver, host: HostFacts | None = None, **environ: str
     return verdict
 
 
-_NVCC = "Cuda compilation tools, release {}, V{}.88"
-
-
-def write_nvcc(folder: Path, release: str, script: str = "") -> Path:
-    """A stand-in for an nvcc that this machine doesn't have: it only says which one it is."""
-    program = folder / "bin" / "nvcc"
-    program.parent.mkdir(parents=True)
-    program.write_text(f"#!/bin/sh\n{script or f'echo {_NVCC.format(release, release)!r}'}\n")
-    program.chmod(0o755)
-    return folder
-
-
-def toolkit_verdicts(*, triton: bool = False, torch: str = "", **environ: str) -> list[Diagnosis]:
+def toolkit_verdicts(
+    variables: Mapping[str, str] | None = None,
+    *,
+    triton: bool = False,
+    torch: str = "",
+    **environ: str,
+) -> list[Diagnosis]:
+    """Judge what `bare_machine` has; of its PATH nothing but what a test names."""
     framework = FrameworkFacts(name="torch", version="2", cuda=torch) if torch else None
-    installations = find_installations({"PATH": "/usr/bin:/bin", **environ})
-    return list(judge_installations(installations, framework, has_triton=triton))
+    environ = {"PATH": "/nonexistent", **environ, **(variables or {})}
+    installations = find_installations(environ)
+    return list(judge_installations(installations, framework, environ, has_triton=triton))

@@ -12,6 +12,7 @@ import rich.console
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.documents import as_line
+from cuwheel.check.cuda.installed_toolkits import InstalledToolkit
 from cuwheel.check.diagnose import report
 from cuwheel.check.diagnose.document import (
     DiagnosedEnvironment,
@@ -23,7 +24,7 @@ from cuwheel.check.diagnose.facts.gpu_packages import DiagnosedPackage
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts
 from cuwheel.check.diagnose.facts.machine import Driver, DriverGpu
 from cuwheel.check.diagnose.report import print_report
-from cuwheel.check.diagnose.toolkits import Installations, Nvcc
+from cuwheel.check.diagnose.toolkits import Installations
 from cuwheel.check.diagnose.verdict import (
     LEVELS,
     OWN_ENTRIES,
@@ -45,9 +46,23 @@ def make_report(*verdicts: Diagnosis) -> DiagnoseDocument:
     """A machine with eight GPUs and two toolkits; an environment with torch and one package."""
     gpus = tuple(DriverGpu(index=n, name="A", capability="90", memory=1 << 36) for n in range(8))
     paths = (Path("/usr/local/cuda/bin/nvcc"), Path("/opt/cuda/bin/nvcc"))
-    nvccs = (
-        Nvcc(path=paths[0], found=("PATH", "CUDA_HOME"), release="13.0", version="13.0.88"),
-        Nvcc(path=paths[1], found=("conda",), fault="it ended with status 3"),
+    toolkits = (
+        InstalledToolkit(
+            home=paths[0].parents[1],
+            kind="nvidia",
+            path=paths[0],
+            found=("PATH", "CUDA_HOME"),
+            release="13.0",
+            version="13.0.88",
+        ),
+        InstalledToolkit(
+            home=paths[1].parents[1],
+            kind="conda",
+            path=paths[1],
+            found=("conda",),
+            fault="it ended with status 3",
+            lacks=("headers",),
+        ),
     )
     package = DiagnosedPackage(
         name="ext",
@@ -64,7 +79,7 @@ def make_report(*verdicts: Diagnosis) -> DiagnoseDocument:
         machine=DiagnosedMachine(
             surroundings=make_host(container="Docker"),
             driver=Driver(asked="NVML", version="580.65.06", newest_cuda="13.0", gpus=gpus),
-            installations=Installations(nvccs=nvccs),
+            installations=Installations(toolkits=toolkits),
             settings={"CUDA_HOME": "/usr/local/cuda"},
         ),
         environment=DiagnosedEnvironment(

@@ -17,11 +17,10 @@ from cuwheel.base.errors import CommandFailedError, CuwheelError, ResourceLimitE
 from cuwheel.base.last_resort import limit_error
 from cuwheel.base.paths import script
 from cuwheel.base.system.folders.temporary import temporary_folder
-from cuwheel.base.system.process import run
+from cuwheel.base.system.process import describe_end, run
 from cuwheel.base.system.regular_files import parse_json, read_text
 
 _ENVIRONMENT = script("check/diagnose/probes/environment.py")
-_SIGKILL = -9  # by `process.run`, at the time limit
 Answer = TypeVar("Answer")
 Other = TypeVar("Other")
 
@@ -119,10 +118,3 @@ def run_probe(
         except (OSError, ValueError):
             answer = {}
     return answer, done.output, "" if answer.get("complete") else describe_end(done.status, limit)
-
-
-def describe_end(status: int, limit: float) -> str:
-    """Return how a program ended that `process.run` started with a limit, in seconds."""
-    if status == _SIGKILL:
-        return f"no answer within {limit:.0f} s"
-    return f"it ended with {'signal' if status < 0 else 'status'} {abs(status)}"
