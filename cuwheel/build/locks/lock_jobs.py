@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cuwheel.base.caller import read_caller
 from cuwheel.base.errors import LockError, RecipeError, UsageError, nearest, suggest
-from cuwheel.base.paths import ROOT, find_lock, is_checkout, project_roots
+from cuwheel.base.paths import ROOT, find_lock, is_checkout
 from cuwheel.base.system.quantities import plural
 from cuwheel.build.environments.lock_file import as_input, faults_of_lock, read_input
 from cuwheel.build.recipe.catalogue import CatalogueEntry, how_to_draft, refuse_broken
@@ -179,7 +180,7 @@ def refuse_questions(jobs: Iterable[LockSpec]) -> None:
 def toolchain_lock(target: Target) -> Path | None:
     """Return the lock of a target's toolchain; None without one, or for the machine's toolkit."""
     name = _TOOLCHAIN_LOCKS.get(target.provider)
-    return find_lock(f"cuda{target.toolkit.tag}/{name}", project_roots()) if name else None
+    return find_lock(f"cuda{target.toolkit.tag}/{name}", read_caller().roots) if name else None
 
 
 def check_target_lock(target: Target) -> None:
@@ -211,7 +212,7 @@ def check_target_lock(target: Target) -> None:
 
 
 def _all_jobs(entries: tuple[CatalogueEntry, ...]) -> list[LockSpec]:
-    roots = tuple(root for root in project_roots() if root != ROOT or is_checkout())
+    roots = tuple(root for root in read_caller().roots if root != ROOT or is_checkout())
     names = _ENGINE_LOCKS if is_checkout() else ()
     jobs = [*(_spec_of_file(name, ROOT / "envs" / f"{name}.in") for name in names)]
     jobs += _env_jobs(roots)

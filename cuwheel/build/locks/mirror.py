@@ -86,7 +86,7 @@ def mirror(
     local: dict[Declared, Path] = {}
     if source:
         local[_checked_source(targets, source)] = source
-    files = [*_wheels(targets, pythons, workspace), *_conda_files(targets)]
+    files = [*_wheels(targets, pythons, workspace), *_conda_files(targets, workspace)]
     with naming_full_disk(folder):
         claim(folder, MIRROR_FOLDER)
         for file, _ in files:
@@ -195,7 +195,7 @@ def _wheels(
     ]
     chosen = choose_wheels(
         locked,
-        indexes=configured_indexes(os.environ),
+        indexes=configured_indexes(workspace.environ),
         console=workspace.console,
         retry_policy=workspace.retry_policy,
     )
@@ -227,16 +227,16 @@ def _locks_of(target: Target) -> set[tuple[Path, str]]:
     return {*itertools.product(build, machines), *itertools.product(smoke, machines[1:])}
 
 
-def _conda_files(targets: Sequence[Target]) -> list[tuple[PinnedFile, str]]:
+def _conda_files(targets: Sequence[Target], workspace: Workspace) -> list[tuple[PinnedFile, str]]:
     """Return packages of the conda toolchains and of their Pythons, with addresses."""
     packages: list[CondaPackage] = []
     for target in targets:
         if target.provider != "conda":
             continue
         packages += read_conda_lock(_toolchain_lock(target)).packages
-        if path := find_python_lock(target.python):
+        if path := find_python_lock(target.python, workspace.caller.roots):
             packages += read_conda_lock(path).packages
-    mirrors = Mirrors.of(os.environ)
+    mirrors = Mirrors.of(workspace.environ)
     return [
         (pinned_file(package), mirrors.url_for(package.url)) for package in dict.fromkeys(packages)
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -68,9 +67,9 @@ def _lock_pypi(job: LockSpec, workspace: Workspace, cooldown: int) -> None:
         source.write_text(job.input_text)
         body = resolve(
             source,
+            workspace,
             python=job.python,
             uploaded_before=newest,
-            cache=workspace.cache,
         )
     text = render(
         body,
@@ -90,7 +89,7 @@ def _lock_conda(
     python = tool_python("conda-lock", workspace)
     solved = solve(
         source,
-        Mirrors.of(os.environ),
+        Mirrors.of(workspace.environ),
         workspace,
         cooldown=cooldown,
         note=note,
@@ -122,7 +121,7 @@ def verify_locks(
             python = tool_python("conda-lock", workspace, offline=offline)
             files = fetch_packages(
                 lock.packages,
-                Mirrors.of(os.environ),
+                Mirrors.of(workspace.environ),
                 workspace,
                 offline=offline,
                 title=f"the packages of {job.lock.parent.name}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping
 
 from cuwheel.base.system.compilers import SYSTEM_PATH, HostCompiler, newest_gcc_for, read_compiler
@@ -40,7 +39,7 @@ def check_host_compiler(job: Job) -> list[Problem]:
             )
         ]
     if not compilers:
-        variable = os.environ.get("CXX")
+        variable = job.workspace.environ.get("CXX")
         why = f"CXX={variable} is not a working g++" if variable else "there is no g++ in /usr/bin"
         fix = "unset CXX" if variable else "apt-get install g++"
         fix += f", or set it to a g++ of version {newest} or older, without options"

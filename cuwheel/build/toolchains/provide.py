@@ -6,9 +6,6 @@ layout of the CUDA home, and checks that it is whole and of the right release.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-
 from cuwheel.build.toolchains.from_pypi import pypi_toolchain
 from cuwheel.build.toolchains.from_system import system_toolchain
 from cuwheel.build.workspace.records import Toolchain
@@ -24,7 +21,6 @@ def provide_toolchain(  # noqa: PLR0913 - release, provider and how thorough
     offline: bool = False,
     reads_all: bool = False,
     machine: str = "",
-    environ: Mapping[str, str] = os.environ,
 ) -> Toolchain:
     """Return a toolchain that is whole and of the right release; install it if it is missing.
 
@@ -32,7 +28,6 @@ def provide_toolchain(  # noqa: PLR0913 - release, provider and how thorough
         provider: `pypi`, `conda` or `system`.
         reads_all: as for `store.obtain`.
         machine: of its libraries and headers, `aarch64`; empty: this one's kind.
-        environ: has `CUDA_HOME` for the provider `system`; the others ignore it.
 
     Raises:
         ToolchainError: the provider doesn't have this release.
@@ -41,7 +36,7 @@ def provide_toolchain(  # noqa: PLR0913 - release, provider and how thorough
         DownloadError: a conda package can't be downloaded.
     """
     if provider == "system":
-        return system_toolchain(toolkit, environ)
+        return system_toolchain(toolkit, workspace.environ)
     if provider == "conda":
         # It loads slowly, and no other provider needs it.
         from cuwheel.build.toolchains.from_conda import conda_toolchain  # noqa: PLC0415

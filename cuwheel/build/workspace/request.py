@@ -9,7 +9,6 @@ from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from cuwheel.base.paths import project_folder
 from cuwheel.base.system.pythons import own_python
 from cuwheel.build.recipe.link import MODES
 from cuwheel.build.recipe.platform import PLATFORMS
@@ -146,16 +145,6 @@ class BuildRequest:
     def reuse(self) -> bool:
         """False: the wheel is built again although nothing has changed."""
         return not self.no_cache
-
-    @property
-    def work_folder(self) -> Path:
-        """The folder of all targets' work folders."""
-        return self.work or project_folder() / "work"
-
-    @property
-    def dist_folder(self) -> Path:
-        """The folder for finished wheels."""
-        return self.dist or project_folder() / "dist"
 
     def with_python(self) -> BuildRequest:
         """Return the request for another Python to carry out: this one's release is named."""

@@ -98,7 +98,7 @@ def bump_recipe(entry: CatalogueEntry, options: BumpOptions, workspace: Workspac
     path = entry.root / recipe.module
     if not options.takes_uncommitted:
         locks = [entry.root / lock.path for lock in locks_of(recipe)]
-        refuse_uncommitted([path, patch_folder(entry), *locks], entry.root)
+        refuse_uncommitted([path, patch_folder(entry), *locks], entry.root, workspace.environ)
     with temporary_folder() as aside:
         tree = unpack_upstream(release, aside / "new", workspace)
         health = check_patches_of(entry, tree)
