@@ -1,4 +1,4 @@
-"""Locations: the cache, and the project folders that hold recipes, locks and patches.
+"""Locations: the package, and the project that the working directory is in.
 
 Standard library only, and imported before the engine's own packages are there.
 """

@@ -8,8 +8,37 @@ from pathlib import Path
 import pytest
 
 from cuwheel.base import paths
-from cuwheel.base.caller import Caller
+from cuwheel.base.caller import Caller, read_caller
 from cuwheel.base.paths import ROOT, find_project
+from tests.support.lint.environ_readers import is_offence, offences
+
+
+def test_variables_are_read_where_a_command_begins() -> None:
+    assert not offences()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os; os.environ['PATH']",
+        "import os; os.getenv('PATH')",
+        "from os import environ",
+        "def run(environ=os.environ): ...",
+        "from cuwheel.base.caller import Caller, read_caller",
+    ],
+)
+def test_lint_finds_readers_of_variables(code: str) -> None:
+    assert is_offence(code)
+
+
+def test_caller_keeps_the_variables_that_it_has_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUWHEEL_CACHE", "/before")
+    caller = read_caller()
+    monkeypatch.setenv("CUWHEEL_CACHE", "/after")
+
+    assert caller.environ["CUWHEEL_CACHE"] == "/before"
+    assert caller.cache == Path("/before")
+    assert "CUWHEEL_CACHE" not in repr(caller)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cuwheel.base.caller import read_caller
 from cuwheel.base.errors import LockError, RecipeError, UsageError, nearest, suggest
 from cuwheel.base.paths import ROOT, find_lock, is_checkout
 from cuwheel.base.system.quantities import plural
@@ -16,6 +15,7 @@ from cuwheel.build.recipe.recipe import Framework
 from cuwheel.build.recipe.recipe_lock import RecipeLock, locks_of
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.toolchains.conda.environment_file import name_of_lock
+from cuwheel.build.workspace.workspace import Workspace
 
 _TOOLCHAIN_LOCKS = {"pypi": "pypi.lock", "conda": "conda-lock.yml"}  # by provider
 
@@ -83,7 +83,11 @@ class LockSpec:
 
 
 def lock_jobs(
-    names: Iterable[str], entries: tuple[CatalogueEntry, ...], framework: Framework | None = None
+    names: Iterable[str],
+    entries: tuple[CatalogueEntry, ...],
+    framework: Framework | None = None,
+    *,
+    roots: tuple[Path, ...] = (ROOT,),
 ) -> tuple[LockSpec, ...]:
     """Return the locks of these names.
 
@@ -91,12 +95,13 @@ def lock_jobs(
         names: as on the command line; `all` means every one, `toolchain:130` those of all its
             providers.
         framework: for `build:` locks, instead of the recipe's own.
+        roots: the project folders, with the locks of toolchains and Pythons.
 
     Raises:
         UsageError: a name is unknown; the message names the nearest.
         RecipeError: it is a lock of a recipe whose module can't be loaded.
     """
-    known = _all_jobs(entries)
+    known = _all_jobs(entries, roots)
     chosen = (
         _with_framework(job, framework) for name in names for job in _named(name, known, entries)
     )
@@ -177,10 +182,10 @@ def refuse_questions(jobs: Iterable[LockSpec]) -> None:
     )
 
 
-def toolchain_lock(target: Target) -> Path | None:
+def toolchain_lock(target: Target, workspace: Workspace) -> Path | None:
     """Return the lock of a target's toolchain; None without one, or for the machine's toolkit."""
     name = _TOOLCHAIN_LOCKS.get(target.provider)
-    return find_lock(f"cuda{target.toolkit.tag}/{name}", read_caller().roots) if name else None
+    return find_lock(f"cuda{target.toolkit.tag}/{name}", workspace.caller.roots) if name else None
 
 
 def check_target_lock(target: Target) -> None:
@@ -211,8 +216,8 @@ def check_target_lock(target: Target) -> None:
     )
 
 
-def _all_jobs(entries: tuple[CatalogueEntry, ...]) -> list[LockSpec]:
-    roots = tuple(root for root in read_caller().roots if root != ROOT or is_checkout())
+def _all_jobs(entries: tuple[CatalogueEntry, ...], roots: tuple[Path, ...]) -> list[LockSpec]:
+    roots = tuple(root for root in roots if root != ROOT or is_checkout())
     names = _ENGINE_LOCKS if is_checkout() else ()
     jobs = [*(_spec_of_file(name, ROOT / "envs" / f"{name}.in") for name in names)]
     jobs += _env_jobs(roots)

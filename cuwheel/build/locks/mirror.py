@@ -182,7 +182,7 @@ def _wheels(
     """Return wheels of every lock that a build installs from, and of nox's, with addresses."""
     pythons: dict[tuple[Path, str], set[str]] = {}
     for target in targets:
-        for path, machine in _locks_of(target):
+        for path, machine in _locks_of(target, workspace):
             pythons.setdefault((path, machine), set()).add(target.python)
     plain = {plain_release(python) for python in (*running, *(target.python for target in targets))}
     for_engine = {python for python in plain if version_key(python) >= _ENGINE_PYTHON}
@@ -215,14 +215,16 @@ def _wheels(
     ]
 
 
-def _locks_of(target: Target) -> set[tuple[Path, str]]:
+def _locks_of(target: Target, workspace: Workspace) -> set[tuple[Path, str]]:
     """Return the locks that a target's build installs from, each with a kind of machine.
 
     For another kind of machine the compilers and all that runs are of this one, while packages to
     compile against and to import are of the other.
     """
     machines = (own_platform().machine, target.platform.machine)
-    build = {target.lock} | ({_toolchain_lock(target)} if target.provider == "pypi" else set())
+    build = {target.lock}
+    if target.provider == "pypi":
+        build.add(_toolchain_lock(target, workspace))
     smoke = {served.smoke_lock for served in (target, *target.served)}
     return {*itertools.product(build, machines), *itertools.product(smoke, machines[1:])}
 
@@ -233,7 +235,7 @@ def _conda_files(targets: Sequence[Target], workspace: Workspace) -> list[tuple[
     for target in targets:
         if target.provider != "conda":
             continue
-        packages += read_conda_lock(_toolchain_lock(target)).packages
+        packages += read_conda_lock(_toolchain_lock(target, workspace)).packages
         if path := find_python_lock(target.python, workspace.caller.roots):
             packages += read_conda_lock(path).packages
     mirrors = Mirrors.of(workspace.environ)
@@ -242,9 +244,9 @@ def _conda_files(targets: Sequence[Target], workspace: Workspace) -> list[tuple[
     ]
 
 
-def _toolchain_lock(target: Target) -> Path:
+def _toolchain_lock(target: Target, workspace: Workspace) -> Path:
     """Return the lock of the target's toolchain."""
-    lock = toolchain_lock(target)
+    lock = toolchain_lock(target, workspace)
     if lock is None:
         raise LockError(
             f"{target.name}: there is no lock of its toolchain in envs/cuda{target.toolkit.tag}",

@@ -198,7 +198,9 @@ def _change_locks(
     """Return the new locks of the changed recipe, also those for other frameworks that are kept."""
     [changed] = load_catalogue([project])
     names = [lock.name for lock in locks_of(changed.recipe)] if changed.recipe else []
-    jobs = lock_jobs(names, (dataclasses.replace(changed, root=entry.root),))
+    jobs = lock_jobs(
+        names, (dataclasses.replace(changed, root=entry.root),), roots=workspace.caller.roots
+    )
     aside = {
         spec.lock: dataclasses.replace(spec, lock=project / spec.lock.relative_to(entry.root))
         for spec in jobs

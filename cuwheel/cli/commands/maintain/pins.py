@@ -116,7 +116,7 @@ def lock_parser() -> Parser:
 def run_lock(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Write locks."""
     entries = load_catalogue(caller.roots)
-    jobs = lock_jobs(args.names, entries, framework_of(args.framework))
+    jobs = lock_jobs(args.names, entries, framework_of(args.framework), roots=caller.roots)
     refuse_questions(jobs)  # before the index is read
     workspace = bare_workspace(console, caller)
     specs = fit_specs(jobs, workspace)
@@ -139,7 +139,7 @@ def lock_check_parser() -> Parser:
 
 def run_lock_check(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Compare locks with their inputs."""
-    jobs = lock_jobs(["all"], load_catalogue(caller.roots))
+    jobs = lock_jobs(["all"], load_catalogue(caller.roots), roots=caller.roots)
     faults = find_faults(jobs)
     if args.json:
         locks = (
