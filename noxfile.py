@@ -103,6 +103,7 @@ def lint(session: nox.Session) -> None:
     run(session, "dev", "-m", "ruff", "check")
     run(session, "dev", "-m", "ruff", "format", "--check")
     run(session, "dev", "-m", "mypy")
+    run(session, "dev", "-m", "tests.support.lint.environ_readers")
     run(session, "dev", "-m", "tests.support.lint.file_readers")
     run(session, "dev", "-m", "tests.support.lint.plain_words")
     run(session, "dev", "-c", "from importlinter import cli; cli.lint_imports_command()")

@@ -24,6 +24,7 @@ from bench.contenders import (
 )
 from bench.records import Row, Turn, build_rows, read_record, today, watched, write_record
 from bench.report import BUILD_WAYS, builds_section, write_section
+from cuwheel.base.caller import read_caller
 from cuwheel.base.errors import CuwheelError, UsageError
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.console import Console
@@ -206,6 +207,7 @@ class Builds:
             description=name,
             work=folder / "work",
             dist=folder / "dist",
+            caller=read_caller(),
             variables={FOLDER_VARIABLE: str(compiles)},
         )
 
@@ -322,7 +324,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--more-arch", nargs="+", default=["80"], help="the additional archs of one of the ways")
     add("--python", default="3.12", help="a release, or a path")
     add("--second-python", default="3.13", help="likewise")
-    add("--jobs", type=int, default=usable_cores(), help="compiles at once")
+    add("--jobs", type=int, default=usable_cores(os.environ), help="compiles at once")
     add("--turns", type=int, default=1, help="of raw, fromager and cold, in alternation")
     add("--ways", nargs="+", choices=tuple(BUILD_WAYS), default=tuple(BUILD_WAYS))
     add("--source", default="", help="build this folder instead of the recipe's source")

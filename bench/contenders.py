@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.records import Turn, watched
+from cuwheel.base.caller import read_caller
 from cuwheel.base.errors import UsageError
 from cuwheel.base.fetch.indexes.indexes import configured_indexes
 from cuwheel.base.system.compilers import SYSTEM_PATH
@@ -108,8 +109,9 @@ def prepare(command: Sequence[str], folder: Path, jobs: int, console: Console) -
     work = folder / "prepared"
     options = ("--jobs", str(jobs), "--work", str(work), "--dist", str(work / "dist"))
     given = parser_of("build").parse([*command, *options])
-    [(entry, tag)] = named_targets("bench", given.targets)
-    [job] = requested_jobs(entry, tag, request_of(given), console)
+    caller = read_caller()
+    [(entry, tag)] = named_targets("bench", given.targets, caller)
+    [job] = requested_jobs(entry, tag, request_of(given, caller), console, caller)
     target, workspace = job.target, job.workspace
     for stage in _BEFORE_BUILD:
         make_stage(stage, job)
@@ -188,7 +190,7 @@ def install_fromager(prepared: Prepared) -> Path:
     if not mark.is_file() or mark.read_text() != FROMAGER_LOCK.read_text():
         remove_tree(folder)
         log = workspace.log("fromager")
-        make_environment(folder, prepared.python.base_python, cache=workspace.cache, log=log)
+        make_environment(folder, prepared.python.base_python, workspace, log=log)
         python = folder / "bin" / "python"
         install(python, FROMAGER_LOCK, workspace, offline=False, log=log)
         shutil.copyfile(FROMAGER_LOCK, mark)
@@ -243,7 +245,7 @@ class _Fromager:
         }
         general = [str(word) for option in places.items() for word in option]
         has_server = step in {"prepare-build", "build-wheel"}
-        index = ["--wheel-server-url", configured_indexes()[0]] if has_server else []
+        index = ["--wheel-server-url", configured_indexes(os.environ)[0]] if has_server else []
         return run(
             [self.program, "--debug", *general, "step", step, *index, recipe.name, recipe.version],
             env=self._environment(with_network=step == "prepare-build"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.contenders import Prepared, prepare
+from cuwheel.base.caller import read_caller
 from cuwheel.base.errors import UsageError
 from cuwheel.base.system.compilers import SYSTEM_PATH
 from cuwheel.base.system.console import Console
@@ -88,7 +90,7 @@ def plan_of(asked: argparse.Namespace, console: Console) -> Plan:
     folder = asked.work.absolute()
     words = [f"{asked.package}-{asked.toolkit}", "--python", asked.python, "--arch", asked.arch]
     words += ["--source", asked.package_source] if asked.package_source else []
-    prepared = prepare(words, folder, usable_cores(), console)
+    prepared = prepare(words, folder, usable_cores(os.environ), console)
     sources, own = _sources(asked, folder, console)
     site = prepared.python.site_packages
     headers = [site / name for name in _TORCH_INCLUDES if (site / name).is_dir()]
@@ -120,7 +122,7 @@ def _sources(
     if asked.sources:
         return tuple(sorted(asked.sources.absolute().glob("*.cu")))[: asked.files], ()
     fix = "name a folder of .cu files with --sources"
-    archive = fetch_pinned(FLASH_ATTN, bare_workspace(console), fix)
+    archive = fetch_pinned(FLASH_ATTN, bare_workspace(console, read_caller()), fix)
     csrc = unpack_archive(archive, folder / "flash-attn").top / "csrc"
     kernels = csrc / "flash_attn" / "src"
     own = (csrc / "flash_attn", kernels, csrc / "cutlass" / "include")

@@ -205,7 +205,7 @@ def this_machine() -> Machine:
     return Machine(
         date=today(),
         processor=_processor(),
-        cores=usable_cores(),
+        cores=usable_cores(os.environ),
         memory=psutil.virtual_memory().total,
         kernel=platform.release(),
         python=platform.python_version(),

@@ -17,6 +17,7 @@ from cuwheel.base.last_resort import report_limits
 
 report_limits()  # before what follows needs memory
 
+from cuwheel.base.caller import Caller, read_caller
 from cuwheel.base.errors import (
     CommandFailedError,
     CuwheelError,
@@ -24,7 +25,6 @@ from cuwheel.base.errors import (
     UsageError,
     of_system_error,
 )
-from cuwheel.base.paths import default_cache, project_roots
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import disk_full, fullest_disk
 from cuwheel.base.system.output.documents import ErrorDocument
@@ -46,10 +46,10 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGHUP, _end)
     _end_with_nox()
     use_locale(os.environ)
-    console = Console()
+    console, caller = Console(), read_caller()
     command, *rest = arguments or ("help",)
     try:
-        return _run(command, rest, console)
+        return _run(command, rest, console, caller)
     except KeyboardInterrupt:
         console.warn("interrupted; no partial files are left, and the next run continues from here")
         return _INTERRUPTED
@@ -58,24 +58,24 @@ def main(arguments: Sequence[str]) -> int:
         return _BROKEN_PIPE
 
 
-def _run(command: str, arguments: Sequence[str], console: Console) -> int:
+def _run(command: str, arguments: Sequence[str], console: Console, caller: Caller) -> int:
     """Run the command, and print its error: for people, and with `--json` as a document."""
     try:
-        _check_projects()
-        return run_command(command, arguments, console)
+        _check_projects(caller)
+        return run_command(command, arguments, console, caller)
     except CuwheelError as error:
         problem = error
     except ModuleNotFoundError as error:
         package = (error.name or "cuwheel").partition(".")[0]
         if package == "cuwheel":  # its own fault
             raise
-        problem = _missing_package(package, command)
+        problem = _missing_package(package, command, caller)
     except BrokenPipeError:
         raise
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             problem = disk_full(
-                Path(error.filename) if error.filename else fullest_disk(default_cache())
+                Path(error.filename) if error.filename else fullest_disk(caller.cache)
             )
         elif error.filename or error.errno in _OF_WRITES or isinstance(error, _OF_COPIES):
             problem = of_system_error(error)
@@ -87,9 +87,9 @@ def _run(command: str, arguments: Sequence[str], console: Console) -> int:
     return problem.exit_code
 
 
-def _missing_package(package: str, command: str) -> InstallError:
+def _missing_package(package: str, command: str, caller: Caller) -> InstallError:
     fix = f"start it as `nox -s {command}`, which makes and takes the environment of its lock"
-    if Path(sys.prefix).parent == default_cache() / "engine":  # only its own is removed
+    if Path(sys.prefix).parent == caller.cache / "engine":  # only its own is removed
         fix += f"; where it was started so, remove {sys.prefix}: the next run makes it again"
     return InstallError(
         f"{command} can't run here", why=f"{sys.prefix} has no package {package}", fix=fix
@@ -105,12 +105,12 @@ def _explained(error: CuwheelError, console: Console) -> str:
     return ""
 
 
-def _check_projects() -> None:
-    if not os.environ.get("CUWHEEL_PROJECT"):
+def _check_projects(caller: Caller) -> None:
+    if not caller.environ.get("CUWHEEL_PROJECT"):
         return
     from cuwheel.build.recipe.catalogue import missing_roots  # noqa: PLC0415 - most commands read none
 
-    if missing := missing_roots(project_roots()):
+    if missing := missing_roots(caller.roots):
         raise UsageError(
             "CUWHEEL_PROJECT is invalid",
             why="\n".join(missing),

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TextIO
 from urllib.parse import urlsplit
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import (
     NO_LOCKS,
     CuwheelError,
@@ -39,7 +40,7 @@ from cuwheel.base.fetch.pip_settings import pip_variables
 from cuwheel.base.fetch.retry import SLOW_FIX, ProgramWatch, slow_factor
 from cuwheel.base.fetch.urls import configured_mirror, redact_url
 from cuwheel.base.last_resort import check_folder, check_open_files, report_limits
-from cuwheel.base.paths import PACKAGE, ROOT, default_cache, user_path
+from cuwheel.base.paths import PACKAGE, ROOT
 from cuwheel.base.spelling import is_console_script
 from cuwheel.base.system.cache_folder import check_cache, hold
 from cuwheel.version import __version__
@@ -62,10 +63,11 @@ def main(arguments: list[str]) -> int:
     try:
         check_open_files()
         check_folder()
-        check_cache(default_cache(), "CUWHEEL_CACHE")
+        caller = Caller(os.environ)
+        check_cache(caller.cache, "CUWHEEL_CACHE")
         if compiles := os.environ.get("CUWHEEL_COMPILE_CACHE"):
-            check_cache(user_path(compiles), "CUWHEEL_COMPILE_CACHE")
-        root = engine_root(default_cache() / "engine")
+            check_cache(caller.path(compiles), "CUWHEEL_COMPILE_CACHE")
+        root = engine_root(caller.cache / "engine")
         folder = _environment(name, root, offline="--offline" in command)
         argv = [str(folder / "bin" / "python"), *command]
         os.execve(argv[0], argv, _variables(root, folder))  # noqa: S606 - that's the point
@@ -147,7 +149,7 @@ def _environment(name: str, root: Path, *, offline: bool) -> Path:
         )
     identity = f"{sys.version}\n{sys.base_prefix}\n{lock.read_text()}"
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    folder = default_cache() / "engine" / f"{name}-{key}"
+    folder = Caller(os.environ).cache / "engine" / f"{name}-{key}"
     hold(folder, with_children=True)
     if not (folder / "complete").exists():
         _make(folder, lock, offline=offline)

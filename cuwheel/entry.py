@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import CuwheelError, UsageError
 from cuwheel.base.last_resort import check_folder, check_open_files, report_limits
-from cuwheel.base.paths import find_project, is_checkout, project_roots
+from cuwheel.base.paths import find_project, is_checkout
 from cuwheel.base.project_trust import TRUSTED_VARIABLE, change_trust, is_public, is_trusted
 from cuwheel.base.spelling import AS_MODULE, ENTRY_VARIABLE
 
@@ -123,7 +124,7 @@ def check_place(command: str, arguments: Sequence[str]) -> None:
     is_help = not {"--help", "-h"}.isdisjoint(arguments)
     if is_help or command not in {verb.name for verb in VERBS}:
         return
-    if command not in _ANYWHERE and find_project() is None and len(project_roots()) == 1:
+    if command not in _ANYWHERE and find_project() is None and len(Caller(os.environ).roots) == 1:
         raise UsageError(
             f"cuwheel {command} needs a project, and there is none here",
             why=f"neither {os.getcwd()} nor a folder above it has recipes/",  # noqa: PTH109
@@ -141,10 +142,10 @@ def check_trust(command: str) -> None:
     project = find_project()
     if project is None or is_checkout():
         return
-    if not is_trusted(project) and command in _ANYWHERE:
+    if not is_trusted(project, os.environ) and command in _ANYWHERE:
         _print(f"cuwheel: {project} isn't trusted, so its recipes and locks are not used")
         return
-    if not is_trusted(project) and not _is_allowed(project):
+    if not is_trusted(project, os.environ) and not _is_allowed(project):
         raise UsageError(
             f"{project} isn't trusted, so its recipes don't run",
             why="recipes are Python, and cuwheel has never run those of this folder for this user; "
@@ -166,7 +167,7 @@ def _is_allowed(project: Path) -> bool:
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         return False
     with contextlib.suppress(OSError):  # no home: it is valid for this run
-        change_trust(project, trusts=True)
+        change_trust(project, os.environ, trusts=True)
     return True
 
 

@@ -14,7 +14,8 @@ import sys
 import nox
 import nox.registry
 
-from cuwheel.base.paths import ROOT, is_checkout, project_roots
+from cuwheel.base.caller import Caller
+from cuwheel.base.paths import ROOT, is_checkout
 from cuwheel.build.recipe.catalogue import CatalogueEntry, load_catalogue, missing_roots
 from cuwheel.build.recipe.nox_sessions import (
     OF_CHECKOUT,
@@ -41,7 +42,7 @@ def tell_unknown() -> None:
     """Print suggestions for unknown sessions on the command line; to be called last."""
     names = requested_sessions(sys.argv[1:])
     for line in (
-        *missing_roots(project_roots()),
+        *missing_roots(Caller(os.environ).roots),
         *suggest_sessions(names, nox.registry.get(), _entries()),
     ):
         print(f"cuwheel: {line}", file=sys.stderr)  # noqa: T201 - nox itself only reports "not found"
@@ -82,7 +83,7 @@ def run_command(session: nox.Session, *command: str, environment: str = "engine"
 
 @functools.cache
 def _entries() -> tuple[CatalogueEntry, ...]:
-    return load_catalogue(project_roots())
+    return load_catalogue(Caller(os.environ).roots)
 
 
 def _add_session(declaration: Session) -> None:

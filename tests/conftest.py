@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.base.paths import default_cache
+from cuwheel.base.caller import Caller
 from cuwheel.base.system.files import file_lock, remove_tree
 from cuwheel.base.system.output.github import GITHUB_VARIABLE, SUMMARY_VARIABLE
 from cuwheel.build.locks.tool_environment import tool_python
@@ -122,7 +122,7 @@ def golden(pytestconfig: pytest.Config) -> Golden:
 @pytest.fixture(scope="session")
 def shared_cache() -> Path:
     """The user's own cache: what was downloaded once serves every later test run."""
-    return default_cache()
+    return Caller(os.environ).cache
 
 
 @pytest.fixture(scope="session")

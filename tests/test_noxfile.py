@@ -30,12 +30,12 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from cuwheel.build.recipe.catalogue import load_catalogue, missing_roots
 from cuwheel.build.recipe.nox_sessions import requested_sessions, sessions_of, suggest_sessions
-from cuwheel.base.paths import project_roots
-entries = load_catalogue(project_roots())
+from cuwheel.base.caller import read_caller
+entries = load_catalogue(read_caller().roots)
 assert not [path for path in sys.path if "site-packages" in path]
 named = (name.split(".") for name in sys.modules if name.startswith("cuwheel."))
 rooms = {".".join(parts[1:3]) for parts in named if len(parts) > 2}
-allowed = {"errors", "paths", "project_trust", "spelling", "system"}
+allowed = {"caller", "errors", "paths", "project_trust", "spelling", "system"}
 assert rooms == {"build.recipe", "check.cuda", *(f"base.{name}" for name in allowed)}, rooms
 system = [name for name in sys.modules if name.startswith("cuwheel.base.system.")]
 assert system == ["cuwheel.base.system.quantities"], system

@@ -1,4 +1,4 @@
-"""Locations: the cache, and the project folders that hold recipes, locks and patches.
+"""Locations: the package, and the project that the working directory is in.
 
 Standard library only, and imported before the engine's own packages are there.
 """
@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-
-from cuwheel.base.project_trust import is_trusted
 
 PACKAGE = Path(__file__).resolve().parent.parent
 # The folder that the package is in: a checkout, the copy that `cuwheel.bootstrap` makes of an
@@ -40,15 +38,6 @@ def is_script(path: Path) -> bool:
     """Return True if a file of the package, or a path below it, is run by other interpreters."""
     name = path.relative_to(PACKAGE) if path.is_absolute() else path
     return name.parent.as_posix() in SCRIPT_FOLDERS
-
-
-def default_cache() -> Path:
-    """Return `CUWHEEL_CACHE`, else `cuwheel` in the user's cache folder (XDG base directories)."""
-    chosen = os.environ.get("CUWHEEL_CACHE")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(caches).absolute() / "cuwheel"
 
 
 def is_checkout() -> bool:
@@ -83,53 +72,11 @@ def _is_own(folder: Path) -> bool:
     return {folder.stat().st_uid, folder.lstat().st_uid} <= {_ROOT_USER, os.getuid()}
 
 
-def project_folder() -> Path:
-    """Return the folder that holds `work/`, `dist/` and `reports/`.
-
-    The project; where there is none the first of `CUWHEEL_PROJECT`, else the working directory.
-    """
-    return find_project() or next(iter(_named_projects()), None) or Path.cwd()
-
-
-def project_roots() -> tuple[Path, ...]:
-    """Return the folders with `recipes/`, `envs/` and `patches/`, the first of which counts.
-
-    Those in `CUWHEEL_PROJECT`, separated by `:`, so that recipes can be kept in several places;
-    then the project that the working directory is in, if the user trusts it; then cuwheel's own
-    folder, whose `envs/` has locks of toolchains and Pythons.
-    """
-    project = find_project()
-    roots = [*_named_projects()]
-    if project and (project == ROOT or is_trusted(project)):
-        roots.append(project)
-    return tuple(dict.fromkeys((*roots, ROOT)))
-
-
-def _named_projects() -> tuple[Path, ...]:
-    named = os.environ.get("CUWHEEL_PROJECT", "").split(os.pathsep)
-    return tuple(Path(name).expanduser().absolute() for name in named if name)
-
-
-def find_python_lock(release: str) -> Path | None:
+def find_python_lock(release: str, roots: tuple[Path, ...]) -> Path | None:
     """Return the conda lock of a Python (`3.12`) in the project folders, or None."""
-    return find_lock(f"python{release.replace('.', '')}/conda-lock.yml", project_roots())
+    return find_lock(f"python{release.replace('.', '')}/conda-lock.yml", roots)
 
 
 def find_lock(name: str, roots: tuple[Path, ...]) -> Path | None:
     """Return the first file `envs/<name>` in the project folders, or None."""
     return next((root / "envs" / name for root in roots if (root / "envs" / name).is_file()), None)
-
-
-def user_path(text: str) -> Path:
-    """Return a path of the command line, relative to where nox was started: nox changes folders."""
-    return (_start() / Path(text).expanduser()).absolute()
-
-
-def shown_path(path: Path) -> str:
-    """Return a path as it is typed where nox was started: relative where it lies in that folder."""
-    start = _start().absolute()
-    return str(path.relative_to(start) if path.is_relative_to(start) else path)
-
-
-def _start() -> Path:
-    return Path(os.environ.get("CUWHEEL_INVOKED_FROM") or Path.cwd())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 from cuwheel.base.spelling import is_console_script
@@ -19,13 +20,13 @@ TRUSTED_VARIABLE = "CUWHEEL_TRUSTED"
 _LIMIT = 1 << 20  # bytes of the list
 
 
-def trust_file() -> Path:
+def trust_file(environ: Mapping[str, str]) -> Path:
     """Return the user's list: `cuwheel/trusted-projects.json` below `XDG_STATE_HOME`."""
-    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111 - Path.expanduser raises
+    state = environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111 - Path.expanduser raises
     return Path(state).absolute() / "cuwheel" / "trusted-projects.json"
 
 
-def is_trusted(folder: Path) -> bool:
+def is_trusted(folder: Path, environ: Mapping[str, str]) -> bool:
     """Return True if the recipes in a folder may run.
 
     That is where nox started this command, where `CUWHEEL_PROJECT` names the folder, and where the
@@ -33,21 +34,21 @@ def is_trusted(folder: Path) -> bool:
     everybody.
     """
     real = os.path.realpath(folder)
-    named = os.environ.get("CUWHEEL_PROJECT", "").split(os.pathsep)
-    if not is_console_script() or os.environ.get(TRUSTED_VARIABLE) == real:
+    named = environ.get("CUWHEEL_PROJECT", "").split(os.pathsep)
+    if not is_console_script(environ) or environ.get(TRUSTED_VARIABLE) == real:
         return True
     if any(name and os.path.realpath(Path(name).expanduser()) == real for name in named):
         return True
-    return _read().get(real, "") == _identity(real) != ""
+    return _read(environ).get(real, "") == _identity(real) != ""
 
 
-def change_trust(folder: Path, *, trusts: bool) -> None:
+def change_trust(folder: Path, environ: Mapping[str, str], *, trusts: bool) -> None:
     """Add a folder to the list, or remove it."""
     real = os.path.realpath(folder)
-    known = {path: identity for path, identity in _read().items() if path != real}
+    known = {path: identity for path, identity in _read(environ).items() if path != real}
     if trusts:
         known[real] = _identity(real)
-    path = trust_file()
+    path = trust_file(environ)
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     aside.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n", encoding="utf-8")
@@ -74,10 +75,10 @@ def _identity(real: str) -> str:
     return f"{status.st_ino}:{status.st_uid}:{recipes.st_uid}"
 
 
-def _read() -> dict[str, str]:
+def _read(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the list; empty where there is none, or none of this user's."""
     try:
-        number = os.open(trust_file(), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        number = os.open(trust_file(environ), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(number, "rb") as stream:
             status = os.fstat(number)
             if not stat.S_ISREG(status.st_mode) or status.st_uid not in {0, os.getuid()}:

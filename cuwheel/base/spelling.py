@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Mapping
 
 ENTRY_VARIABLE = "CUWHEEL_ENTRY"
 
@@ -29,9 +30,9 @@ _PAGE = re.compile(
 _ENTRY = re.compile(r"(?<![\w./-])TROUBLESHOOTING\.md#([\w-]+)")  # `explain` prints it
 
 
-def is_console_script() -> bool:
+def is_console_script(environ: Mapping[str, str] = os.environ) -> bool:
     """Return True if this command was typed as `cuwheel …`, not as a session of nox."""
-    return os.environ.get(ENTRY_VARIABLE) == "cuwheel"
+    return environ.get(ENTRY_VARIABLE) == "cuwheel"
 
 
 def as_typed(text: str) -> str:

@@ -6,11 +6,12 @@ import fnmatch
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import RecipeError, TargetRootError, UsageError, suggest
-from cuwheel.base.paths import project_roots
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.pythons import own_python
 from cuwheel.base.system.versions import plain_release, version_key
@@ -66,6 +67,7 @@ class CellChooser:
 
     request: BuildRequest
     console: Console
+    caller: Caller
     only: tuple[str, ...] = ()
     cuda: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
@@ -90,7 +92,7 @@ class CellChooser:
             and (not tags or candidate.tag in tags)
         ]
         if not named:
-            raise _no_framework(self.frameworks)
+            raise _no_framework(self.frameworks, self.caller.roots)
         if not chosen:
             only = " or ".join(self.only)
             raise UsageError(
@@ -102,11 +104,11 @@ class CellChooser:
 
     def _is_changed(self, cell: Cell) -> bool:
         target, since = cell.job.target, self.changed_since
-        return since is None or is_about(target, changed_files(target.root, since))
+        return since is None or is_about(target, changed_files(target.root, since, self.caller))
 
     def candidates(self) -> Iterator[_Candidate]:
         """Yield every combination."""
-        for entry in load_catalogue(project_roots()):
+        for entry in load_catalogue(self.caller.roots):
             if entry.recipe is None:
                 self.console.warn(f"{entry.name} is skipped: {entry.fault}")
                 continue
@@ -139,7 +141,9 @@ class CellChooser:
         platform = platform_of(request.platform)
         own = provider if provider == "conda" else request.compiler_for(provider, platform)
         read = (own, request.platform, *(request.python if request.platform else ()))
-        job = requested_job(entry, tag, request, self.console, machine=self.machines.get(read))
+        job = requested_job(
+            entry, tag, request, self.console, self.caller, machine=self.machines.get(read)
+        )
         self.machines.setdefault(read, job.machine)
         fault = (
             candidate.impossible
@@ -154,7 +158,7 @@ class CellChooser:
     ) -> Iterator[tuple[str, Framework | None, str]]:
         """Yield the toolkit's tag, a framework that is requested or has a lock, and why not."""
         requested = [framework_of(text) for text in self.frameworks]
-        workspace, offline = bare_workspace(self.console), self.request.offline
+        workspace, offline = bare_workspace(self.console, self.caller), self.request.offline
         if not requested:
             for release in recipe.toolkits:
                 yield toolkit_by_release(release).tag, None, ""
@@ -199,12 +203,12 @@ class CellChooser:
             return f"the recipe is for Python {recipe.requires_python}"
         if target.framework is None or not is_named:
             return ""
-        workspace, offline = bare_workspace(self.console), self.request.offline
+        workspace, offline = bare_workspace(self.console, self.caller), self.request.offline
         return python_fault(target.framework, target.python, workspace, offline=offline)
 
 
-def _no_framework(names: Sequence[str]) -> UsageError:
-    recipes = [entry.recipe for entry in load_catalogue(project_roots()) if entry.recipe]
+def _no_framework(names: Sequence[str], roots: Sequence[Path]) -> UsageError:
+    recipes = [entry.recipe for entry in load_catalogue(roots) if entry.recipe]
     known = sorted({framework.name for recipe in recipes for framework in recipe.frameworks})
     return UsageError(
         f"no recipe is compiled against {' or '.join(names)}",

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.folders.temporary import temporary_folder
-from cuwheel.base.system.output.github import SUMMARY_VARIABLE, add_to_summary, table
+from cuwheel.base.system.output.github import SUMMARY_VARIABLE, table
 from cuwheel.base.system.regular_files import read_regular
 from cuwheel.build.sandbox.containers.engine import Container, open_container
 from cuwheel.build.workspace.failure_record import read_failures
 from cuwheel.build.workspace.records import STAGES
 from cuwheel.build.workspace.request import BuildRequest
-from cuwheel.cli.target_choice import platform_of
+from cuwheel.cli.target_choice import output_folders, platform_of
 
 UNFINISHED = 75
 """Exit code of the inner cuwheel after a part that others follow (EX_TEMPFAIL)."""
@@ -50,16 +50,16 @@ class Part:
     goes_on: int | None = None
 
 
-def container_of(request: BuildRequest, console: Console) -> Container:
+def container_of(request: BuildRequest, console: Console, caller: Caller) -> Container:
     """Return the container of a request that has one; for the errors see `open_container`."""
     reference, program = request.container or "", request.container_engine
-    return open_container(reference, program, console, offline=request.offline)
+    return open_container(reference, program, console, caller, offline=request.offline)
 
 
-def build_in_container(request: BuildRequest, console: Console) -> int:
+def build_in_container(request: BuildRequest, console: Console, caller: Caller) -> int:
     """Run a command line of `build` in its image; return the inner exit code."""
-    container = container_of(request, console)
-    work, dist = request.work_folder.resolve(), request.dist_folder.resolve()
+    container = container_of(request, console, caller)
+    work, dist = (path.resolve() for path in output_folders(request, caller))
     status, started = 0, time.time()
     work.mkdir(parents=True, exist_ok=True)
     for part in parts_of(request_inside(request)):
@@ -76,14 +76,14 @@ def build_in_container(request: BuildRequest, console: Console) -> int:
             if not status:
                 with contextlib.suppress(OSError, ValueError):
                     text = read_regular(summary, limit=_LARGEST_SUMMARY).decode()
-                    add_to_summary([text], os.environ)
+                    console.add_to_summary([text])
         if status != part.goes_on:
             break
     # From the records of failures: the inner summary may hold text of the package's own.
     for target in request.targets if status else ():
         for failure in read_failures(dist, target, since=started):
             rows = {"failed": failure.what, "because": failure.why, "to fix": failure.fix}
-            add_to_summary(table(rows), os.environ)
+            console.add_to_summary(table(rows))
     return status
 
 

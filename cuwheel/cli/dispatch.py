@@ -6,12 +6,14 @@ import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from cuwheel.base.caller import read_caller
 from cuwheel.base.errors import UsageError, suggest
 from cuwheel.base.spelling import as_typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from cuwheel.base.caller import Caller
     from cuwheel.base.system.console import Console
     from cuwheel.cli.parser import Parser
 
@@ -40,8 +42,14 @@ COMMANDS = {
 _TARGET = re.compile(r"^[^-].*-\d{3}$")
 
 
-def run_command(name: str, arguments: Sequence[str], console: Console) -> int:
-    """Run one command with the arguments after `--`; return the exit code."""
+def run_command(
+    name: str, arguments: Sequence[str], console: Console, caller: Caller | None = None
+) -> int:
+    """Run one command with the arguments after `--`; return the exit code.
+
+    Args:
+        caller: None: this process's, read now.
+    """
     parser = parser_of(name)
     if name == "build":  # the session's name has the target, its arguments the recipe
         target = next((argument for argument in arguments[:1] if _TARGET.search(argument)), "")
@@ -49,7 +57,7 @@ def run_command(name: str, arguments: Sequence[str], console: Console) -> int:
     args = parser.parse(arguments)
     console.is_quiet = getattr(args, "quiet", False)
     console.is_verbose = getattr(args, "verbose", False)
-    return _find(name, "run_{}")(args, console) or 0
+    return _find(name, "run_{}")(args, console, caller or read_caller()) or 0
 
 
 def parser_of(name: str) -> Parser:

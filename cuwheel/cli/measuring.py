@@ -6,10 +6,11 @@ import argparse
 import contextlib
 import getpass
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import (
     CuwheelError,
     GpuError,
@@ -19,7 +20,6 @@ from cuwheel.base.errors import (
     UsageError,
     WrongResultError,
 )
-from cuwheel.base.paths import default_cache, project_roots, user_path
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import file_lock, sha256_of_file
 from cuwheel.base.system.folders.output_folder import check_files, check_output, claim, write_files
@@ -35,6 +35,7 @@ from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.build.sandbox.confinement import Confinement, confine_environment
 from cuwheel.build.workspace.job import Job
 from cuwheel.build.workspace.masking import PublicText
+from cuwheel.build.workspace.workspace import bare_workspace
 from cuwheel.check.diagnose.diagnose import callers_environment
 from cuwheel.check.diagnose.facts.environment import read_environment
 from cuwheel.check.diagnose.facts.machine import find_driver
@@ -57,7 +58,7 @@ from cuwheel.lab.perf.report import PERF_FOLDER, keep_run, print_run, read_histo
 from cuwheel.publish.rebuild.published import read_published
 
 
-def measure_wheel(args: argparse.Namespace, console: Console) -> None:
+def measure_wheel(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Check and measure a wheel, and raise an error if it is slower than another.
 
     Args:
@@ -67,9 +68,9 @@ def measure_wheel(args: argparse.Namespace, console: Console) -> None:
         GpuError: there is no GPU that it can be measured on.
         CuwheelError: as `_judge`; or no wheel, no probe, no environment, or a failed probe.
     """
-    entries = load_catalogue(project_roots())
-    target = named_targets("perf", [args.target])[0] if args.target else None
-    chosen = _choose(args, entries, target)
+    entries = load_catalogue(caller.roots)
+    target = named_targets("perf", [args.target], caller)[0] if args.target else None
+    chosen = _choose(args, entries, target, caller)
     entry = chosen.entry if chosen else target[0] if target else None
     if entry is None:
         raise UsageError(
@@ -78,14 +79,16 @@ def measure_wheel(args: argparse.Namespace, console: Console) -> None:
             fix="build one, `nox -s build-causal-conv1d-130`, or pass one: -- --wheel FILE",
         )
     check_has_driver(entry.name)
-    folder = folder_of(args.report, f"reports/perf/{entry.name}")
+    folder = folder_of(args.report, caller, f"reports/perf/{entry.name}")
     check_output(folder, PERF_FOLDER)
     check_files(folder, PERF_FOLDER)
     claim(folder, PERF_FOLDER)
-    past = read_run(user_path(args.against)) if (args.against or "").endswith(".json") else None
+    past = read_run(caller.path(args.against)) if (args.against or "").endswith(".json") else None
     with temporary_folder() as scratch:
-        places = _Environments(args=args, entry=entry, scratch=scratch, console=console)
-        old = read_wheel(user_path(args.against), entries) if args.against and not past else None
+        places = _Environments(
+            args=args, entry=entry, scratch=scratch, console=console, caller=caller
+        )
+        old = read_wheel(caller.path(args.against), entries) if args.against and not past else None
         if old and old.entry.name != entry.name:
             raise UsageError(
                 f"{old.path.name} can't be compared with a wheel of {entry.name}",
@@ -101,17 +104,19 @@ def measure_wheel(args: argparse.Namespace, console: Console) -> None:
             sha256=chosen.sha256 if chosen else "",
             past=past,
             against=Path(args.against).name if args.against else "",
-            against_sha256=sha256_of_file(user_path(args.against)) if args.against else "",
+            against_sha256=sha256_of_file(caller.path(args.against)) if args.against else "",
             tolerance=args.tolerance,
             is_quick=args.quick,
             is_shared=args.shared_gpu,
-            sweep=SweepRequest(requests=args.requests, most=args.sweep_max, model=_model(args))
+            sweep=SweepRequest(
+                requests=args.requests, most=args.sweep_max, model=_model(args, caller)
+            )
             if args.sweep
             else None,
             log=folder / "perf.log",
         )
         with (
-            _gpus_held(args, console),
+            _gpus_held(args, console, caller.environ),
             file_lock(folder / ".lock", on_wait=lambda: console.note("another run: waiting")),
         ):
             request.log.unlink(missing_ok=True)
@@ -121,21 +126,23 @@ def measure_wheel(args: argparse.Namespace, console: Console) -> None:
             finally:
                 if request.log.is_file():
                     text.copy_file(request.log, request.log)
-            _report(run, folder, args, console)
+            _report(run, folder, args, console, caller)
     _judge(run, folder)
 
 
 @contextlib.contextmanager
-def _gpus_held(args: argparse.Namespace, console: Console) -> Iterator[None]:
+def _gpus_held(
+    args: argparse.Namespace, console: Console, environ: Mapping[str, str]
+) -> Iterator[None]:
     """Keep other runs from measuring on this GPU meanwhile, but with --shared-gpu.
 
     A nightly run holds the locks of its GPUs for the runs that it starts.
     """
-    gpus = usable_gpus(find_driver(callers_environment(os.environ)), os.environ)
-    held = os.environ.get(HELD_VARIABLE, "").split()
+    gpus = usable_gpus(find_driver(callers_environment(environ)), environ)
+    held = environ.get(HELD_VARIABLE, "").split()
     names = [] if args.shared_gpu else [name for name in lock_names(gpus) if name not in held]
     with hold_gpus(
-        [lock_folder(os.environ) / name for name in names],
+        [lock_folder(environ) / name for name in names],
         f"{getpass.getuser()}'s process {os.getpid()}, `nox -s perf`",
         on_wait=console.note,
         gives_up=lambda: False,
@@ -147,10 +154,11 @@ def _choose(
     args: argparse.Namespace,
     entries: tuple[CatalogueEntry, ...],
     target: tuple[CatalogueEntry, str] | None,
+    caller: Caller,
 ) -> ChosenWheel | None:
     """Return the wheel that is measured; None: the installed package."""
     if args.wheel:
-        chosen = read_wheel(user_path(args.wheel), entries)
+        chosen = read_wheel(caller.path(args.wheel), entries)
         if target and chosen.entry.name != target[0].name:
             raise UsageError(
                 f"{chosen.path.name} is not a wheel of {args.target}",
@@ -158,7 +166,7 @@ def _choose(
                 fix="leave out the target: the wheel determines it",
             )
         return chosen
-    dist = folder_of(args.dist, "dist")
+    dist = folder_of(args.dist, caller, "dist")
     uses_installed = args.python and target and not args.dist
     newest = None if uses_installed else newest_wheel(dist, entries, target)
     if target and not newest and not args.python:
@@ -178,6 +186,7 @@ class _Environments:
     entry: CatalogueEntry
     scratch: Path
     console: Console
+    caller: Caller
 
     def make(
         self, wheel: ChosenWheel | None, target: tuple[CatalogueEntry, str] | None, age: str
@@ -187,16 +196,25 @@ class _Environments:
         folder = self.scratch / age
         if args.python:
             # Not resolved: a virtual environment's interpreter is a link to another.
-            python = user_path(args.python)
+            python = self.caller.path(args.python)
             if wheel:
                 log = self.scratch / "install.log"
                 unpack_into(
-                    folder, wheel.path, wheel.sha256, python=python, cache=default_cache(), log=log
+                    folder,
+                    wheel.path,
+                    wheel.sha256,
+                    bare_workspace(self.console, self.caller),
+                    python=python,
+                    log=log,
                 )
-                link_neighbours(folder, python)
+                link_neighbours(folder, python, self.caller.environ)
             place = self._in_callers_environment(python, folder, name)
             return PerfEnvironment(
-                python=python, folder=folder if wheel else None, name=name, confinement=place
+                python=python,
+                folder=folder if wheel else None,
+                name=name,
+                confinement=place,
+                environ=self.caller.environ,
             )
         tag = wheel.tag if wheel else ""
         if wheel is None or not (tag or target):
@@ -216,13 +234,18 @@ class _Environments:
             has_gpu=True,
         )
         return PerfEnvironment(
-            python=python, folder=None, name=name, is_own=True, confinement=place
+            python=python,
+            folder=None,
+            name=name,
+            is_own=True,
+            confinement=place,
+            environ=self.caller.environ,
         )
 
     def _in_callers_environment(self, python: Path, folder: Path, name: str) -> Confinement:
         """Return that environment, and the wheel on top of it, for reading."""
         own = (self.scratch / f"{folder.name}-own").resolve()
-        environment = read_environment(python, callers_environment(os.environ))
+        environment = read_environment(python, callers_environment(self.caller.environ))
         place = confine_environment(
             environment.python,
             environment.prefix,
@@ -235,13 +258,13 @@ class _Environments:
 
     def _read(self) -> tuple[Path, ...]:
         """Return the driver's folders, and a folder of a model's weights."""
-        model = _model(self.args)
+        model = _model(self.args, self.caller)
         folders = [Path(model)] if model and Path(model).is_dir() else []
-        return (*driver_folders(os.environ), *folders)
+        return (*driver_folders(self.caller.environ), *folders)
 
     def _sandbox(self, name: str) -> str:
         """Return the sandbox that the wheel's code runs in."""
-        model = _model(self.args)
+        model = _model(self.args, self.caller)
         sandbox = choose_sandbox(self.args.sandbox)
         if sandbox == "none":
             self.console.note(f"{name} runs without a sandbox, as requested")
@@ -256,7 +279,7 @@ class _Environments:
 
     def _install(self, wheel: ChosenWheel, tag: str, folder: Path) -> tuple[Path, Job]:
         """Make an environment with the wheel and its recipe's lock; return Python and job."""
-        stated = read_request(read_published(wheel.path).request.argv())
+        stated = read_request(read_published(wheel.path).request.argv(), self.caller)
         release = wheel.python or next(iter(stated.python), "")
         request = replace(
             stated,
@@ -265,7 +288,7 @@ class _Environments:
             offline=self.args.offline,
             sandbox=self.args.sandbox,
         )
-        job = requested_job(wheel.entry, tag, request, self.console)
+        job = requested_job(wheel.entry, tag, request, self.console, self.caller)
         check_framework(wheel, job.target.framework)
         job.workspace.log_folder.mkdir(parents=True, exist_ok=True)
         base = job.python.path
@@ -274,15 +297,24 @@ class _Environments:
         return install_wheel(environment, base, wheel.path, wheel.sha256, job), job
 
 
-def _model(args: argparse.Namespace) -> str | None:
+def _sweep_of(args: argparse.Namespace, caller: Caller) -> SweepRequest | None:
+    if not args.sweep:
+        return None
+    model = _model(args, caller)
+    return SweepRequest(requests=args.requests, most=args.sweep_max, model=model)
+
+
+def _model(args: argparse.Namespace, caller: Caller) -> str | None:
     """Return the real path of `--model`, or a name on a hub."""
-    folder = user_path(args.model).resolve() if args.model else None
+    folder = caller.path(args.model).resolve() if args.model else None
     return str(folder) if folder and folder.is_dir() else args.model
 
 
-def _report(run: PerfRun, folder: Path, args: argparse.Namespace, console: Console) -> None:
+def _report(
+    run: PerfRun, folder: Path, args: argparse.Namespace, console: Console, caller: Caller
+) -> None:
     picture = draw_run(run)
-    past = user_path(args.history) if args.history else folder / "history"
+    past = caller.path(args.history) if args.history else folder / "history"
     with contextlib.suppress(UsageError):  # a release reads it here, also when it is replaced
         keep_run(read_run(folder / "perf.json"), folder / "history")
     keep_run(run, past)

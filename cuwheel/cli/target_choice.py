@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,9 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import InterpreterNotFoundError, UsageError
 from cuwheel.base.formats.binaries.archs import sorted_archs
-from cuwheel.base.paths import default_cache, project_folder, project_roots, user_path
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.pythons import Interpreter, find_python
 from cuwheel.base.system.versions import plain_release
@@ -53,7 +53,7 @@ def build_options(*names: str) -> dict[str, Option]:
     return options
 
 
-def request_of(args: argparse.Namespace, **changes: Any) -> BuildRequest:
+def request_of(args: argparse.Namespace, caller: Caller, **changes: Any) -> BuildRequest:
     """Return the request of a command line: its options of a build, and these changes."""
     values = {
         name: value
@@ -61,38 +61,47 @@ def request_of(args: argparse.Namespace, **changes: Any) -> BuildRequest:
         if name in {"targets", *OPTIONS} and name not in changes
     }
     values.setdefault("target_root", None)
-    values["target_root"] = values["target_root"] or os.environ.get(TARGET_ROOT)
+    values["target_root"] = values["target_root"] or caller.environ.get(TARGET_ROOT)
     for name, value in values.items():
         if isinstance(value, list):
-            values[name] = tuple(str(user_path(item)) if os.sep in item else item for item in value)
+            values[name] = tuple(
+                str(caller.path(item)) if os.sep in item else item for item in value
+            )
         elif value and name in _PATHS:
-            values[name] = user_path(value)
+            values[name] = caller.path(value)
     # Compilers write the folder's real name: links and `..` would hide it from the path map.
     if values.get("work"):
         values["work"] = values["work"].resolve()
     return BuildRequest(**values, **changes)
 
 
-def read_request(argv: Sequence[str]) -> BuildRequest:
+def read_request(argv: Sequence[str], caller: Caller) -> BuildRequest:
     """Return the request that `BuildRequest.argv` wrote."""
     parser = new_parser("build", "", {**TARGETS, **build_options(*OPTIONS)})
-    return request_of(parser.parse(argv))
+    return request_of(parser.parse(argv), caller)
 
 
-def folder_of(option: str | None, name: str) -> Path:
+def folder_of(option: str | None, caller: Caller, name: str) -> Path:
     """Return the folder that an option names, or else one of the project: `dist`, `work`."""
-    return user_path(option) if option else project_folder() / name
+    return caller.path(option) if option else caller.project / name
 
 
-def named_targets(session: str, names: Sequence[str]) -> tuple[tuple[CatalogueEntry, str], ...]:
+def output_folders(request: BuildRequest, caller: Caller) -> tuple[Path, Path]:
+    """Return the folder of all targets' work folders, and the one for finished wheels."""
+    return request.work or caller.project / "work", request.dist or caller.project / "dist"
+
+
+def named_targets(
+    session: str, names: Sequence[str], caller: Caller
+) -> tuple[tuple[CatalogueEntry, str], ...]:
     """Return recipe and toolkit's tag of each target that is named after `--`."""
-    entries = load_catalogue(project_roots())
+    entries = load_catalogue(caller.roots)
     refuse_none(session, "target", names, target_names(entries))
     return tuple(find_target(name, entries) for name in names)
 
 
 def requested_targets(
-    request: BuildRequest, console: Console
+    request: BuildRequest, console: Console, caller: Caller
 ) -> Iterator[tuple[CatalogueEntry, str]]:
     """Yield recipe and toolkit's tag of the targets of a build.
 
@@ -101,24 +110,24 @@ def requested_targets(
     Raises:
         CuwheelError: there is no such target, or none that goes with the framework.
     """
-    recipes = {item.name: item for item in load_catalogue(project_roots()) if item.recipe}
+    recipes = {item.name: item for item in load_catalogue(caller.roots) if item.recipe}
     if not request.targets:
-        named_targets("build", [])
+        named_targets("build", [], caller)
     for name in request.targets:
         entry = recipes.get(name.replace("_", "-"))
         recipe = entry.recipe if entry else None
         framework = chosen_framework(recipe, request.framework) if recipe else None
         if entry is None or recipe is None or framework is None:
-            yield from named_targets("build", [name])
+            yield from named_targets("build", [name], caller)
             continue
-        workspace, offline = bare_workspace(console), request.offline
+        workspace, offline = bare_workspace(console, caller), request.offline
         release = fitting_toolkit(recipe, entry.root, framework, workspace, offline=offline)
         console.note(f"{framework.pin} was built with CUDA {release}: building {name} for it")
         yield entry, toolkit_by_release(release).tag
 
 
 def requested_jobs(
-    entry: CatalogueEntry, tag: str, request: BuildRequest, console: Console
+    entry: CatalogueEntry, tag: str, request: BuildRequest, console: Console, caller: Caller
 ) -> Iterator[Job]:
     """Yield one build for each requested Python.
 
@@ -131,7 +140,7 @@ def requested_jobs(
     checked: dict[Path, Any] = {}
     for python in request.python or ("",):
         alone = replace(request, python=(python,) if python else ())
-        job = requested_job(entry, tag, alone, console, checked=checked)
+        job = requested_job(entry, tag, alone, console, caller, checked=checked)
         console.durations.clear()
         console.heading(job.target.id)
         if is_impossible(job):  # before anything is locked or written
@@ -139,7 +148,7 @@ def requested_jobs(
 
             check(job, "early")
         if not request.dry_run:
-            settle_framework(job.target, bare_workspace(console), offline=request.offline)
+            settle_framework(job.target, bare_workspace(console, caller), offline=request.offline)
         yield job
 
 
@@ -148,6 +157,7 @@ def requested_job(  # noqa: PLR0913 - what, for what, and how
     tag: str,
     request: BuildRequest,
     console: Console,
+    caller: Caller,
     *,
     machine: Machine | None = None,
     checked: dict[Path, Any] | None = None,
@@ -162,20 +172,23 @@ def requested_job(  # noqa: PLR0913 - what, for what, and how
     Raises:
         CuwheelError: an option is wrong or doesn't go with this recipe.
     """
-    python = _python_to_find(entry, request, console)
-    interpreter = _find_python(python, entry, tag, request, console)
+    python = _python_to_find(entry, request, console, caller.environ)
+    interpreter = _find_python(python, entry, tag, request, bare_workspace(console, caller))
     target = choose_target(entry, tag, release_of(python, interpreter), request)
+    work, dist = output_folders(request, caller)
     workspace = Workspace(
-        cache=default_cache(),
-        work=request.work_folder / target.id,
-        dist=request.dist_folder,
+        cache=caller.cache,
+        work=work / target.id,
+        dist=dist,
         console=console,
+        caller=caller,
         checked={} if checked is None else checked,
     )
     if machine is None:
         machine = read_machine(
             request,
             interpreter,
+            caller.environ,
             has_own_compiler=target.has_own_compiler,
             platform=target.platform,
         )
@@ -318,13 +331,15 @@ def _archs(recipe: Recipe, toolkit: Toolkit) -> tuple[str, ...]:
         ) from None
 
 
-def _python_to_find(entry: CatalogueEntry, request: BuildRequest, console: Console) -> str:
+def _python_to_find(
+    entry: CatalogueEntry, request: BuildRequest, console: Console, environ: Mapping[str, str]
+) -> str:
     """Return `--python`, or for a wheel of the stable ABI the one it is built with."""
     python, recipe = next(iter(request.python), ""), entry.recipe
     if recipe is None or recipe.python != "abi3":
         return python
     chosen = stable_abi_python(recipe, platform_of(request.platform), request.target_root)
-    release = find_python(python, os.environ).release if os.sep in python else python
+    release = find_python(python, environ).release if os.sep in python else python
     if release.endswith("t"):
         raise UsageError(
             f"the wheel of {recipe.name} doesn't work with --python {python}",
@@ -347,7 +362,7 @@ def _python_to_find(entry: CatalogueEntry, request: BuildRequest, console: Conso
 
 
 def _find_python(
-    python: str, entry: CatalogueEntry, tag: str, request: BuildRequest, console: Console
+    python: str, entry: CatalogueEntry, tag: str, request: BuildRequest, workspace: Workspace
 ) -> Interpreter | InterpreterNotFoundError:
     """Return the Python of a build, or an error that the early check reports with the rest."""
     provider = request.toolchain or toolkit_by_release(tag).provider
@@ -355,7 +370,7 @@ def _find_python(
     try:
         return choose_python(
             python,
-            bare_workspace(console),
+            workspace,
             needs_own_headers=provider == "conda" and is_compiled,  # not the system's C library
             may_install=not request.dry_run,
             offline=request.offline,

@@ -8,7 +8,37 @@ from pathlib import Path
 import pytest
 
 from cuwheel.base import paths
-from cuwheel.base.paths import ROOT, find_project, project_folder, project_roots, shown_path
+from cuwheel.base.caller import Caller, read_caller
+from cuwheel.base.paths import ROOT, find_project
+from tests.support.lint.environ_readers import is_offence, offences
+
+
+def test_variables_are_read_where_a_command_begins() -> None:
+    assert not offences()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os; os.environ['PATH']",
+        "import os; os.getenv('PATH')",
+        "from os import environ",
+        "def run(environ=os.environ): ...",
+        "from cuwheel.base.caller import Caller, read_caller",
+    ],
+)
+def test_lint_finds_readers_of_variables(code: str) -> None:
+    assert is_offence(code)
+
+
+def test_caller_keeps_the_variables_that_it_has_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUWHEEL_CACHE", "/before")
+    caller = read_caller()
+    monkeypatch.setenv("CUWHEEL_CACHE", "/after")
+
+    assert caller.environ["CUWHEEL_CACHE"] == "/before"
+    assert caller.cache == Path("/before")
+    assert "CUWHEEL_CACHE" not in repr(caller)
 
 
 @pytest.fixture
@@ -31,7 +61,7 @@ def test_checkout_is_its_own_project(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path / "project")
     monkeypatch.delenv("CUWHEEL_PROJECT", raising=False)
 
-    assert (find_project(), project_roots()) == (ROOT, (ROOT,))
+    assert (find_project(), Caller(os.environ).roots) == (ROOT, (ROOT,))
 
 
 @pytest.mark.parametrize("below", [".", "deep", "deep/deeper"])
@@ -40,8 +70,8 @@ def test_finds_project_upwards(
 ) -> None:
     monkeypatch.chdir(project / below)
 
-    assert find_project() == project_folder() == project
-    assert project_roots() == (project, installed)
+    assert find_project() == Caller(os.environ).project == project
+    assert Caller(os.environ).roots == (project, installed)
 
 
 def test_there_may_be_none(
@@ -50,8 +80,8 @@ def test_there_may_be_none(
     monkeypatch.chdir(tmp_path)
 
     assert find_project() is None
-    assert project_folder() == tmp_path
-    assert project_roots() == (installed,)
+    assert Caller(os.environ).project == tmp_path
+    assert Caller(os.environ).roots == (installed,)
 
 
 def test_named_projects_come_first(
@@ -60,8 +90,8 @@ def test_named_projects_come_first(
     monkeypatch.setenv("CUWHEEL_PROJECT", str(tmp_path / "other"))
     monkeypatch.chdir(project)
 
-    assert project_roots() == (tmp_path / "other", project, installed)
-    assert project_folder() == project
+    assert Caller(os.environ).roots == (tmp_path / "other", project, installed)
+    assert Caller(os.environ).project == project
 
 
 @pytest.mark.usefixtures("installed")
@@ -102,5 +132,5 @@ def test_shows_path_as_it_is_typed_where_nox_was_started(
 ) -> None:
     monkeypatch.setenv("CUWHEEL_INVOKED_FROM", str(tmp_path / "here"))
 
-    assert shown_path(tmp_path / "here" / "dist") == "dist"
-    assert shown_path(tmp_path / "dist") == f"{tmp_path}/dist"
+    assert Caller(os.environ).shown(tmp_path / "here" / "dist") == "dist"
+    assert Caller(os.environ).shown(tmp_path / "dist") == f"{tmp_path}/dist"

@@ -51,7 +51,7 @@ def add_recipe(project: Path, name: str, more: str) -> None:
 def chosen(project: Path, *arguments: str) -> tuple[tuple[Cell, ...], str]:
     """The cells of a command line, and what was printed."""
     workspace, args = make_workspace(project), matrix_parser().parse(arguments)
-    return chooser_of(args, workspace.console).cells(), heard(workspace)
+    return chooser_of(args, workspace.console, workspace.caller).cells(), heard(workspace)
 
 
 def cells(project: Path, *arguments: str) -> tuple[Cell, ...]:

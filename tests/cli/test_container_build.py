@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import SandboxError, SmokeError, UsageError
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.github import SUMMARY_VARIABLE
@@ -31,7 +32,9 @@ IMAGE = f"debian@sha256:{'0' * 64}"
 
 
 def inside(*options: str) -> BuildRequest:
-    return request_inside(read_request(["tiny-130", "--container", IMAGE, *options]))
+    return request_inside(
+        read_request(["tiny-130", "--container", IMAGE, *options], Caller(os.environ))
+    )
 
 
 def parts(*options: str) -> list[tuple[str, bool]]:
@@ -202,7 +205,7 @@ def test_answers_for_each_build_that_a_file_lists(
     requested = [["tiny-130", "--python", release, *folders] for release in ("3.11", "3.12")]
     path.write_text(json.dumps(requested))
 
-    answer_states(path, Console())
+    answer_states(path, Console(), Caller(os.environ))
 
     output = json.loads(path.read_text())
     assert [(state["id"], state["kind"]) for state in output] == [

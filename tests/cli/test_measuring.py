@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import CuwheelError, ProbeError, UsageError
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system import process
@@ -227,7 +228,9 @@ def test_report_that_is_replaced_stays_where_a_release_reads_it(tmp_path: Path) 
     given = argparse.Namespace(history=str(tmp_path / "elsewhere"), json=False)
 
     for answer in ("SLOWER", "SAME"):
-        measuring._report(make_run(answer=answer), tmp_path / "report", given, Console())
+        measuring._report(
+            make_run(answer=answer), tmp_path / "report", given, Console(), Caller(os.environ)
+        )
 
     [copy] = (tmp_path / "report" / "history").glob("*.json")
     assert read_run(copy).answer == "SLOWER"

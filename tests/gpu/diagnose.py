@@ -229,7 +229,9 @@ def bnb_cases(folder: Path, wheel: Path) -> list[Case]:
 def try_case(case: Case) -> dict[str, Any]:
     """What `diagnose` says, and what really happens."""
     environ = {**callers_environment(os.environ), **case.variables}
-    asked = DiagnoseOptions(packages=case.packages, python=str(case.python), start=ROOT)
+    asked = DiagnoseOptions(
+        packages=case.packages, python=str(case.python), start=ROOT, project=ROOT
+    )
     started = time.monotonic()
     recipes = [entry.recipe for entry in load_catalogue([ROOT]) if entry.recipe]
     report = diagnose(asked, environ, recipes)

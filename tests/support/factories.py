@@ -17,6 +17,7 @@ from typing import Any
 
 import rich.console
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import InterpreterNotFoundError
 from cuwheel.base.fetch.retry import RetryPolicy
 from cuwheel.base.paths import ROOT
@@ -109,6 +110,7 @@ def make_workspace(folder: Path, **changes: Any) -> Workspace:
         work=folder / "work",
         dist=folder / "dist",
         console=Console(terminal),
+        caller=Caller(os.environ),
         retry_policy=HASTY,
     )
     return dataclasses.replace(workspace, **changes)
@@ -129,7 +131,7 @@ def make_job(
     """A job on this very machine; the Python is the one that runs the tests, or `python`."""
     request = BuildRequest(**{"sandbox": sandbox_here(), **settings})
     machine = read_machine(
-        request, python or own_python(), has_own_compiler=target.has_own_compiler
+        request, python or own_python(), os.environ, has_own_compiler=target.has_own_compiler
     )
     return Job(target=target, settings=request, workspace=workspace, machine=machine)
 

@@ -33,7 +33,7 @@ from cuwheel.base.system.files import (
     remove_leftovers,
     sha256_of_file,
 )
-from cuwheel.base.system.process import run, which
+from cuwheel.base.system.process import inherited, run, which
 
 _MAX_SIZE = 4 << 30  # bytes of a mirrored pack
 _TIME_LIMIT = 1800.0  # seconds for a fetch that goes on; git itself ends one that stalls
@@ -104,7 +104,7 @@ def fetch_commit(  # noqa: PLR0913 - what, from where, to where, and how
         DiskFullError: a disk ran full.
     """
     path = path_of_commit(commit, cache)
-    if not which("git", os.environ.get("PATH", os.defpath)):
+    if not which("git", inherited()["PATH"]):
         raise DownloadError(
             f"{commit.origin} could not be fetched",
             why="`git` isn't on PATH; it fetches the commit, and reads what is in the cache",
@@ -363,8 +363,9 @@ def message_of(error: CommandFailedError) -> str:
 
 
 def _variables(home: Path) -> dict[str, str]:
+    names = [name for upper in _PROXIES for name in (upper, upper.lower())]
     env = {
-        "PATH": os.environ.get("PATH", os.defpath),
+        **inherited(*names),
         "HOME": str(home),
         "LC_ALL": "C",
         "GIT_DEFAULT_HASH": "sha1",
@@ -374,7 +375,5 @@ def _variables(home: Path) -> dict[str, str]:
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ALLOW_PROTOCOL": "file:http:https",
     }
-    names = [name for upper in _PROXIES for name in (upper, upper.lower())]
-    env |= {name: os.environ[name] for name in names if name in os.environ}
-    bundle = os.environ.get("SSL_CERT_FILE")
+    bundle = inherited("SSL_CERT_FILE").get("SSL_CERT_FILE")
     return {**env, "GIT_SSL_CAINFO": bundle} if bundle else env

@@ -125,6 +125,15 @@ class Console:
             place = github.in_workspace(file, os.environ)
             self._command(github.command(level, text, title=title, file=place))
 
+    @property
+    def has_summary(self) -> bool:
+        """True in a step of GitHub Actions that has a summary."""
+        return bool(os.environ.get(github.SUMMARY_VARIABLE))
+
+    def add_to_summary(self, markdown: Iterable[str]) -> None:
+        """Append lines to the summary of a step of GitHub Actions; elsewhere do nothing."""
+        github.add_to_summary(markdown, os.environ)
+
     @contextlib.contextmanager
     def _literally(self) -> Iterator[None]:
         """Keep the runner from executing commands in what the block prints."""

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 from cuwheel.base.free_memory import cgroup_folders
@@ -21,14 +22,16 @@ _DRIVER_REPORT = Path("/proc/driver/nvidia/version")
 _DRIVER_VERSION = re.compile(r"\b\d{3,}\.\d+(\.\d+)?\b")  # 535.104.05
 
 
-def usable_cores(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> int:
+def usable_cores(
+    environ: Mapping[str, str], cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP
+) -> int:
     """Return the cores that this process may use, by CPU mask and cgroup quota, rounded down.
 
     In a Slurm job, `SLURM_CPUS_PER_TASK` (sbatch(1)) is a limit too: many clusters don't enforce
     it.
     """
     cores = float(len(os.sched_getaffinity(0)))
-    allotted = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    allotted = environ.get("SLURM_CPUS_PER_TASK", "")
     if allotted.isdigit():
         cores = min(cores, int(allotted))
     for folder in map(Path, cgroup_folders(_read(own), str(cgroups), "cpu")):

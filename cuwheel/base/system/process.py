@@ -399,6 +399,12 @@ def running_commands() -> Iterator[list[str]]:
     yield from (argv for _, argv in sorted(commands))
 
 
+def inherited(*names: str) -> dict[str, str]:
+    """Return `PATH` and these of this process's variables: what a helper such as git inherits."""
+    path = {"PATH": os.environ.get("PATH", os.defpath)}
+    return path | {name: os.environ[name] for name in names if name in os.environ}
+
+
 def which(name: str, path: str) -> str | None:
     """Return the path of a program on a search path, links not followed; None if there is none."""
     return shutil.which(name, path=path)

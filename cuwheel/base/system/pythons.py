@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import CommandFailedError, InterpreterNotFoundError
 from cuwheel.base.paths import find_python_lock
 from cuwheel.base.system.process import run
@@ -74,7 +75,8 @@ class Interpreter:
 
 def own_python() -> Interpreter:
     """Return the Python that runs nox: the one that the engine's environment was made from."""
-    return _interpreter(Path(getattr(sys, "_base_executable", sys.executable)))
+    # A program itself, not a shim: it needs no variables.
+    return _described(Path(getattr(sys, "_base_executable", sys.executable)), ())
 
 
 def find_python(request: str, environ: Mapping[str, str]) -> Interpreter:
@@ -88,11 +90,11 @@ def find_python(request: str, environ: Mapping[str, str]) -> Interpreter:
         InterpreterNotFoundError: with every location searched and the Pythons there.
     """
     if os.sep in request:
-        return _interpreter(Path(request).absolute())
+        return _interpreter(Path(request).absolute(), environ)
     searched = []
     for source, path in _candidates(request, environ):
         try:
-            interpreter = _interpreter(path)
+            interpreter = _interpreter(path, environ)
         except InterpreterNotFoundError as error:
             searched.append(f"{source}: {path}: {error.why}")
             continue
@@ -105,7 +107,8 @@ def find_python(request: str, environ: Mapping[str, str]) -> Interpreter:
             names = sorted(path.parents[1].name for path in folder.glob("*/bin/python"))
             content = f"has {', '.join(names) or 'no Python'}"
         searched.append(f"{source}: {folder} {content}")
-    searched.append(f"conda lock: {find_python_lock(request) or f'none for {request}'}")
+    lock = find_python_lock(request, Caller(environ).roots)
+    searched.append(f"conda lock: {lock or f'none for {request}'}")
     raise InterpreterNotFoundError(
         f"no Python {request} was found on this machine",
         why="\n".join(["searched", *searched]),
@@ -168,11 +171,11 @@ def _pyenv_root(environ: Mapping[str, str], home: Path) -> Path:
     return next((root for root in roots if (root / "versions").is_dir()), home / ".pyenv")
 
 
-def _interpreter(path: Path) -> Interpreter:
+def _interpreter(path: Path, environ: Mapping[str, str]) -> Interpreter:
     """Start an interpreter, once for each path, and return its description."""
     # pyenv's shims and conda's wrappers need PATH and HOME.
-    environ = tuple((key, os.environ[key]) for key in ("PATH", "HOME") if key in os.environ)
-    return _described(path, environ)
+    needed = tuple((key, environ[key]) for key in ("PATH", "HOME") if key in environ)
+    return _described(path, needed)
 
 
 @functools.cache  # the matrix needs it for each of its cells

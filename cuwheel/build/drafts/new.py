@@ -11,7 +11,6 @@ import rich.markup
 from packaging.utils import canonicalize_name
 
 from cuwheel.base.errors import FileAccessError, SourceError, UnknownProjectError, UsageError
-from cuwheel.base.paths import project_folder
 from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.files import write_atomically
 from cuwheel.base.system.folders.temporary import temporary_folder
@@ -88,7 +87,7 @@ def draft_recipe(
                 fix=f"see whose {path.parent} is and whether its file system is read-only",
             ) from problem
     workspace.console.print_durations()
-    for line in _report(draft, upstream, survey, path):
+    for line in _report(draft, upstream, survey, path, workspace.caller.project):
         report_terminal().print(line)
     return path
 
@@ -144,8 +143,9 @@ def _refuse_foreign(upstream: Upstream, survey: Survey) -> None:
         )
 
 
-def _report(draft: Draft, upstream: Upstream, survey: Survey, path: Path) -> Iterator[str]:
-    project = project_folder()
+def _report(
+    draft: Draft, upstream: Upstream, survey: Survey, path: Path, project: Path
+) -> Iterator[str]:
     file = path.relative_to(project) if path.is_relative_to(project) else path
     text = read_text(path)
     count = plural(len(text.splitlines()), "line")

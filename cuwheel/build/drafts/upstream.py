@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +51,7 @@ def releases_of(project: str, workspace: Workspace) -> tuple[IndexRelease, ...]:
         DownloadError: no index can be reached.
     """
     return find_releases(
-        project, indexes=configured_indexes(os.environ), retry_policy=workspace.retry_policy
+        project, indexes=configured_indexes(workspace.environ), retry_policy=workspace.retry_policy
     )
 
 

@@ -6,13 +6,11 @@ The cache keeps them, as they don't change for a release that is out.
 from __future__ import annotations
 
 import datetime
-import os
 import platform
 import re
 from bisect import bisect
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
@@ -25,6 +23,7 @@ from cuwheel.base.system.versions import plain_release
 from cuwheel.build.environments.lock_file import cuda_of_lock
 from cuwheel.build.environments.uv import resolve
 from cuwheel.build.workspace.serialization import read_record, to_json
+from cuwheel.build.workspace.workspace import Workspace
 
 _PYTHON_TAG = re.compile(r"cp3(\d+)(t?)")
 _NEAR = 2  # releases that a message names on either side
@@ -53,7 +52,7 @@ class FrameworkRelease:
         return plain_release(self.pythons[0])
 
 
-def read_framework_release(name: str, version: str, *, cache: Path) -> FrameworkRelease:
+def read_framework_release(name: str, version: str, workspace: Workspace) -> FrameworkRelease:
     """Read a release from the cache, else from the index.
 
     Raises:
@@ -61,17 +60,17 @@ def read_framework_release(name: str, version: str, *, cache: Path) -> Framework
         DownloadError: the index can't be reached.
         InstallError: its requirements can't be resolved.
     """
-    file = cache / "frameworks" / f"{name}-{version}.json"
+    file = workspace.cache / "frameworks" / f"{name}-{version}.json"
     known = read_record(file, FrameworkRelease)
     if known and known.pythons:
         return known
-    release = _read_index(name, version, cache)
+    release = _read_index(name, version, workspace)
     write_atomically(file, to_json(release))
     return release
 
 
-def _read_index(name: str, version: str, cache: Path) -> FrameworkRelease:
-    files = find_wheels(name, indexes=configured_indexes(os.environ))
+def _read_index(name: str, version: str, workspace: Workspace) -> FrameworkRelease:
+    files = find_wheels(name, indexes=configured_indexes(workspace.environ))
     pythons = _pythons_by_release(files)
     wanted = Version(version)
     if wanted not in pythons:
@@ -86,7 +85,7 @@ def _read_index(name: str, version: str, cache: Path) -> FrameworkRelease:
     return FrameworkRelease(
         name=name,
         version=version,
-        cuda=_required_cuda(f"{name}=={version}", plain_release(pythons[wanted][0]), cache),
+        cuda=_required_cuda(f"{name}=={version}", plain_release(pythons[wanted][0]), workspace),
         pythons=pythons[wanted],
     )
 
@@ -108,7 +107,7 @@ def _pythons_by_release(files: Iterable[IndexFile]) -> dict[Version, tuple[str, 
     }
 
 
-def _required_cuda(requirement: str, python: str, cache: Path) -> str:
+def _required_cuda(requirement: str, python: str, workspace: Workspace) -> str:
     """Return the CUDA release that a release's requirements lead to."""
     tomorrow = datetime.datetime.now(tz=datetime.timezone.utc) + datetime.timedelta(days=1)
     with temporary_folder() as folder:
@@ -116,9 +115,9 @@ def _required_cuda(requirement: str, python: str, cache: Path) -> str:
         source.write_text(f"{requirement}\n")
         body = resolve(
             source,
+            workspace,
             python=python,
             uploaded_before=f"{tomorrow.date()}T00:00:00Z",
-            cache=cache,
         )
         lock.write_text(body)
         return cuda_of_lock(lock)

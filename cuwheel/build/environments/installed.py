@@ -36,7 +36,7 @@ def fill_environment(  # noqa: PLR0913 - source, destination and report
     site = folder / "lib" / f"python{base.release}" / "site-packages"
 
     def fill() -> None:
-        make_environment(folder, base.path, cache=workspace.cache, log=log)
+        make_environment(folder, base.path, workspace, log=log)
         install(folder / "bin" / "python", lock, workspace, offline=offline, log=log)
 
     _install_verified(fill, folder, site, lock, workspace, offline=offline)
@@ -91,7 +91,7 @@ def _install_verified(  # noqa: PLR0913 - source, destination and report
             raise
         message = "the installer's cache is damaged too; its files are downloaded again"
         workspace.console.warn(message)
-        forget([pin.requirement.name for pin in read_pins(lock)], cache=workspace.cache)
+        forget([pin.requirement.name for pin in read_pins(lock)], workspace)
         empty(folder)
         fill()
         check_records(site, lock.name)

@@ -78,7 +78,7 @@ _FIXES = {
 }
 
 
-def make_environment(folder: Path, python: Path, *, cache: Path, log: Path) -> None:
+def make_environment(folder: Path, python: Path, workspace: Workspace, *, log: Path) -> None:
     """Make an empty environment, without pip, from a Python that is on this machine.
 
     Its scripts find the interpreter relative to themselves, as a build may see another path.
@@ -94,7 +94,7 @@ def make_environment(folder: Path, python: Path, *, cache: Path, log: Path) -> N
     kind = ("--no-project", "--relocatable")
     argv = ("venv", *OWN_PYTHON, python.absolute(), *kind, folder.absolute())
     what = f"no environment can be made with {python}"
-    run_uv(argv, cache=cache, log=log, what=what)
+    run_uv(argv, cache=workspace.cache, environ=workspace.environ, log=log, what=what)
 
 
 def install(  # noqa: PLR0913 - source, destination and report
@@ -130,13 +130,15 @@ def install(  # noqa: PLR0913 - source, destination and report
         StoppedError: `stop` was requested.
     """
     check_pins(lock)
+    environ = workspace.environ
     place = ("--target", into.absolute()) if into else ("--exact",) if only else ()
     foreign = ("--python-platform", f"{machine}-{_NEWEST_GLIBC}") if machine else ()
     files = ("-r", only.absolute(), "-c", lock.absolute()) if only else ("-r", lock.absolute())
     with workspace.console.live("installing") as line:
         run_uv(
-            (*_pip_install(python, offline=offline), *place, *foreign, *files),
+            (*_pip_install(python, environ, offline=offline), *place, *foreign, *files),
             cache=workspace.cache,
+            environ=environ,
             log=log,
             what=f"the packages of {(only or lock).name} could not be installed",
             show=line.show,
@@ -148,7 +150,7 @@ def install(  # noqa: PLR0913 - source, destination and report
 
 
 def unpack_into(  # noqa: PLR0913 - source, destination and report
-    folder: Path, wheel: Path, sha256: str, *, python: Path, cache: Path, log: Path
+    folder: Path, wheel: Path, sha256: str, workspace: Workspace, *, python: Path, log: Path
 ) -> None:
     """Install one wheel, and nothing that it requires, into a folder.
 
@@ -162,22 +164,23 @@ def unpack_into(  # noqa: PLR0913 - source, destination and report
         uri = wheel.absolute().as_uri()
         requirement.write_text(f"{project} @ {uri} --hash=sha256:{sha256}\n", encoding="utf-8")
         options = ("--no-deps", "--target", folder.absolute(), "-r", requirement)
-        argv = (*_pip_install(python, offline=True), *options)
+        argv = (*_pip_install(python, workspace.environ, offline=True), *options)
         what = f"{wheel.name} could not be unpacked for {python}"
-        run_uv(argv, cache=cache, log=log, what=what)
+        run_uv(argv, cache=workspace.cache, environ=workspace.environ, log=log, what=what)
 
 
-def forget(names: Iterable[str], *, cache: Path) -> None:
+def forget(names: Iterable[str], workspace: Workspace) -> None:
     """Remove packages from uv's cache, so that the next installation downloads them again.
 
     Raises:
         InstallError: the cache can't be changed.
     """
     what = "the installer's cache could not be cleaned"
-    run_uv(("cache", "clean", *names), cache=cache, what=what)
+    argv = ("cache", "clean", *names)
+    run_uv(argv, cache=workspace.cache, environ=workspace.environ, what=what)
 
 
-def resolve(source: Path, *, python: str, uploaded_before: str, cache: Path) -> str:
+def resolve(source: Path, workspace: Workspace, *, python: str, uploaded_before: str) -> str:
     """Resolve requirements for all platforms and Pythons, and pin them with hashes.
 
     Args:
@@ -199,14 +202,17 @@ def resolve(source: Path, *, python: str, uploaded_before: str, cache: Path) -> 
         lock = folder / "lock"
         files = ("--no-emit-find-links", "--output-file", str(lock), str(source.absolute()))
         argv = (*start, *scope, *form, "--only-binary", ":all:", *files)
-        run_uv(argv, cache=cache, what=f"{source.name} could not be resolved")
+        what = f"{source.name} could not be resolved"
+        run_uv(argv, cache=workspace.cache, environ=workspace.environ, what=what)
         return read_text(lock)
 
 
-def _pip_install(python: Path, *, offline: bool) -> tuple[str | Path, ...]:
+def _pip_install(
+    python: Path, environ: Mapping[str, str], *, offline: bool
+) -> tuple[str | Path, ...]:
     # With a mirror everything comes from it, whatever indexes are configured. Its address is in a
     # variable: every user can read a program's arguments, and it may hold a password.
-    origin = ("--no-index",) if configured_mirror(os.environ, offline=offline) else ()
+    origin = ("--no-index",) if configured_mirror(environ, offline=offline) else ()
     network = ("--offline",) if offline else ()
     return ("pip", "install", *_SAFE_OPTIONS, *network, *origin, *OWN_PYTHON, python.absolute())
 
@@ -215,12 +221,12 @@ def run_uv(  # noqa: PLR0913 - what to run, and what to do with its output
     argv: Sequence[str | Path],
     *,
     cache: Path,
+    environ: Mapping[str, str],
     what: str,
     log: Path | None = None,
     show: Callable[[str], None] = lambda _: None,
     fixes: Mapping[str, str] = _FIXES,
     stop: Stop | None = None,
-    environ: Mapping[str, str] = os.environ,
     with_pips: bool = False,
 ) -> list[str]:
     """Run uv out of reach of any project's settings, and turn its failure into an error.
@@ -230,7 +236,7 @@ def run_uv(  # noqa: PLR0913 - what to run, and what to do with its output
         show: gets lines of progress.
         fixes: for patterns of uv's output.
         stop: ends it on request; it runs next to other work, which has the other cores.
-        environ: has the user's settings.
+        environ: has `PATH` and the user's settings.
         with_pips: pip's settings among them count too.
 
     Returns:
@@ -246,7 +252,7 @@ def run_uv(  # noqa: PLR0913 - what to run, and what to do with its output
 
     env = {"UV_CACHE_DIR": str(cache.absolute() / "uv"), "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
     if "--no-index" in argv:
-        mirror = configured_mirror(os.environ, offline="--offline" in argv)
+        mirror = configured_mirror(environ, offline="--offline" in argv)
         env["UV_FIND_LINKS"] = mirror.wheels.replace(",", "%2C") if mirror else ""
     if stop:
         env["UV_CONCURRENT_INSTALLS"] = "1"
@@ -257,7 +263,7 @@ def run_uv(  # noqa: PLR0913 - what to run, and what to do with its output
         watch = ProgramWatch(factor)
         stop = stop or Stop()
         process = run(
-            [_find_uv(), *argv],
+            [_find_uv(environ), *argv],
             env={**settings, **env},
             cwd=Path(os.sep),
             log=log,
@@ -279,10 +285,10 @@ def run_uv(  # noqa: PLR0913 - what to run, and what to do with its output
     return lines
 
 
-def _find_uv() -> str:
+def _find_uv(environ: Mapping[str, str]) -> str:
     """Return the program of the engine's own environment, else the one on PATH."""
     folder = Path(sys.executable).parent
-    program = which("uv", os.pathsep.join((str(folder), os.environ.get("PATH", os.defpath))))
+    program = which("uv", os.pathsep.join((str(folder), environ.get("PATH", os.defpath))))
     if program is None:
         raise InstallError(
             "the program uv is missing",

@@ -23,7 +23,7 @@ from cuwheel.base import limits
 from cuwheel.base.errors import CommandFailedError
 from cuwheel.base.fetch.retry import slow_factor
 from cuwheel.base.system.files import sha256_of_file
-from cuwheel.base.system.process import run
+from cuwheel.base.system.process import inherited, run
 from cuwheel.base.system.regular_files import open_regular, read_regular
 
 _MOST_FILES = 20_000  # of git's own that are checked
@@ -220,7 +220,7 @@ def _git(top: Path, folder: Path, *argv: str) -> str | None:
     settings = [option for setting in _SETTINGS for option in ("-c", setting)]
     # With --git-dir any user's repository is read, and its own core.worktree doesn't count.
     command = ["git", f"--git-dir={top / '.git'}", f"--work-tree={top}", *settings, *argv]
-    env = {**_VARIABLES, "PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent"}
+    env = {**_VARIABLES, **inherited(), "HOME": "/nonexistent"}
     limit = limits.GIT * slow_factor()
     try:
         process = run(

@@ -176,7 +176,7 @@ def _read_release(framework: Framework, workspace: Workspace) -> FrameworkReleas
     # Most builds query no index: they needn't load its reader.
     from cuwheel.build.environments.framework_release import read_framework_release  # noqa: PLC0415
 
-    return read_framework_release(framework.name, framework.version, cache=workspace.cache)
+    return read_framework_release(framework.name, framework.version, workspace)
 
 
 def _unlocked(declared: RecipeLock, subject: str) -> LockError:

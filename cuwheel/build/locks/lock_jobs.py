@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cuwheel.base.errors import LockError, RecipeError, UsageError, nearest, suggest
-from cuwheel.base.paths import ROOT, find_lock, is_checkout, project_roots
+from cuwheel.base.paths import ROOT, find_lock, is_checkout
 from cuwheel.base.system.quantities import plural
 from cuwheel.build.environments.lock_file import as_input, faults_of_lock, read_input
 from cuwheel.build.recipe.catalogue import CatalogueEntry, how_to_draft, refuse_broken
@@ -17,6 +17,7 @@ from cuwheel.build.recipe.target import Target
 from cuwheel.build.toolchains.conda.environment_file import name_of_lock
 from cuwheel.build.toolchains.debian import lock_file as debian_lock
 from cuwheel.build.toolchains.debian import source_file as debian_source
+from cuwheel.build.workspace.workspace import Workspace
 
 _TOOLCHAIN_LOCKS = {  # by provider
     "pypi": "pypi.lock",
@@ -104,7 +105,11 @@ class LockSpec:
 
 
 def lock_jobs(
-    names: Iterable[str], entries: tuple[CatalogueEntry, ...], framework: Framework | None = None
+    names: Iterable[str],
+    entries: tuple[CatalogueEntry, ...],
+    framework: Framework | None = None,
+    *,
+    roots: tuple[Path, ...] = (ROOT,),
 ) -> tuple[LockSpec, ...]:
     """Return the locks of these names.
 
@@ -112,12 +117,13 @@ def lock_jobs(
         names: as on the command line; `all` means every one, `toolchain:130` those of all its
             providers.
         framework: for `build:` locks, instead of the recipe's own.
+        roots: the project folders, with the locks of toolchains and Pythons.
 
     Raises:
         UsageError: a name is unknown; the message names the nearest.
         RecipeError: it is a lock of a recipe whose module can't be loaded.
     """
-    known = _all_jobs(entries)
+    known = _all_jobs(entries, roots)
     chosen = (
         _with_framework(job, framework) for name in names for job in _named(name, known, entries)
     )
@@ -201,19 +207,20 @@ def refuse_questions(jobs: Iterable[LockSpec]) -> None:
     )
 
 
-def toolchain_lock(target: Target) -> Path | None:
+def toolchain_lock(target: Target, workspace: Workspace) -> Path | None:
     """Return the lock of a target's toolchain; None without one, or for the machine's toolkit."""
     name = _TOOLCHAIN_LOCKS.get(target.provider)
-    return find_lock(f"cuda{target.toolkit.tag}/{name}", project_roots()) if name else None
+    return find_lock(f"cuda{target.toolkit.tag}/{name}", workspace.caller.roots) if name else None
 
 
-def toolchain_locks(target: Target) -> tuple[Path, ...]:
+def toolchain_locks(target: Target, workspace: Workspace) -> tuple[Path, ...]:
     """Return the existing locks of a target's CUDA home and of its host compiler."""
-    locks = [toolchain_lock(target)]
+    roots = workspace.caller.roots
+    locks = [toolchain_lock(target, workspace)]
     if target.provider == "debian":  # its libraries are NVIDIA's wheels
-        locks.append(find_lock(f"cuda{target.toolkit.tag}/pypi.lock", project_roots()))
+        locks.append(find_lock(f"cuda{target.toolkit.tag}/pypi.lock", roots))
     if target.is_compiler_pinned:
-        locks.append(find_lock(f"{target.host_compiler}/{debian_lock.LOCK_NAME}", project_roots()))
+        locks.append(find_lock(f"{target.host_compiler}/{debian_lock.LOCK_NAME}", roots))
     return tuple(lock for lock in locks if lock)
 
 
@@ -245,8 +252,8 @@ def check_target_lock(target: Target) -> None:
     )
 
 
-def _all_jobs(entries: tuple[CatalogueEntry, ...]) -> list[LockSpec]:
-    roots = tuple(root for root in project_roots() if root != ROOT or is_checkout())
+def _all_jobs(entries: tuple[CatalogueEntry, ...], roots: tuple[Path, ...]) -> list[LockSpec]:
+    roots = tuple(root for root in roots if root != ROOT or is_checkout())
     names = _ENGINE_LOCKS if is_checkout() else ()
     jobs = [*(_spec_of_file(name, ROOT / "envs" / f"{name}.in") for name in names)]
     jobs += _env_jobs(roots)

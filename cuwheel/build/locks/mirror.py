@@ -95,9 +95,9 @@ def mirror(
         local[_checked_source(targets, source)] = source
     files = [
         *_wheels(targets, pythons, workspace),
-        *_conda_files(targets),
-        *_archives(targets),
-        *_debian_files(targets),
+        *_conda_files(targets, workspace),
+        *_archives(targets, workspace),
+        *_debian_files(targets, workspace),
     ]
     with naming_full_disk(folder):
         claim(folder, MIRROR_FOLDER)
@@ -194,7 +194,7 @@ def _wheels(
     """Return wheels of every lock that a build installs from, and of nox's, with addresses."""
     pythons: dict[tuple[Path, str], set[str]] = {}
     for target in targets:
-        for path, machine in _locks_of(target):
+        for path, machine in _locks_of(target, workspace):
             pythons.setdefault((path, machine), set()).add(target.python)
     plain = {plain_release(python) for python in (*running, *(target.python for target in targets))}
     for_engine = {python for python in plain if version_key(python) >= _ENGINE_PYTHON}
@@ -207,7 +207,7 @@ def _wheels(
     ]
     chosen = choose_wheels(
         locked,
-        indexes=configured_indexes(os.environ),
+        indexes=configured_indexes(workspace.environ),
         console=workspace.console,
         retry_policy=workspace.retry_policy,
     )
@@ -227,7 +227,7 @@ def _wheels(
     ]
 
 
-def _locks_of(target: Target) -> set[tuple[Path, str]]:
+def _locks_of(target: Target, workspace: Workspace) -> set[tuple[Path, str]]:
     """Return the locks that a target's build installs from, each with a kind of machine.
 
     For another kind of machine the compilers and all that runs are of this one, while packages to
@@ -236,62 +236,63 @@ def _locks_of(target: Target) -> set[tuple[Path, str]]:
     machines = (own_platform().machine, target.platform.machine)
     build = {target.lock}
     if target.provider == "pypi":
-        build |= {_toolchain_lock(target)}
+        build.add(_toolchain_lock(target, workspace))
     if target.provider == "debian":
-        build |= {debian_locks(target.toolkit)[1]}
+        build.add(debian_locks(target.toolkit, workspace)[1])
     smoke = {served.smoke_lock for served in (target, *target.served)}
     return {*itertools.product(build, machines), *itertools.product(smoke, machines[1:])}
 
 
-def _conda_files(targets: Sequence[Target]) -> list[tuple[PinnedFile, str]]:
+def _conda_files(targets: Sequence[Target], workspace: Workspace) -> list[tuple[PinnedFile, str]]:
     """Return packages of the conda toolchains and of their Pythons, with addresses."""
     packages: list[CondaPackage] = []
     for target in targets:
         if target.provider != "conda":
             continue
-        packages += read_conda_lock(_toolchain_lock(target)).packages
-        if path := find_python_lock(target.python):
+        packages += read_conda_lock(_toolchain_lock(target, workspace)).packages
+        if path := find_python_lock(target.python, workspace.caller.roots):
             packages += read_conda_lock(path).packages
-    mirrors = Mirrors.of(os.environ)
+    mirrors = Mirrors.of(workspace.environ)
     return [
         (pinned_file(package), mirrors.url_for(package.url)) for package in dict.fromkeys(packages)
     ]
 
 
-def _debian_files(targets: Sequence[Target]) -> list[tuple[PinnedFile, str]]:
+def _debian_files(targets: Sequence[Target], workspace: Workspace) -> list[tuple[PinnedFile, str]]:
     """Return packages of the compilers that come from Debian, with addresses."""
     machine, locks = own_platform().machine, set()
     for target in targets:
         if target.provider == "debian":
-            locks |= {debian_locks(target.toolkit)[0]}
+            locks |= {debian_locks(target.toolkit, workspace)[0]}
         if target.is_compiler_pinned:
-            locks |= {compiler_lock(target.host_compiler)}
+            locks |= {compiler_lock(target.host_compiler, workspace)}
     packages = [
         package
         for lock in sorted(locks)
         for package in read_debian_lock(lock).packages_for(machine)
     ]
-    return [(file, find_url()) for file, find_url in downloads_of(dict.fromkeys(packages))]
+    downloads = downloads_of(dict.fromkeys(packages), workspace)
+    return [(file, find_url()) for file, find_url in downloads]
 
 
-def _archives(targets: Sequence[Target]) -> list[tuple[PinnedFile, str]]:
+def _archives(targets: Sequence[Target], workspace: Workspace) -> list[tuple[PinnedFile, str]]:
     """Return NVIDIA's archives for this machine and those of the targets, with addresses."""
-    base = base_address(os.environ)
+    base = base_address(workspace.environ)
     archives = [
         archive
         for target in targets
         if target.provider == "redist"
         for machine in (own_platform().machine, target.platform.machine)
-        for archive in read_redist_lock(_toolchain_lock(target)).for_machine(machine)
+        for archive in read_redist_lock(_toolchain_lock(target, workspace)).for_machine(machine)
     ]
     return [
         (pinned_archive(archive), f"{base}/{archive.path}") for archive in dict.fromkeys(archives)
     ]
 
 
-def _toolchain_lock(target: Target) -> Path:
+def _toolchain_lock(target: Target, workspace: Workspace) -> Path:
     """Return the lock of the target's toolchain."""
-    lock = toolchain_lock(target)
+    lock = toolchain_lock(target, workspace)
     if lock is None:
         raise LockError(
             f"{target.name}: there is no lock of its toolchain in envs/cuda{target.toolkit.tag}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -90,9 +89,9 @@ def _lock_pypi(job: LockSpec, workspace: Workspace, cooldown: int) -> None:
         source.write_text(job.input_text)
         body = resolve(
             source,
+            workspace,
             python=job.python,
             uploaded_before=newest,
-            cache=workspace.cache,
         )
     text = render(
         body,
@@ -112,7 +111,7 @@ def _lock_conda(
     python = tool_python("conda-lock", workspace)
     solved = solve(
         source,
-        Mirrors.of(os.environ),
+        Mirrors.of(workspace.environ),
         workspace,
         cooldown=cooldown,
         note=note,
@@ -122,7 +121,8 @@ def _lock_conda(
 
 
 def _lock_debian(job: LockSpec, path: Path, workspace: Workspace) -> None:
-    solved = solve_debian(read_debian_source(path), configured_archives(os.environ), workspace)
+    archives = configured_archives(workspace.environ)
+    solved = solve_debian(read_debian_source(path), archives, workspace)
     write_atomically(job.lock, render_debian_lock(solved, job.command))
     for architecture, packages in solved.packages.items():
         size = show_size(sum(package.size for package in packages))
@@ -177,7 +177,7 @@ def _verify_conda(job: LockSpec, workspace: Workspace, *, offline: bool) -> tupl
     python = tool_python("conda-lock", workspace, offline=offline)
     files = fetch_packages(
         lock.packages,
-        Mirrors.of(os.environ),
+        Mirrors.of(workspace.environ),
         workspace,
         offline=offline,
         title=f"the packages of {job.lock.parent.name}",

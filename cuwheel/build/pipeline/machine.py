@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
+from collections.abc import Mapping
 from dataclasses import replace
 
 from cuwheel.base import free_memory
@@ -27,6 +27,7 @@ from cuwheel.build.workspace.request import BuildRequest
 def read_machine(
     settings: BuildRequest,
     python: Interpreter | InterpreterNotFoundError | None,
+    environ: Mapping[str, str],
     *,
     has_own_compiler: bool = False,
     platform: Platform | None = None,
@@ -39,7 +40,7 @@ def read_machine(
         platform: of the machines that the wheel is for; None: of this one.
     """
     faults: list[CuwheelError] = []
-    sandbox, image = None, image_here(os.environ)
+    sandbox, image = None, image_here(environ)
     try:
         sandbox = choose_sandbox(settings.sandbox, is_contained=image is not None)
     except SandboxError as error:
@@ -58,8 +59,8 @@ def read_machine(
     facts = Machine(
         python=None,
         sandbox=sandbox,
-        compilers=() if has_own_compiler else find_host_compilers(os.environ, triplet),
-        cores=machine.usable_cores(),
+        compilers=() if has_own_compiler else find_host_compilers(environ, triplet),
+        cores=machine.usable_cores(environ),
         memory=memory,
         driver=machine.driver_version(),
         image=image,

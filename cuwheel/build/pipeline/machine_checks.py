@@ -26,6 +26,7 @@ from cuwheel.build.toolchains.redist.lock_file import read_redist_lock
 from cuwheel.build.toolchains.system_programs import installed_version
 from cuwheel.build.workspace.job import Job
 from cuwheel.build.workspace.problems import Problem, problem_of
+from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.check.cuda.toolkits import TOOLKITS
 
 # Bytes of what is made of wheels: their locks hold no sizes. Measured on the installer's unpacked
@@ -104,10 +105,10 @@ def check_system_packages(job: Job) -> Iterator[Problem]:
     """
     target, required = job.target, job.target.system_packages
     if target.provider == "conda":
-        yield from _check_conda_packages(target)
+        yield from _check_conda_packages(target, job.workspace)
         return
     if target.is_compiler_pinned:
-        yield from _check_debian_packages(target)
+        yield from _check_debian_packages(target, job.workspace)
         return
     missing = {"binutils" for name in ("strip", "ld") if not which(name, SYSTEM_PATH)}
     if not target.platform.is_foreign:
@@ -140,9 +141,9 @@ def _check_root_packages(job: Job) -> Iterator[Problem]:
         )
 
 
-def _check_conda_packages(target: Target) -> Iterator[Problem]:
+def _check_conda_packages(target: Target, workspace: Workspace) -> Iterator[Problem]:
     """Check the lock, as the toolchain may not be there yet; its stage raises where none is."""
-    lock, required = toolchain_lock(target), target.recipe.needs.get("conda", ())
+    lock, required = toolchain_lock(target, workspace), target.recipe.needs.get("conda", ())
     if lock is None or not required:
         return  # reading a lock takes seconds
     try:
@@ -159,12 +160,12 @@ def _check_conda_packages(target: Target) -> Iterator[Problem]:
         )
 
 
-def _check_debian_packages(target: Target) -> Iterator[Problem]:
+def _check_debian_packages(target: Target, workspace: Workspace) -> Iterator[Problem]:
     required = target.recipe.needs.get("debian", ())
     if not required:
         return
     try:
-        lock = compiler_lock(target.host_compiler)
+        lock = compiler_lock(target.host_compiler, workspace)
         locked = {
             package.name for package in read_debian_lock(lock).packages_for(own_platform().machine)
         }
@@ -197,7 +198,7 @@ def check_disk(job: Job) -> Iterator[Problem]:
     """Check that the disks hold what the build takes; warn where memory may not."""
     _warn_of_memory(job)
     target, workspace = job.target, job.workspace
-    cached = _size_in_cache(target, workspace.cache)
+    cached = _size_in_cache(target, workspace)
     required = {workspace.work: target.recipe.disk, workspace.cache: cached}
     if _disk_of(workspace.work) == _disk_of(workspace.cache):
         required = {workspace.cache: target.recipe.disk + cached}
@@ -238,12 +239,12 @@ def _warn_of_memory(job: Job) -> None:
         )
 
 
-def _size_in_cache(target: Target, cache: Path) -> int:
+def _size_in_cache(target: Target, workspace: Workspace) -> int:
     """Return the bytes that toolchains and environments add to the cache, where it has none."""
     name, framework = target.recipe.name, target.framework.name if target.framework else ""
     toolkit = f"cuda{target.toolkit.tag}-{target.provider}"
     packages = _FRAMEWORKS.get(framework, _ENVIRONMENT)
-    parts: list[tuple[str, int | Callable[[Target, Path], int]]] = [
+    parts: list[tuple[str, int | Callable[[Target, Workspace], int]]] = [
         (f"toolchains/{toolkit}-*", _size_of_toolchain),
         (f"environments/*-{framework}*" if framework else f"environments/{name}-*", packages),
     ]
@@ -256,16 +257,16 @@ def _size_in_cache(target: Target, cache: Path) -> int:
             (f"environments/{target.lock.stem}-{other}-*", packages),
         ]
     return sum(
-        size if isinstance(size, int) else size(target, cache)
+        size if isinstance(size, int) else size(target, workspace)
         for pattern, size in parts
-        if not any(path.is_dir() for path in cache.glob(pattern))
+        if not any(path.is_dir() for path in workspace.cache.glob(pattern))
     )
 
 
-def _size_of_toolchain(target: Target, cache: Path) -> int:
+def _size_of_toolchain(target: Target, workspace: Workspace) -> int:
     if target.provider in _TOOLCHAINS:
         return _TOOLCHAINS[target.provider]
-    lock = toolchain_lock(target)
+    lock = toolchain_lock(target, workspace)
     if target.provider == "system" or lock is None:
         return 0
     # What installs conda packages is large, and no other provider needs it.
@@ -274,8 +275,8 @@ def _size_of_toolchain(target: Target, cache: Path) -> int:
     try:
         if target.provider == "redist":
             archives = read_redist_lock(lock).for_machine(own_platform().machine)
-            return disk_for_archives(archives, cache)
-        return needed_disk(read_conda_lock(lock).packages, cache)
+            return disk_for_archives(archives, workspace.cache)
+        return needed_disk(read_conda_lock(lock).packages, workspace.cache)
     except CuwheelError:
         return 0  # the stage that installs from the lock raises it
 

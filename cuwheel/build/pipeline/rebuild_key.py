@@ -53,7 +53,7 @@ def key_of(job: Job) -> dict[str, str]:
         "archs": " ".join(target.archs),
         "mode": repr(target.mode),
         **_of_recipe(target, job.workspace),
-        **_of_locks(target),
+        **_of_locks(target, job.workspace),
         **_of_machine(job),
         "engine": f"{__version__} {digest_of_engine()}",
     }
@@ -138,12 +138,12 @@ def _source(target: Target, workspace: Workspace) -> str:
     return f"{override} {_digest(override)}"
 
 
-def _of_locks(target: Target) -> dict[str, str]:
+def _of_locks(target: Target, workspace: Workspace) -> dict[str, str]:
     parts = {"lock build": _digest(target.lock), "lock engine": _digest(ROOT / "envs/engine.lock")}
     for path in {each.smoke_lock for each in (target, *target.served)} - {target.lock}:
         parts[f"smoke lock {path.stem}"] = _digest(path)
     # A conda lock that was verified has the same content, with more facts about it.
-    locks = [stated_content(lock) or _digest(lock) for lock in toolchain_locks(target)]
+    locks = [stated_content(lock) or _digest(lock) for lock in toolchain_locks(target, workspace)]
     return {**parts, "lock toolchain": " ".join(locks) or target.provider}
 
 
@@ -218,7 +218,7 @@ def _shortened(value: str) -> str:
 def read_project_state(job: Job) -> dict[str, str]:
     """Return a digest or version by name of each input that can change while a build runs."""
     target, python = job.target, job.machine.python
-    files = [*statement_locks(target), target.root / target.recipe.module]
+    files = [*statement_locks(target, job.workspace), target.root / target.recipe.module]
     files += [target.smoke_script] if target.smoke_script else []
     state = {f"{path.parent.name}/{path.name}": _digest(path) for path in files}
     state["cuwheel's own code"] = digest_of_code(code_of_builds())
@@ -246,8 +246,8 @@ def check_project_state(before: Mapping[str, str], job: Job) -> None:
         )
 
 
-def statement_locks(target: Target) -> tuple[Path, ...]:
+def statement_locks(target: Target, workspace: Workspace) -> tuple[Path, ...]:
     """Return the locks that the statement of a target's wheel names."""
     served = (other.smoke_lock for other in target.served)
     used = dict.fromkeys((target.lock, target.smoke_lock, *served, ROOT / "envs" / "engine.lock"))
-    return (*used, *toolchain_locks(target))
+    return (*used, *toolchain_locks(target, workspace))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ import rich.markup
 import rich.table
 from rich.cells import cell_len
 
-from cuwheel.base.paths import shown_path
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output import github
 from cuwheel.base.system.quantities import describe_durations, plural, show_size
@@ -94,8 +92,12 @@ def summary_in(dist: Path) -> dict[str, Any]:
 
 
 def print_summary(summary: Summary, dist: Path, console: Console) -> None:
-    """Print a summary, long where the console is verbose; in GitHub Actions in the step's too."""
-    github.add_to_summary(github.table(dict(_rows(summary, dist, is_verbose=False))), os.environ)
+    """Print a summary, long where the console is verbose; in GitHub Actions in the step's too.
+
+    Args:
+        dist: as it is to be shown.
+    """
+    console.add_to_summary(github.table(dict(_rows(summary, dist, is_verbose=False))))
     if console.is_quiet:
         return
     console.terminal.print()
@@ -119,7 +121,7 @@ def _print_row(name: str, value: str, terminal: rich.console.Console) -> None:
 def _rows(summary: Summary, dist: Path, *, is_verbose: bool) -> Iterator[tuple[str, str]]:
     archs = [f"sm_{arch}" for arch in summary.archs]
     archs += [f"compute_{arch} (PTX)" for arch in summary.ptx_archs]
-    wheel = shown_path(dist / summary.wheel)
+    wheel = str(dist / summary.wheel)
     yield "wheel", wheel
     if not summary.durations:  # nothing was done
         yield "sha256", summary.sha256

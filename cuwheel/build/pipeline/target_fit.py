@@ -38,7 +38,7 @@ def fit_targets(
         python: of the environment, `3.12.1`; empty where there is none.
     """
     targets = []
-    machine = read_machine(BuildRequest(), None)
+    machine = read_machine(BuildRequest(), None, workspace.environ)
     plain = ".".join(python.split(".")[:2]) or "3.12"
     for entry in entries:
         if entry.recipe is None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 from pathlib import Path
 from typing import Any
 
 from cuwheel.base.errors import LockError, ToolchainError
-from cuwheel.base.paths import find_python_lock, project_roots
+from cuwheel.base.paths import find_python_lock
 from cuwheel.base.system.files import sha256_of_file
 from cuwheel.build.toolchains.conda.environment_file import PLATFORM, digest_of_input
 from cuwheel.build.toolchains.conda.install import install_packages
@@ -49,7 +48,7 @@ def conda_toolchain(
         InstallError: the packages can't be installed.
         ToolchainError: they are no whole toolkit of this release, or not for this machine.
     """
-    source = _find_source(toolkit)
+    source = _find_source(toolkit, workspace.caller.roots)
     owner = f"the lock {source.parent.name}/{source.name}"
     if platform.machine() != _MACHINE:
         raise ToolchainError(
@@ -108,7 +107,7 @@ def conda_python(release: str, workspace: Workspace, *, offline: bool = False) -
         InstallError: the packages can't be installed.
     """
     tag = release.replace(".", "")
-    source = find_python_lock(release)
+    source = find_python_lock(release, workspace.caller.roots)
     if source is None or platform.machine() != _MACHINE:
         return None
     folder = workspace.cache / "pythons" / f"python{tag}-conda-{key_of_lock(source)}"
@@ -121,11 +120,11 @@ def conda_python(release: str, workspace: Workspace, *, offline: bool = False) -
     return folder / "bin" / f"python{release}"
 
 
-def _find_source(toolkit: Toolkit) -> Path:
+def _find_source(toolkit: Toolkit, roots: tuple[Path, ...]) -> Path:
     """Return the lock of the first project folder that declares such a toolchain."""
     why = f"no project folder has envs/cuda{toolkit.tag}/conda-lock.yml"
     fix = f"nox -s lock -- toolchain:{toolkit.tag}:conda"
-    for root in project_roots():
+    for root in roots:
         lock = root / "envs" / f"cuda{toolkit.tag}" / "conda-lock.yml"
         if lock.is_file():
             return lock
@@ -159,7 +158,7 @@ def _install(  # noqa: PLR0913 - source, destination and report
         lock.packages,
         prefix,
         final,
-        Mirrors.of(os.environ),
+        Mirrors.of(workspace.environ),
         workspace,
         offline=offline,
         title=f"the packages of {source.parent.name}/{source.name}",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cuwheel.base.errors import InstallError, LockError
-from cuwheel.base.paths import find_lock, project_roots
+from cuwheel.base.paths import find_lock
 from cuwheel.base.system.files import remove_tree
 from cuwheel.base.system.regular_files import read_text
 from cuwheel.build.environments.installed import fill_folder
@@ -63,7 +63,7 @@ def debian_toolchain(
         InstallError: the packages can't be installed.
         ToolchainError: they are no whole toolkit of this release.
     """
-    packages, wheels = debian_locks(toolkit)
+    packages, wheels = debian_locks(toolkit, workspace)
     lock, machine = read_debian_lock(packages), platform.machine()
     identity = f"{_LAYOUT} {machine} {lock.digest_for(machine)} {read_text(wheels)}"
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
@@ -97,7 +97,7 @@ def debian_toolchain(
     )
 
 
-def debian_locks(toolkit: Toolkit) -> tuple[Path, Path]:
+def debian_locks(toolkit: Toolkit, workspace: Workspace) -> tuple[Path, Path]:
     """Return the locks of a toolchain's compilers and of its libraries.
 
     Raises:
@@ -105,7 +105,7 @@ def debian_locks(toolkit: Toolkit) -> tuple[Path, Path]:
     """
     found = []
     for name, kind in (("debian.lock", "debian"), ("pypi.lock", "pypi")):
-        lock = find_lock(f"cuda{toolkit.tag}/{name}", project_roots())
+        lock = find_lock(f"cuda{toolkit.tag}/{name}", workspace.caller.roots)
         if lock is None:
             raise LockError(
                 f"there is no Debian lock for CUDA {toolkit.release}",

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from cuwheel.base.errors import LockError
-from cuwheel.base.paths import find_lock, project_roots
+from cuwheel.base.paths import find_lock
 from cuwheel.base.system.regular_files import read_text
 from cuwheel.build.environments.installed import fill_folder
 from cuwheel.build.environments.lock_file import pinned_version
@@ -46,7 +46,7 @@ def pypi_toolchain(
         InstallError: the locked packages can't be downloaded.
         ToolchainError: they are no whole toolkit of this release.
     """
-    source = find_lock(f"cuda{toolkit.tag}/pypi.lock", project_roots())
+    source = find_lock(f"cuda{toolkit.tag}/pypi.lock", workspace.caller.roots)
     if source is None:
         check_has_compiler(toolkit)
         raise LockError(

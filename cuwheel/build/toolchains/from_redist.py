@@ -7,7 +7,6 @@ import platform
 from pathlib import Path
 
 from cuwheel.base.errors import LockError, ToolchainError
-from cuwheel.base.paths import project_roots
 from cuwheel.build.toolchains.cuda_home import check_version, complete, replace_programs
 from cuwheel.build.toolchains.redist.install import install_archives
 from cuwheel.build.toolchains.redist.lock_file import (
@@ -52,7 +51,7 @@ def redist_toolchain(
         InstallError: the archives can't be made into one folder.
         ToolchainError: they are no whole toolkit of this release, or not for this machine.
     """
-    source = _find_source(toolkit)
+    source = _find_source(toolkit, workspace)
     owner = f"the lock {source.parent.name}/{source.name}"
     lock = read_redist_lock(source)
     relock = f"nox -s lock -- toolchain:{toolkit.tag}:redist"
@@ -120,9 +119,9 @@ def key_of_archives(archives: tuple[RedistArchive, ...], compilers: Path | None)
     return hashlib.sha256(" ".join(identity).encode()).hexdigest()[:16]
 
 
-def _find_source(toolkit: Toolkit) -> Path:
+def _find_source(toolkit: Toolkit, workspace: Workspace) -> Path:
     """Return the lock of the first project folder that declares such a toolchain."""
-    for root in project_roots():
+    for root in workspace.caller.roots:
         lock = root / "envs" / f"cuda{toolkit.tag}" / "redist.lock"
         if lock.is_file() or lock.with_name("redist.in").is_file():
             return lock  # reading a missing one raises

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from cuwheel.base.errors import LockError
-from cuwheel.base.paths import find_lock, project_roots
+from cuwheel.base.paths import find_lock
 from cuwheel.base.system.compilers import SYSTEM_PATH, HostCompiler, newest_gcc_for, read_compiler
 from cuwheel.build.workspace.job import Job
 from cuwheel.build.workspace.problems import Problem
@@ -42,7 +41,7 @@ def check_host_compiler(job: Job) -> list[Problem]:
             )
         ]
     if not compilers:
-        variable = os.environ.get("CXX")
+        variable = job.workspace.environ.get("CXX")
         why = f"CXX={variable} is not a working g++" if variable else "there is no g++ in /usr/bin"
         fix = "unset CXX" if variable else "apt-get install g++"
         fix += f", or set it to a g++ of version {newest} or older, without options"
@@ -86,13 +85,13 @@ def unused_settings(workspace: Workspace, environ: Mapping[str, str]) -> tuple[s
     return tuple(name for name in _COMPILER_VARIABLES if environ.get(name))
 
 
-def compiler_lock(name: str) -> Path:
+def compiler_lock(name: str, workspace: Workspace) -> Path:
     """Return the path of a pinned compiler's lock.
 
     Raises:
         LockError: there is none.
     """
-    lock = find_lock(f"{name}/debian.lock", project_roots())
+    lock = find_lock(f"{name}/debian.lock", workspace.caller.roots)
     if lock is None:
         raise LockError(
             f"there is no lock of the host compiler {name}",

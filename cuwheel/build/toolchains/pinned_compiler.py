@@ -98,7 +98,7 @@ def _obtain_compiler(
     name: str, workspace: Workspace, *, offline: bool, reads_all: bool
 ) -> PinnedCompiler:
     machine = platform.machine()
-    lock = read_debian_lock(compiler_lock(name))
+    lock = read_debian_lock(compiler_lock(name, workspace))
     digest = lock.digest_for(machine)
     # Its programs hold the path of their loader.
     identity = f"{_LAYOUT} {machine} {digest} {workspace.cache}"

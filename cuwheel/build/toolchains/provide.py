@@ -6,9 +6,6 @@ layout of the CUDA home, and checks that it is whole and of the right release.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-
 from cuwheel.build.toolchains.from_pypi import pypi_toolchain
 from cuwheel.build.toolchains.from_redist import redist_toolchain
 from cuwheel.build.toolchains.from_system import system_toolchain
@@ -26,7 +23,6 @@ def provide_toolchain(  # noqa: PLR0913 - release, provider and how thorough
     reads_all: bool = False,
     machine: str = "",
     host_compiler: str = "system",
-    environ: Mapping[str, str] = os.environ,
 ) -> Toolchain:
     """Return a toolchain that is whole and of the right release; install it if it is missing.
 
@@ -35,7 +31,6 @@ def provide_toolchain(  # noqa: PLR0913 - release, provider and how thorough
         reads_all: as for `store.obtain`.
         machine: of its libraries and headers, `aarch64`; empty: this one's kind.
         host_compiler: `system`, or the name of a pinned one, `gcc10`.
-        environ: leads the provider `system` to toolkits; the others ignore it.
 
     Raises:
         ToolchainError: the provider doesn't have this release.
@@ -44,7 +39,7 @@ def provide_toolchain(  # noqa: PLR0913 - release, provider and how thorough
         DownloadError: a package or an archive can't be downloaded.
     """
     if provider == "system":
-        toolchain = system_toolchain(toolkit, workspace, environ)
+        toolchain = system_toolchain(toolkit, workspace, workspace.environ)
     elif provider == "conda":
         # It loads slowly, and no other provider needs it.
         from cuwheel.build.toolchains.from_conda import conda_toolchain  # noqa: PLC0415

@@ -28,7 +28,7 @@ def choose_python(
         DownloadError: one that has to replace the system's can't be downloaded.
     """
     try:
-        python = find_python(requested, os.environ) if requested else own_python()
+        python = find_python(requested, workspace.environ) if requested else own_python()
     except InterpreterNotFoundError as missing:
         is_release = re.fullmatch(r"\d+\.\d+", requested)  # as a lock is for
         if not (is_release and may_install):
@@ -66,4 +66,4 @@ def _install(release: str, workspace: Workspace, *, offline: bool) -> Interprete
 
     with workspace.console.stage("python"):
         path = conda_python(release, workspace, offline=offline)
-    return find_python(str(path), os.environ) if path else None
+    return find_python(str(path), workspace.environ) if path else None

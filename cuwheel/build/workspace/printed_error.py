@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import TYPE_CHECKING
 
 from cuwheel.base.errors import CommandFailedError, CuwheelError
@@ -20,11 +19,13 @@ def print_error(error: CuwheelError, console: Console, explanation: str = "") ->
     why = first.text if first else error.why
     file, line = (first.file, first.line) if first else ("", "")
     console.error(text, title=f"{error.what}: {why}", file=file, line=line)
-    if os.environ.get(github.SUMMARY_VARIABLE):
-        _add_to_summary({"failed": error.what, "because": why, "to fix": error.fix}, explanation)
+    if console.has_summary:
+        _add_to_summary(
+            console, {"failed": error.what, "because": why, "to fix": error.fix}, explanation
+        )
 
 
-def _add_to_summary(rows: dict[str, str], explanation: str) -> None:
+def _add_to_summary(console: Console, rows: dict[str, str], explanation: str) -> None:
     """Mask secrets: GitHub doesn't find one of its own that Markdown has escaped."""
     with contextlib.suppress(ImportError):  # the error may be that a package is missing
         from cuwheel.build.workspace.masking import PublicText  # noqa: PLC0415 - its rules take time to load
@@ -32,4 +33,4 @@ def _add_to_summary(rows: dict[str, str], explanation: str) -> None:
         text = PublicText({}, names=False)
         public = {name: text.of(value) for name, value in rows.items()}
         block = github.block(text.of(explanation)) if explanation else ()
-        github.add_to_summary((*github.table(public), *block), os.environ)
+        console.add_to_summary((*github.table(public), *block))

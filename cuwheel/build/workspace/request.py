@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from cuwheel.base.errors import UsageError
-from cuwheel.base.paths import project_folder
 from cuwheel.base.system.pythons import own_python
 from cuwheel.build.recipe.link import MODES
 from cuwheel.build.recipe.platform import PLATFORMS, Platform
@@ -154,16 +153,6 @@ class BuildRequest:
     def reuse(self) -> bool:
         """False: the wheel is built again although nothing has changed."""
         return not self.no_cache
-
-    @property
-    def work_folder(self) -> Path:
-        """The folder of all targets' work folders."""
-        return self.work or project_folder() / "work"
-
-    @property
-    def dist_folder(self) -> Path:
-        """The folder for finished wheels."""
-        return self.dist or project_folder() / "dist"
 
     def compiler_for(self, provider: str, platform: Platform) -> str:
         """Return the host compiler for an nvcc of this provider.

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
 from cuwheel.base.fetch.retry import RETRY_POLICY, RetryPolicy
-from cuwheel.base.paths import default_cache, project_folder
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import write_atomically
 from cuwheel.base.system.folders.output_folder import (
@@ -43,7 +42,6 @@ class Workspace:
 
     Attributes:
         work: this target's own folder; a new build removes the last one's files.
-        environ: the caller's variables.
         checked: folders of the cache that this process has found whole, with the facts about each:
             the builds of one command check a toolchain or an environment once.
     """
@@ -52,11 +50,14 @@ class Workspace:
     work: Path
     dist: Path
     console: Console
+    caller: Caller = field(compare=False, repr=False)
     retry_policy: RetryPolicy = RETRY_POLICY
-    environ: Mapping[str, str] = field(
-        default_factory=lambda: os.environ, compare=False, repr=False
-    )
     checked: dict[Path, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The caller's variables."""
+        return self.caller.environ
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -143,11 +144,12 @@ class Workspace:
         )
 
 
-def bare_workspace(console: Console) -> Workspace:
+def bare_workspace(console: Console, caller: Caller) -> Workspace:
     """Return the folders of a session that builds no target."""
     return Workspace(
-        cache=default_cache(),
-        work=project_folder() / "work" / "session",
-        dist=project_folder() / "dist",
+        cache=caller.cache,
+        work=caller.project / "work" / "session",
+        dist=caller.project / "dist",
         console=console,
+        caller=caller,
     )

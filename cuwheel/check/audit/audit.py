@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -63,7 +62,7 @@ def audit_session(
     elif len(results) > 1 and not console.is_quiet:
         print_verdicts(results, terminal)
     rows = {result.case.scan.file_name: counts_of(result) for result in results}
-    github.add_to_summary(github.table(rows), os.environ)
+    console.add_to_summary(github.table(rows))
     _raise_for(results, options.fails_on)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from cuwheel.base.paths import ROOT, project_folder
+from cuwheel.base.paths import ROOT
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.check.diagnose.chosen_library import ChoosingRecipe, choosing_packages
@@ -55,6 +55,7 @@ class DiagnoseOptions:
     Attributes:
         packages: requested projects; none: all with GPU code.
         start: the folder that paths are relative to.
+        project: the folder whose disk a build fills.
         fails_on: the lowest level that makes the session fail.
     """
 
@@ -62,6 +63,7 @@ class DiagnoseOptions:
     python: str | None = None
     verifies_files: bool = False
     start: Path
+    project: Path
     fails_on: FailsOn = "broken"
     as_json: bool = False
 
@@ -69,6 +71,7 @@ class DiagnoseOptions:
 def diagnose_session(
     options: DiagnoseOptions,
     console: Console,
+    environ: Mapping[str, str],
     recipes: Iterable[ChoosingRecipe],
     fit: FitTargets | None = None,
 ) -> int:
@@ -76,12 +79,12 @@ def diagnose_session(
 
     Args:
         console: for progress; the report goes to standard output.
+        environ: of `callers_environment`.
         fit: returns which targets fit; None: the report has none.
 
     Returns:
         The exit code: 0 below `fails_on`, else 1 with warnings, 2 where something is broken.
     """
-    environ = callers_environment(os.environ)
     with console.live("examining machine and environment"):
         report = diagnose(options, environ, recipes, fit)
     if options.as_json:
@@ -112,7 +115,7 @@ def diagnose(
     fit: FitTargets | None = None,
 ) -> DiagnoseDocument:
     """Read all facts at the same time, each within its time limit, then judge them."""
-    machine = TimedCall(_MACHINE_TIME_LIMIT, lambda: read_host_facts(project_folder()))
+    machine = TimedCall(_MACHINE_TIME_LIMIT, lambda: read_host_facts(options.project, environ))
     gpus = TimedCall(_MACHINE_TIME_LIMIT, lambda: find_driver(environ))
     programs = TimedCall(_MACHINE_TIME_LIMIT, lambda: find_installations(environ))
     chosen = find_environment(options.python, environ, options.start)

@@ -11,7 +11,6 @@ from typing import ClassVar
 
 from cuwheel.base.errors import InterpreterNotFoundError, UsageError, suggest
 from cuwheel.base.formats.binaries.archs import is_arch
-from cuwheel.base.paths import project_folder
 from cuwheel.check.cuda.frameworks import framework_cuda
 from cuwheel.check.cuda.torch_exports import minor_of, torch_exports
 from cuwheel.check.diagnose.facts.environment import (
@@ -129,7 +128,7 @@ def read_here(python: str | None, environ: Mapping[str, str], start: Path) -> He
     environment = read_environment(chosen.path, environ)
     driver, _ = gpus.answer(Driver())
     return Here(
-        machine=_machine_of(environment, driver, read_host_facts(project_folder()).glibc),
+        machine=_machine_of(environment, driver, read_host_facts(start, environ).glibc),
         environment=environment,
         installer=installer_of(environment, chosen, environ),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -16,7 +15,6 @@ from cuwheel.base.fetch.urls import redact_url, without_credentials
 from cuwheel.base.fetch.web import certificate_fix
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.terminal import report_terminal
-from cuwheel.check.diagnose.diagnose import callers_environment
 from cuwheel.check.diagnose.rules.installer import Installer
 from cuwheel.check.pick.choice import Choice, Offers, choose, query_indexes
 from cuwheel.check.pick.document import PickDocument, describe_indexes, describe_wheel
@@ -52,12 +50,16 @@ class PickOptions:
 
 
 def pick_session(
-    options: PickOptions, console: Console, hint: Callable[[str, TargetMachine], str]
+    options: PickOptions,
+    console: Console,
+    environ: dict[str, str],
+    hint: Callable[[str, TargetMachine], str],
 ) -> int:
     """Find the wheel and print it.
 
     Args:
         console: for the progress; the report goes to standard output.
+        environ: of `callers_environment`.
 
     Returns:
         The exit code: 0 if a wheel fits, else 1.
@@ -67,7 +69,6 @@ def pick_session(
         UsageError: the machine on paper is malformed.
         DownloadError: no index has the project, or none could be queried.
     """
-    environ = callers_environment(os.environ)
     with console.live("examining machine and indexes"):
         report = find(options, environ)
     if options.as_json:

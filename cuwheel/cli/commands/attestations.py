@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from cuwheel.base.paths import user_path
+from cuwheel.base.caller import Caller
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.documents import Schema
+from cuwheel.build.workspace.workspace import bare_workspace
 from cuwheel.cli.parser import Parser, existing, new_parser
 from cuwheel.publish.rebuild.attest.check import (
     PolicyVerdict,
@@ -92,20 +93,20 @@ def attestations_parser() -> Parser:
     return parser
 
 
-def places_of(args: argparse.Namespace) -> tuple[str | Path, ...]:
+def places_of(args: argparse.Namespace, caller: Caller) -> tuple[str | Path, ...]:
     """Return the places of `--statements`: addresses and paths."""
-    return tuple(text if is_address(text) else user_path(text) for text in args.statements)
+    return tuple(text if is_address(text) else caller.path(text) for text in args.statements)
 
 
-def run_attestations(args: argparse.Namespace, console: Console) -> None:
+def run_attestations(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Check wheels with a policy; raise an error for the first that doesn't meet it."""
-    policy = read_policy(user_path(args.policy))
-    places = places_of(args)
-    verdicts = []
+    policy = read_policy(caller.path(args.policy))
+    places = places_of(args, caller)
+    verdicts, workspace = [], bare_workspace(console, caller)
     for text in args.wheels:
-        wheel = existing(user_path(text), "the command line", "give the path of a wheel")
+        wheel = existing(caller.path(text), "the command line", "give the path of a wheel")
         statements = find_statements(wheel, policy, places, console)
-        verdicts.append(check_policy(wheel, policy, statements, console=console))
+        verdicts.append(check_policy(wheel, policy, statements, workspace))
         if args.json:
             console.answer(_document(verdicts[-1]))
     for verdict in verdicts:

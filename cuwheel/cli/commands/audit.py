@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
 from cuwheel.base.formats.binaries.archs import is_arch, sorted_archs
-from cuwheel.base.paths import project_roots, user_path
 from cuwheel.base.system.console import Console
 from cuwheel.build.recipe.catalogue import load_catalogue
 from cuwheel.build.recipe.contract import contract_of_wheel
@@ -38,7 +38,7 @@ def audit_parser() -> Parser:
     )
 
 
-def run_audit(args: argparse.Namespace, console: Console) -> None:
+def run_audit(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Audit wheels."""
     for arch in args.arch:
         if not is_arch(arch):
@@ -48,7 +48,7 @@ def run_audit(args: argparse.Namespace, console: Console) -> None:
                 fix="nox -s audit -- --arch 90 --arch 100 WHEEL",
             )
     options = AuditOptions(excludes=tuple(args.exclude), fails_on=args.fail_on, as_json=args.json)
-    wheels = [user_path(text) for text in args.wheels]
-    entries = () if args.any_wheel else load_catalogue(project_roots())
+    wheels = [caller.path(text) for text in args.wheels]
+    entries = () if args.any_wheel else load_catalogue(caller.roots)
     archs = sorted_archs(args.arch)
     audit_session(wheels, lambda wheel: contract_of_wheel(wheel, entries, archs), console, options)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import CuwheelError, UsageError
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.documents import Schema
@@ -113,15 +115,15 @@ def build_parser() -> Parser:
     )
 
 
-def run_build(args: argparse.Namespace, console: Console) -> int:
+def run_build(args: argparse.Namespace, console: Console, caller: Caller) -> int:
     """Build one wheel for each target and Python; return 0, or `UNFINISHED` after a part."""
-    request = request_of(args)
+    request = request_of(args, caller)
     if request.container:
-        return build_in_container(request, console)
+        return build_in_container(request, console, caller)
     status = 0
     parts: list[tuple[Job, Summary]] = []
-    for entry, tag in requested_targets(request, console):
-        for job in requested_jobs(entry, tag, request, console):
+    for entry, tag in requested_targets(request, console, caller):
+        for job in requested_jobs(entry, tag, request, console, caller):
             if request.dry_run or request.stage or request.until:
                 _do_less(job, console)
             elif (summary := _make(job, console)) is None:
@@ -194,7 +196,7 @@ def _print_made(job: Job, summary: Summary, console: Console) -> None:
     elif job.settings.quiet:
         print(dist / summary.wheel, flush=True)  # noqa: T201 - data
     if not job.settings.json:
-        print_summary(summary, dist, console)
+        print_summary(summary, Path(job.workspace.caller.shown(dist)), console)
 
 
 def profile_parser() -> Parser:
@@ -212,10 +214,10 @@ def profile_parser() -> Parser:
     )
 
 
-def run_profile(args: argparse.Namespace, console: Console) -> None:
+def run_profile(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Show how the last build used its time; compile first if there was none."""
-    for entry, tag in named_targets("profile", args.targets):
-        for job in requested_jobs(entry, tag, request_of(args), console):
+    for entry, tag in named_targets("profile", args.targets, caller):
+        for job in requested_jobs(entry, tag, request_of(args, caller), console, caller):
             _profile(job, console)
 
 
@@ -252,17 +254,17 @@ def smoke_parser() -> Parser:
     )
 
 
-def run_smoke(args: argparse.Namespace, console: Console) -> None:
+def run_smoke(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Run the stage `smoke` on the wheel of each target."""
-    request = request_of(args)
+    request = request_of(args, caller)
     if request.dist:
         fix = (
             "give the folder with the wheel, or leave out --dist: without it, the wheel in dist/ "
             "or in the work folder is tried"
         )
         existing(request.dist, "--dist", fix, is_folder=True)
-    for entry, tag in named_targets("smoke", request.targets):
-        for job in requested_jobs(entry, tag, request, console):
+    for entry, tag in named_targets("smoke", request.targets, caller):
+        for job in requested_jobs(entry, tag, request, console, caller):
             result = pipeline.try_wheel(job)
             if request.json:
                 console.answer(SmokeDocument(target=job.target.id, smoke=result))

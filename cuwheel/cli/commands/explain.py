@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError, suggest
-from cuwheel.base.paths import user_path
 from cuwheel.check.explain.explain import explain_lines, explain_session
 from cuwheel.cli.parser import JSON_TEXT, Parser, new_parser
 
@@ -58,9 +58,9 @@ def _entries(names: list[str], folder: Path) -> list[str]:
     return [entry for entry in entries if entry] if all(entries) else []
 
 
-def run_explain(args: argparse.Namespace, console: Console) -> None:
+def run_explain(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Explain logs, or print entries of TROUBLESHOOTING.md."""
-    folder = user_path(".")
+    folder = caller.path(".")
     entries = _entries(args.logs, folder)
     if entries and not (args.jsonl or args.json):
         print("\n\n".join(entries))  # noqa: T201 - that's the answer

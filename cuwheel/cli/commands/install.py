@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
 from cuwheel.base.fetch.indexes.indexes import configured_indexes
-from cuwheel.base.paths import default_cache, user_path
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.documents import Schema
 from cuwheel.build.pipeline import pipeline
 from cuwheel.build.recipe.catalogue import CatalogueEntry
 from cuwheel.build.recipe.target import declared_target
-from cuwheel.build.workspace.request import choices
+from cuwheel.build.workspace.request import BuildRequest, choices
 from cuwheel.check.cuda.toolkits import toolkit_by_release
 from cuwheel.check.diagnose.diagnose import callers_environment
 from cuwheel.cli.commands.attestations import STATEMENTS, places_of
@@ -85,9 +84,9 @@ def install_parser() -> Parser:
     )
 
 
-def run_install(args: argparse.Namespace, console: Console) -> None:
+def run_install(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Install a wheel."""
-    named = named_targets("install", args.targets)
+    named = named_targets("install", args.targets, caller)
     if len(named) > 1:
         raise UsageError(
             "install takes exactly one target",
@@ -101,25 +100,26 @@ def run_install(args: argparse.Namespace, console: Console) -> None:
             why="nobody has rebuilt what is installed by its name",
             fix="leave out the fallback, or use --fallback build",
         )
-    environ = callers_environment(os.environ)
+    environ = callers_environment(caller.environ)
     if entry.recipe is None:  # pragma: no cover - find_target has refused it
         raise UsageError(f"{entry.name} could not be loaded", why=entry.fault)
     target = declared_target(entry.recipe, toolkit_by_release(tag).release, "3.12", entry.root)
     options = InstallOptions(
         target=target,
         python=args.python,
-        addresses=_addresses(args, environ, console),
-        start=user_path("."),
+        addresses=_addresses(args, environ, console, caller),
+        start=caller.path("."),
         environ=environ,
-        cache=default_cache(),
+        caller=caller,
         fallback=args.fallback,
         needs_statement=args.require_statement,
-        policy=read_policy(user_path(args.policy)) if args.policy else None,
-        statements=places_of(args),
+        policy=read_policy(caller.path(args.policy)) if args.policy else None,
+        statements=places_of(args, caller),
         is_dry=args.dry_run,
         sandbox=args.sandbox,
     )
-    done = install(options, console, partial(_build, entry, tag, args, console))
+    request = request_of(args, caller, targets=(f"{entry.name}-{tag}",), python=(), json=False)
+    done = install(options, console, partial(_build, named[0], request, console, caller))
     _print_done(done, console, is_dry=args.dry_run)
     if args.json:
         answer = InstallDocument(target=target.name, is_done=not args.dry_run, installed=done)
@@ -127,24 +127,27 @@ def run_install(args: argparse.Namespace, console: Console) -> None:
 
 
 def _addresses(
-    args: argparse.Namespace, environ: dict[str, str], console: Console
+    args: argparse.Namespace, environ: dict[str, str], console: Console, caller: Caller
 ) -> tuple[str, ...]:
     """Return the addresses to look in."""
     if args.index:
-        return tuple(map(given_address, args.index))
-    dist = folder_of(args.dist, "dist")
-    listed = listed_addresses(os.environ, console)
+        return tuple(given_address(caller, text) for text in args.index)
+    dist = folder_of(args.dist, caller, "dist")
+    listed = listed_addresses(caller, console)
     built = (dist.as_uri(),) if dist.is_dir() else ()
     return (*built, *listed, *configured_indexes(environ))
 
 
 def _build(
-    entry: CatalogueEntry, tag: str, args: argparse.Namespace, console: Console, python: Path
+    named: tuple[CatalogueEntry, str],
+    request: BuildRequest,
+    console: Console,
+    caller: Caller,
+    python: Path,
 ) -> Path:
     """Build the target for an environment's Python; return the wheel."""
-    targets, pythons = (f"{entry.name}-{tag}",), (str(python),)
-    request = request_of(args, targets=targets, python=pythons, json=False)
-    [job] = requested_jobs(entry, tag, request, console)
+    request = replace(request, python=(str(python),))
+    [job] = requested_jobs(*named, request, console, caller)
     return job.workspace.dist / pipeline.make(job, keep_work=False).wheel
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import SandboxError
-from cuwheel.base.paths import project_roots
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import write_atomically
 from cuwheel.base.system.folders.temporary import temporary_folder
@@ -26,6 +26,7 @@ from cuwheel.build.sandbox.containers.engine import Container
 from cuwheel.build.toolchains.cross.target_root import no_root
 from cuwheel.build.workspace.job import Machine
 from cuwheel.build.workspace.request import OF_RUN, BuildRequest, choices, read_count
+from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.cli.cell_choice import CellChooser
 from cuwheel.cli.container_build import (
     CONTAINER_NEEDS,
@@ -108,12 +109,12 @@ def matrix_parser() -> Parser:
     )
 
 
-def run_matrix(args: argparse.Namespace, console: Console) -> None:
+def run_matrix(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Show the matrix, or build it."""
     if args.states:
-        answer_states(Path(args.states), console)
+        answer_states(Path(args.states), console, caller)
         return
-    chooser = chooser_of(args, console)
+    chooser = chooser_of(args, console, caller)
     request = chooser.request
     if args.action == "build":
         _check_root(args.platform, request)
@@ -122,7 +123,7 @@ def run_matrix(args: argparse.Namespace, console: Console) -> None:
         console.note(f"nothing that affects a wheel has changed since {args.changed_since}")
     read: ReadStates = read_states
     if request.container and cells:
-        container = container_of(request, console)
+        container = container_of(request, console, caller)
         read = StatesInside(container=container, has_network=not request.offline)
     if args.json:
         console.answer(matrix_document(read(cells)))
@@ -132,12 +133,13 @@ def run_matrix(args: argparse.Namespace, console: Console) -> None:
         print_states(read(cells), report_terminal(), console)
 
 
-def chooser_of(args: argparse.Namespace, console: Console) -> CellChooser:
+def chooser_of(args: argparse.Namespace, console: Console, caller: Caller) -> CellChooser:
     """Return the choice of cells of a command line."""
     of_cells = {"python": (), "framework": None, "platform": None}
     return CellChooser(
-        request=request_of(args, **of_cells, verbose=False, json=False),
+        request=request_of(args, caller, **of_cells, verbose=False, json=False),
         console=console,
+        caller=caller,
         only=tuple(args.only),
         cuda=tuple(args.cuda),
         python=tuple(args.python),
@@ -163,7 +165,7 @@ def _build(
     keeps_going, workspace = not args.no_keep_going, cells[0].job.workspace
     try:
         if ready := lock_cells(due, console, keeps_going=keeps_going):
-            executor = _executor(args, workspace.work.parent / "slurm", console)
+            executor = _executor(args, workspace)
             for _ in build_cells(
                 ready, args.cores, executor, console, keeps_going=keeps_going, read=read
             ):
@@ -178,20 +180,20 @@ def _build(
     check_all_built(states)
 
 
-def _executor(args: argparse.Namespace, folder: Path, console: Console) -> Executor:
+def _executor(args: argparse.Namespace, workspace: Workspace) -> Executor:
     """Return the executor of `--executor`; a cluster's has a folder for its jobs."""
     if args.executor == "local":
-        return LocalExecutor(console)
+        return LocalExecutor(workspace.console, workspace.environ)
     # Only a cluster's owner needs the library that submits jobs.
     from cuwheel.lab.matrix.slurm_executor import SlurmExecutor  # noqa: PLC0415
 
     return SlurmExecutor(
-        folder=folder,
+        folder=workspace.work.parent / "slurm",
         partition=args.partition,
         time_limit=args.time_limit,
         retries=args.retries,
         at_once=args.at_once,
-        note=console.note,
+        note=workspace.console.note,
     )
 
 
@@ -216,7 +218,8 @@ class StatesInside:
 
     def _read(self, cells: Sequence[Cell]) -> tuple[CellState, ...]:
         requests = [request_inside(cell.request) for cell in cells]
-        work = requests[0].work_folder.resolve()
+        workspace = cells[0].job.workspace
+        work = workspace.work.parent.resolve()
         work.mkdir(parents=True, exist_ok=True)
         with temporary_folder(work) as folder:
             path = folder / "states.json"
@@ -224,7 +227,7 @@ class StatesInside:
             status = self.container.run(
                 ("matrix", "--states", str(path)),
                 read=dict.fromkeys(path for request in requests for path in read_folders(request)),
-                write=(work, requests[0].dist_folder.resolve()),
+                write=(work, workspace.dist.resolve()),
                 network=self.has_network,
             )
             if status:
@@ -237,18 +240,20 @@ class StatesInside:
             return from_data(cells, parse_json(read_text(path), is_own=True))
 
 
-def answer_states(path: Path, console: Console) -> None:
+def answer_states(path: Path, console: Console, caller: Caller) -> None:
     """Replace, inside, the builds that a file lists by their states."""
-    entries = load_catalogue(project_roots())
+    entries = load_catalogue(caller.roots)
     machines: dict[tuple[str | None, ...], Machine] = {}
 
     def cell_of(argv: Sequence[str]) -> Cell:
-        request = replace(read_request(argv), dry_run=True)  # nothing is installed to know it
+        request = replace(
+            read_request(argv, caller), dry_run=True
+        )  # nothing is installed to know it
         entry, tag = find_target(request.targets[0], entries)
         # Another machine's root folder is read for each Python.
         root = (request.platform, *request.python) if request.platform else ()
         read = (request.toolchain or tag, *root)
-        job = requested_job(entry, tag, request, console, machine=machines.get(read))
+        job = requested_job(entry, tag, request, console, caller, machine=machines.get(read))
         machines.setdefault(read, job.machine)
         return Cell(job=job)
 

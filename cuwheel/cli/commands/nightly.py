@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from cuwheel.base.paths import user_path
+from cuwheel.base.caller import Caller
 from cuwheel.base.system.console import Console
 from cuwheel.build.workspace.request import OF_RUN, read_count
 from cuwheel.cli.cell_choice import CellChooser
@@ -64,19 +64,21 @@ def nightly_parser() -> Parser:
     )
 
 
-def run_nightly(args: argparse.Namespace, console: Console) -> None:
+def run_nightly(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Run the cycle."""
-    request = request_of(args, targets=(), python=(), quiet=False, verbose=False, json=False)
+    request = request_of(
+        args, caller, targets=(), python=(), quiet=False, verbose=False, json=False
+    )
     # A target means all of its cells; cells may be named themselves.
     only = tuple(name for target in args.targets for name in (target, f"{target}-*"))
     python = tuple(args.python)
     options = NightlyOptions(
         choose=lambda output: CellChooser(
-            request=request, console=output, only=only, python=python
+            request=request, console=output, caller=caller, only=only, python=python
         ).cells(),
         are_named=bool(args.targets),
         is_quick=args.quick,
-        reports=folder_of(args.to, "nightly"),
+        reports=folder_of(args.to, caller, "nightly"),
         time_limit=args.time_limit,
         keep=args.keep,
         on_failure=args.on_failure,
@@ -84,6 +86,6 @@ def run_nightly(args: argparse.Namespace, console: Console) -> None:
         updates=args.update,
         as_json=args.json,
         arguments=tuple(sys.argv[1:]),
-        continues=user_path(args.continue_run) if args.continue_run else None,
+        continues=caller.path(args.continue_run) if args.continue_run else None,
     )
-    run_nightly_cycle(options, console)
+    run_nightly_cycle(options, console, caller)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.system.console import Console
 from cuwheel.build.workspace.request import read_count
 from cuwheel.cli.parser import JSON_TEXT, Option, Parser, new_parser
@@ -57,12 +58,12 @@ def perf_parser() -> Parser:
     )
 
 
-def run_perf(args: argparse.Namespace, console: Console) -> None:
+def run_perf(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Check and measure a wheel, and raise an error if it is slower than another."""
     # What it needs is in envs/perf.lock, and the options are read where that isn't installed.
     from cuwheel.cli.measuring import measure_wheel  # noqa: PLC0415
 
-    measure_wheel(args, console)
+    measure_wheel(args, console, caller)
 
 
 def _percent(text: str) -> float:

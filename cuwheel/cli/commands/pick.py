@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Mapping
 from functools import partial
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
 from cuwheel.base.fetch.urls import is_local, local_path
-from cuwheel.base.paths import project_folder, project_roots, user_path
 from cuwheel.base.system.console import Console
 from cuwheel.build.pipeline.build_advice import build_advice
 from cuwheel.build.recipe.catalogue import load_catalogue
+from cuwheel.check.diagnose.diagnose import callers_environment
 from cuwheel.check.pick.pick import INDEXES_VARIABLE, PickOptions, pick_session
 from cuwheel.cli.parser import ENVIRONMENT, JSON_TEXT, Option, Parser, existing, new_parser
 
@@ -54,19 +53,19 @@ def index_option(first: str = "") -> dict[str, str]:
     }
 
 
-def run_pick(args: argparse.Namespace, console: Console) -> int:
+def run_pick(args: argparse.Namespace, console: Console, caller: Caller) -> int:
     """Find the wheel; return the exit code."""
     options = PickOptions(
         wanted=read_requirement(args.package, pre=args.pre),
         python=args.python,
         paper=getattr(args, "for"),
-        indexes=tuple(map(given_address, args.index)),
-        listed=listed_addresses(os.environ, console),
-        start=user_path("."),
+        indexes=tuple(given_address(caller, text) for text in args.index),
+        listed=listed_addresses(caller, console),
+        start=caller.path("."),
         as_json=args.json,
     )
-    advise = partial(build_advice, load_catalogue(project_roots()), project_folder() / "dist")
-    return pick_session(options, console, advise)
+    advise = partial(build_advice, load_catalogue(caller.roots), caller.project / "dist")
+    return pick_session(options, console, callers_environment(caller.environ), advise)
 
 
 def read_requirement(text: str, *, pre: bool) -> Requirement:
@@ -91,17 +90,17 @@ def read_requirement(text: str, *, pre: bool) -> Requirement:
     return wanted
 
 
-def as_address(text: str) -> str:
+def as_address(caller: Caller, text: str) -> str:
     """Return an address; a path becomes one."""
-    return text if "://" in text else user_path(text).as_uri()
+    return text if "://" in text else caller.path(text).as_uri()
 
 
-def listed_addresses(environ: Mapping[str, str], console: Console) -> tuple[str, ...]:
+def listed_addresses(caller: Caller, console: Console) -> tuple[str, ...]:
     """Return the addresses in `CUWHEEL_INDEXES` without missing folders of this machine."""
-    paths = environ.get(INDEXES_VARIABLE, "").split()
+    paths = caller.environ.get(INDEXES_VARIABLE, "").split()
     addresses = []
     for number, path in enumerate(paths, 1):
-        address = as_address(path)
+        address = as_address(caller, path)
         if is_local(address) and not local_path(address).exists():
             console.warn(
                 f"{INDEXES_VARIABLE} names {path} (entry {number} of {len(paths)}), a folder that "
@@ -113,9 +112,9 @@ def listed_addresses(environ: Mapping[str, str], console: Console) -> tuple[str,
     return tuple(addresses)
 
 
-def given_address(text: str) -> str:
+def given_address(caller: Caller, text: str) -> str:
     """Return an `--index` as an address; raise a UsageError for a missing folder."""
-    address = as_address(text)
+    address = as_address(caller, text)
     if is_local(address):
         fix = "give the folder with the wheels, or an index with http:// or https://"
         existing(local_path(address), "--index", fix)

@@ -9,8 +9,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import FileAccessError, UsageError
-from cuwheel.base.paths import find_project, is_checkout, project_roots, user_path
+from cuwheel.base.paths import find_project, is_checkout
 from cuwheel.base.project_trust import change_trust, is_public, trust_file
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import write_atomically
@@ -62,9 +63,9 @@ def init_parser() -> Parser:
     )
 
 
-def run_init(args: argparse.Namespace, console: Console) -> None:
+def run_init(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Write the files of a project; existing files aren't changed."""
-    folder = user_path(args.folder)
+    folder = caller.path(args.folder)
     files = _files(is_bare=args.bare)
     if folder.exists() and not folder.is_dir():
         raise FileAccessError(
@@ -81,7 +82,7 @@ def run_init(args: argparse.Namespace, console: Console) -> None:
     for name, text in due.items():
         write_atomically(folder / name, text)
     with contextlib.suppress(OSError):  # no home: the first command reports it
-        change_trust(folder, trusts=True)
+        change_trust(folder, caller.environ, trusts=True)
     console.note(f"{folder}: {len(due)} files, for cuwheel {__version__}")
     for name in there:
         console.note(f"{name} was left unchanged")
@@ -121,9 +122,9 @@ def trust_parser() -> Parser:
     )
 
 
-def run_trust(args: argparse.Namespace, console: Console) -> None:
+def run_trust(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Change the user's list of trusted projects."""
-    folder = user_path(args.folder)
+    folder = caller.path(args.folder)
     if not args.remove and not (folder / "recipes").is_dir():
         raise UsageError(
             f"{folder} is not a project",
@@ -137,10 +138,10 @@ def run_trust(args: argparse.Namespace, console: Console) -> None:
             fix=shlex.join(["chmod", "o-w", str(folder), str(folder / "recipes")]),
         )
     try:
-        change_trust(folder, trusts=not args.remove)
+        change_trust(folder, caller.environ, trusts=not args.remove)
     except OSError as error:
         raise FileAccessError(
-            f"{trust_file()} can't be written",
+            f"{trust_file(caller.environ)} can't be written",
             why=f"{error.strerror}: {error.filename}",
             fix=f"for one command, set CUWHEEL_PROJECT={shlex.quote(str(folder))}; or set "
             "XDG_STATE_HOME to a folder that you can write to",
@@ -157,13 +158,13 @@ def help_parser() -> Parser:
     )
 
 
-def run_help(args: argparse.Namespace, _console: Console) -> None:
+def run_help(args: argparse.Namespace, _console: Console, caller: Caller) -> None:
     """Print the commands by their purpose, then the project's targets."""
-    lines = target_names(load_catalogue(project_roots())) if args.targets else _lines()
+    lines = target_names(load_catalogue(caller.roots)) if args.targets else _lines(caller)
     print(*lines, sep="\n")  # noqa: T201 - that's the answer
 
 
-def _lines() -> Iterator[str]:
+def _lines(caller: Caller) -> Iterator[str]:
     yield "usage: cuwheel COMMAND [ARGUMENTS]; `cuwheel COMMAND --help` shows its options"
     for tag, title in _TITLES.items():
         yield from ("", title)
@@ -173,15 +174,15 @@ def _lines() -> Iterator[str]:
                 yield f"  {verb.name:{_WIDTH}}{summary}"
     yield from (f"  {name:{_WIDTH}}{text}" for name, text in _OWN.items())
     yield ""
-    yield from _targets()
+    yield from _targets(caller)
 
 
-def _targets() -> Iterator[str]:
-    entries = load_catalogue(project_roots())
+def _targets(caller: Caller) -> Iterator[str]:
+    entries = load_catalogue(caller.roots)
     sessions = sessions_of(entries)
     builds = [build for build in sessions if build.tag == "build" and len(build.command) > 1]
     here = find_project()
-    if here and here not in project_roots():
+    if here and here not in caller.roots:
         yield f"{here} isn't trusted, so its recipes are not loaded: `cuwheel trust {here}`"
         return
     if not builds:
@@ -208,6 +209,6 @@ def completion_parser() -> Parser:
     return parser
 
 
-def run_completion(args: argparse.Namespace, _console: Console) -> None:
+def run_completion(args: argparse.Namespace, _console: Console, _caller: Caller) -> None:
     """Print the script of a shell."""
     print(read_text(_SCRIPTS / f"cuwheel.{args.shell}"), end="")  # noqa: T201 - that's the answer

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.base import limits
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import CuwheelError, NotReproducibleError, UsageError, naming_option
-from cuwheel.base.paths import project_folder, project_roots, user_path
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import file_lock
 from cuwheel.base.system.folders.output_folder import check_output, claim, make_empty
@@ -21,7 +21,7 @@ from cuwheel.base.system.regular_files import read_regular
 from cuwheel.build.recipe.catalogue import CatalogueEntry, load_catalogue, target_names
 from cuwheel.build.workspace.job import Job
 from cuwheel.build.workspace.request import OF_RUN, OF_TARGET
-from cuwheel.build.workspace.workspace import SCRATCH_FOLDER
+from cuwheel.build.workspace.workspace import SCRATCH_FOLDER, bare_workspace
 from cuwheel.cli.parser import Parser, new_parser, refuse_none
 from cuwheel.cli.target_choice import (
     TARGETS,
@@ -90,24 +90,29 @@ def verify_parser() -> Parser:
     )
 
 
-def run_verify(args: argparse.Namespace, console: Console) -> None:
+def run_verify(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Build targets several times and compare; or one once, and compare with what is published."""
     takes_all = args.targets == [_ALL]
-    known = target_names(load_catalogue(project_roots()))
+    known = target_names(load_catalogue(caller.roots))
     refuse_none("verify", "target", args.targets, (*known, _ALL))
-    named = named_targets("verify", known if takes_all else args.targets)
+    named = named_targets("verify", known if takes_all else args.targets, caller)
     if args.against:
-        _verify_against(named, args, console)
+        _verify_against(named, args, console, caller)
     elif len(named) == 1:
-        for job in requested_jobs(*named[0], request_of(args), console):
-            raise_if_unequal(_verify(job, args, console), job.target.id)
+        for job in requested_jobs(*named[0], request_of(args, caller), console, caller):
+            raise_if_unequal(_verify(job, args, console, caller), job.target.id)
     else:
         args.record = args.record or takes_all
-        _verify_many(named, args, console, takes_all=takes_all)
+        _verify_many(named, args, console, caller, takes_all=takes_all)
 
 
 def _verify_many(
-    named: Sequence[NamedTarget], args: argparse.Namespace, console: Console, *, takes_all: bool
+    named: Sequence[NamedTarget],
+    args: argparse.Namespace,
+    console: Console,
+    caller: Caller,
+    *,
+    takes_all: bool,
 ) -> None:
     """Verify all targets even if some fail, then raise an error for those."""
     unequal: list[str] = []
@@ -115,8 +120,8 @@ def _verify_many(
     verified = 0
     for entry, tag in named:
         try:
-            for job in requested_jobs(entry, tag, request_of(args), console):
-                result = _verify(job, args, console)
+            for job in requested_jobs(entry, tag, request_of(args, caller), console, caller):
+                result = _verify(job, args, console, caller)
                 verified += 1
                 unequal += [job.target.id] if result.unequal else []
         except CuwheelError as error:  # noqa: PERF203 - each is reported
@@ -141,19 +146,19 @@ def _reason(error: CuwheelError) -> str:
     return "; ".join([*errors, *([f"the whole output is in {log}"] if log else [])]) or error.why
 
 
-def _verify(job: Job, args: argparse.Namespace, console: Console) -> Verified:
+def _verify(job: Job, args: argparse.Namespace, console: Console, caller: Caller) -> Verified:
     workspace, name = job.workspace, job.target.id
     folder = workspace.work.parent / "verify" / name
     with _alone_in(folder, console):
-        ways = variations(folder, workspace.cache, args.sandbox)
+        ways = variations(folder, workspace.caller, args.sandbox)
         verified = verify(_build_argv(job), ways, folder, console, _out(args, console))
         if args.json:
             console.answer(verify_document(verified, name, folder))
-    written = record_verification(verified, name, folder_of(args.report, "reports"))
+    written = record_verification(verified, name, folder_of(args.report, caller, "reports"))
     console.note(f"recorded: {written}")
     if args.record:
         sandboxes = [way.sandbox for way in ways[:2]]
-        record_target(job.target, verified, sandboxes, project_folder())
+        record_target(job.target, verified, sandboxes, caller.project)
     return verified
 
 
@@ -163,7 +168,7 @@ def _out(args: argparse.Namespace, console: Console) -> rich.console.Console:
 
 
 def _verify_against(
-    named: Sequence[NamedTarget], args: argparse.Namespace, console: Console
+    named: Sequence[NamedTarget], args: argparse.Namespace, console: Console, caller: Caller
 ) -> None:
     if len(named) > 1:
         raise UsageError(
@@ -172,12 +177,12 @@ def _verify_against(
             fix=f"nox -s verify -- {args.targets[0]} --against {args.against}",
         )
     [(entry, tag)] = named
-    theirs = read_published(user_path(args.against))
+    theirs = read_published(caller.path(args.against))
     check_is_of(theirs, entry.name, tag)
-    given, stated = request_of(args), read_request(theirs.request.argv())
+    given, stated = request_of(args, caller), read_request(theirs.request.argv(), caller)
     values = {name: getattr(given, name) or getattr(stated, name) for name in _STATED}
     request = replace(given, **{**values, "python": values["python"][:1]})
-    [job] = requested_jobs(entry, tag, request, console)
+    [job] = requested_jobs(entry, tag, request, console, caller)
     folder = job.workspace.work.parent / "verify" / job.target.id / "against"
     build_tag = ("--build-tag", str(theirs.build_tag)) if theirs.build_tag else ()
     how = Variation(
@@ -186,12 +191,15 @@ def _verify_against(
         work=folder / "work",
         dist=folder / "dist",
         sandbox=args.sandbox,
+        caller=caller,
         options=("--no-cache", *build_tag),  # the cache may hold objects of the published wheel
     )
     with _alone_in(folder.parent, console):
         make_empty(folder, SCRATCH_FOLDER)  # an earlier one would count as this wheel's build
         result = verify_against(_build_argv(job), theirs, how, console, _out(args, console))
-        written = record_verification(result, job.target.id, folder_of(args.report, "reports"))
+        written = record_verification(
+            result, job.target.id, folder_of(args.report, caller, "reports")
+        )
         console.note(f"recorded: {written}")
         if args.json:
             console.answer(rebuild_document(result, job.target.id, folder.parent))
@@ -252,10 +260,10 @@ def rebuild_parser() -> Parser:
     )
 
 
-def run_rebuild(args: argparse.Namespace, console: Console) -> None:
+def run_rebuild(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Build a published wheel again; or make the key that signs such rebuilds."""
     if args.new_key:
-        with naming_option("--new-key", path := user_path(args.new_key)):
+        with naming_option("--new-key", path := caller.path(args.new_key)):
             key = make_signing_key(path)
         print(line_of(path.stem, key.public))  # noqa: T201 - to be put into a file
         return
@@ -266,28 +274,33 @@ def run_rebuild(args: argparse.Namespace, console: Console) -> None:
             fix="nox -s rebuild -- dist/NAME.whl",
         )
     # Before an hour's build.
-    signer = _signer(args, console)
+    signer = _signer(args, console, caller)
     if args.to:
-        _check_folder(user_path(args.to), is_signed=signer is not None)
-    work = (user_path(args.work).resolve() if args.work else project_folder() / "work") / "rebuild"
+        _check_folder(caller.path(args.to), is_signed=signer is not None)
+    work = (caller.path(args.work).resolve() if args.work else caller.project / "work") / "rebuild"
     check_output(work, SCRATCH_FOLDER)
     with file_lock(work / ".lock", on_wait=lambda: console.note("another rebuild is running")):
-        _rebuild(args, signer, work, console)
+        _rebuild(args, signer, work, console, caller)
 
 
 def _rebuild(
-    args: argparse.Namespace, signer: SigningKey | Sigstore | None, work: Path, console: Console
+    args: argparse.Namespace,
+    signer: SigningKey | Sigstore | None,
+    work: Path,
+    console: Console,
+    caller: Caller,
 ) -> None:
     claim(work, SCRATCH_FOLDER)
     if is_address(args.published):
         named = fetch_published(args.published, work / "published", console)
-        to = user_path(args.to or ".")
+        to = caller.path(args.to or ".")
     else:
-        named = user_path(args.published)
-        to = user_path(args.to) if args.to else named.parent
-    request = request_of(args)
+        named = caller.path(args.published)
+        to = caller.path(args.to) if args.to else named.parent
+    request = request_of(args, caller)
     rebuild = RebuildRequest(
         theirs=read_published(named, ""),
+        caller=caller,
         folder=work,
         options=request.argv("jobs", "offline", "any_driver"),
         source=request.source,
@@ -301,7 +314,7 @@ def _rebuild(
         result = rebuild_published(rebuild, console, out)
     finally:
         print_leftovers(work, console)
-    record_verification(result, "", project_folder() / "reports")
+    record_verification(result, "", caller.project / "reports")
     written = sign_verification(result, signer, to) if signer else None
     if written:
         console.note(f"signed: {written}")
@@ -328,17 +341,19 @@ def _check_folder(folder: Path, *, is_signed: bool) -> None:
             pass
 
 
-def _signer(args: argparse.Namespace, console: Console) -> SigningKey | Sigstore | None:
+def _signer(
+    args: argparse.Namespace, console: Console, caller: Caller
+) -> SigningKey | Sigstore | None:
     """Return the signer of the statement; None: it isn't signed."""
     if args.key:
-        with naming_option("--key", path := user_path(args.key)):
+        with naming_option("--key", path := caller.path(args.key)):
             return read_signing_key(path)
     if not args.sigstore:
         return None
-    config = user_path(args.trust_config) if args.trust_config else None
+    config = caller.path(args.trust_config) if args.trust_config else None
     if config:
         with naming_option("--trust-config", config):
             read_regular(config, limit=limits.JSON)
-    signer = Sigstore(trust_config=config, console=console)
+    signer = Sigstore(trust_config=config, workspace=bare_workspace(console, caller))
     signer.check()
     return signer

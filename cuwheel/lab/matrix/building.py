@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from cuwheel.base.errors import CellsFailedError, CommandFailedError, CuwheelError
-from cuwheel.base.paths import ROOT, project_folder
+from cuwheel.base.paths import ROOT
 from cuwheel.base.spelling import AS_MODULE
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.process import attach
@@ -76,12 +75,13 @@ class LocalExecutor:
     """
 
     console: Console
+    environ: Mapping[str, str]
 
     def run(self, tasks: Sequence[Task]) -> Iterator[TaskResult]:
         """Run them all and yield each result as it ends."""
         for number, task in enumerate(tasks, 1):
             self.console.heading(f"{task.name} ({number} of {len(tasks)})")
-            status = attach(task.command, env={**os.environ, **dict(task.environment)})
+            status = attach(task.command, env={**self.environ, **dict(task.environment)})
             yield TaskResult(name=task.name, status=status, where=platform.node())
 
 
@@ -95,7 +95,7 @@ def task_of(cell: Cell, cores: int) -> Task:
             ("CUWHEEL_CELL", digest_of_key(key_of(cell.job))),
             ("PYTHONPATH", str(ROOT)),
         ),
-        folder=project_folder(),
+        folder=cell.job.workspace.caller.project,
         cores=cores,
         memory=memory_of(cell.job, cores),
         log=failure_path(cell.job.workspace.dist, cell.id).with_name(f"{cell.id}.log"),
@@ -110,8 +110,8 @@ def lock_cells(due: Sequence[Cell], console: Console, *, keeps_going: bool) -> l
     ready = []
     for cell in due:
         try:
-            offline = cell.request.offline
-            settle_framework(cell.job.target, bare_workspace(console), offline=offline)
+            workspace = bare_workspace(console, cell.job.workspace.caller)
+            settle_framework(cell.job.target, workspace, offline=cell.request.offline)
         except CuwheelError as error:  # noqa: PERF203 - each is reported
             write_failure(error, cell.job.workspace.dist, cell.id)
             print_error(error, console)

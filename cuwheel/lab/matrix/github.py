@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from cuwheel.base import limits
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import CommandFailedError, UsageError
 from cuwheel.base.system.output.documents import Schema
 from cuwheel.base.system.process import run
@@ -92,7 +92,7 @@ def _job(state: CellState) -> MatrixJob:
 
 
 @functools.cache  # called for each cell
-def changed_files(root: Path, since: str) -> tuple[str, ...]:
+def changed_files(root: Path, since: str, caller: Caller) -> tuple[str, ...]:
     """Return the files of a folder that differ from a commit, new and removed ones too.
 
     Raises:
@@ -100,7 +100,7 @@ def changed_files(root: Path, since: str) -> tuple[str, ...]:
     """
     command = ["git", "-C", str(root), "diff", "--name-only", "--relative"]
     command += ["--end-of-options", since, "--", "."]
-    environ = {**os.environ, "LC_ALL": "C.UTF-8", "GIT_OPTIONAL_LOCKS": "0"}
+    environ = {**caller.environ, "LC_ALL": "C.UTF-8", "GIT_OPTIONAL_LOCKS": "0"}
     try:
         return tuple(run(command, env=environ, timeout=limits.GIT).output.splitlines())
     except CommandFailedError as error:

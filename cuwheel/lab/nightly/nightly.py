@@ -9,13 +9,13 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from cuwheel.base import limits
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import CommandFailedError, NightlyFailedError, NightlyTimeError
-from cuwheel.base.paths import project_folder
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.gpu_lock import hold_gpus, lock_folder
 from cuwheel.base.system.process import run as run_program
@@ -47,7 +47,7 @@ _SHOWN = 5  # steps without time that the error names, changed files that a step
 CONTINUE = "--continue-run"  # the option with which a run restarts itself after its update
 
 
-def run_nightly_cycle(options: NightlyOptions, console: Console) -> None:
+def run_nightly_cycle(options: NightlyOptions, console: Console, caller: Caller) -> None:
     """Run the cycle and publish its report.
 
     Raises:
@@ -56,11 +56,11 @@ def run_nightly_cycle(options: NightlyOptions, console: Console) -> None:
         NightlyTimeError: no step failed, but not all could be run.
         OSError: the report can't be written.
     """
-    environ = callers_environment(os.environ)
+    environ = callers_environment(caller.environ)
     driver = find_driver(environ)
     gpus = usable_gpus(driver, environ)
     begun = time.monotonic()
-    folder = lock_folder(os.environ)
+    folder = lock_folder(caller.environ)
     holder = f"{getpass.getuser()}'s process {os.getpid()}, since {now()}, in {options.reports}"
     with hold_gpus(
         [folder / name for name in lock_names(gpus)],
@@ -70,11 +70,11 @@ def run_nightly_cycle(options: NightlyOptions, console: Console) -> None:
             not options.waits or time.monotonic() - begun > options.time_limit * _MINUTE
         ),
     ):
-        recorder = _begin(options, driver, gpus, console)
+        recorder = _begin(options, driver, gpus, console, caller)
         with _published(recorder, options):
             is_update = options.updates and not recorder.run.steps
-            if is_update and update_checkout(project_folder(), recorder):
-                _start_updated(options, recorder.folder)
+            if is_update and update_checkout(caller.project, recorder):
+                _start_updated(options, recorder.folder, caller.environ)
             why = driver.cuda_fault or driver.nvml_fault or "the driver lists none"
             no_gpu = f"no usable GPU: {why}"
             run_cycle(replace(options, gpus=gpus, driver=driver.version, no_gpu=no_gpu), recorder)
@@ -84,7 +84,11 @@ def run_nightly_cycle(options: NightlyOptions, console: Console) -> None:
 
 
 def _begin(
-    options: NightlyOptions, driver: Driver, gpus: tuple[DriverGpu, ...], console: Console
+    options: NightlyOptions,
+    driver: Driver,
+    gpus: tuple[DriverGpu, ...],
+    console: Console,
+    caller: Caller,
 ) -> Recorder:
     if options.continues:
         run, folder = read_run(options.continues), options.continues
@@ -92,7 +96,7 @@ def _begin(
         run = NightlyRun(
             started=now(),
             host=platform.node(),
-            commit=commit_of(project_folder()),
+            commit=commit_of(caller.project, caller.environ),
             gpus=tuple(gpu.name for gpu in gpus),
             driver=driver.version,
         )
@@ -101,7 +105,8 @@ def _begin(
     elapsed = datetime.datetime.now(tz=datetime.timezone.utc) - started
     remaining = options.time_limit * _MINUTE - elapsed.total_seconds()
     console.note(f"the report: {folder / PAGE}")
-    return Recorder(folder, run, time.monotonic() + remaining, console)
+    deadline = time.monotonic() + remaining
+    return Recorder(folder, run, deadline, console, environ=caller.environ)
 
 
 @contextlib.contextmanager
@@ -128,7 +133,7 @@ def _published(recorder: Recorder, options: NightlyOptions) -> Iterator[None]:
 
 def _run_hook(command: str, recorder: Recorder) -> None:
     try:
-        status = run_hook(command, recorder.folder)
+        status = run_hook(command, recorder.folder, recorder.environ)
     except CommandFailedError as error:
         status = error.status
     if status:
@@ -136,13 +141,13 @@ def _run_hook(command: str, recorder: Recorder) -> None:
         recorder.console.warn(f"--on-failure ended with status {status}: {log}")
 
 
-def _start_updated(options: NightlyOptions, folder: Path) -> None:
+def _start_updated(options: NightlyOptions, folder: Path, environ: Mapping[str, str]) -> None:
     """Replace this process by the run of the new commit, in the environment of its lock."""
     bare = "-P" if sys.version_info >= (3, 11) else "-s"
     environment = next(verb.environment for verb in VERBS if verb.name == "nightly")
     command = (sys.executable, bare, "-m", "cuwheel.bootstrap", environment, "-m", "cuwheel")
     argv = (*command, *options.arguments, CONTINUE, str(folder))
-    os.execve(sys.executable, argv, os.environ)  # noqa: S606 - that's the point
+    os.execve(sys.executable, argv, environ)  # noqa: S606 - that's the point
 
 
 def _raise_failure(recorder: Recorder) -> None:
@@ -168,9 +173,9 @@ def _raise_failure(recorder: Recorder) -> None:
         )
 
 
-def commit_of(checkout: Path) -> str:
+def commit_of(checkout: Path, environ: Mapping[str, str]) -> str:
     """Return the commit that is checked out; empty where the folder is no git repository."""
-    return _git(checkout, "rev-parse", "HEAD")
+    return _git(checkout, environ, "rev-parse", "HEAD")
 
 
 def update_checkout(checkout: Path, recorder: Recorder) -> bool:
@@ -178,14 +183,15 @@ def update_checkout(checkout: Path, recorder: Recorder) -> bool:
 
     It refuses where local commits or changes are in the way.
     """
-    before = commit_of(checkout)
+    before = commit_of(checkout, recorder.environ)
     command = ("git", "-C", str(checkout), "pull", "--ff-only", "--no-rebase")
     step = recorder.execute("update", command)
-    after = commit_of(checkout)
+    after = commit_of(checkout, recorder.environ)
     moved = f"{before[:12]} to {after[:12]}" if after != before else "nothing new"
     detail = step.detail or moved
     # Changed files are built too, so the commit alone doesn't identify the build.
-    if files := [line[3:] for line in _git(checkout, "status", "--porcelain").splitlines()]:
+    status = _git(checkout, recorder.environ, "status", "--porcelain")
+    if files := [line[3:] for line in status.splitlines()]:
         more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
         detail += f"; changed here: {', '.join(files[:_SHOWN])}{more}"
     recorder.add(replace(step, detail=detail))
@@ -193,11 +199,11 @@ def update_checkout(checkout: Path, recorder: Recorder) -> bool:
     return after != before
 
 
-def _git(checkout: Path, *arguments: str) -> str:
-    environ = {**os.environ, "LC_ALL": "C.UTF-8", "GIT_OPTIONAL_LOCKS": "0"}
+def _git(checkout: Path, environ: Mapping[str, str], *arguments: str) -> str:
+    env = {**environ, "LC_ALL": "C.UTF-8", "GIT_OPTIONAL_LOCKS": "0"}
     try:
         command = ("git", "-C", str(checkout), *arguments)
-        done = run_program(command, env=environ, check=False, timeout=limits.GIT)
+        done = run_program(command, env=env, check=False, timeout=limits.GIT)
     except CommandFailedError:  # git isn't installed
         return ""
     return "" if done.status else done.output.rstrip()

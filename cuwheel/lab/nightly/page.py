@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
@@ -91,7 +90,7 @@ def write_summary(run: NightlyRun, folder: Path) -> Path:
     return path
 
 
-def run_hook(command: str, folder: Path) -> int:
+def run_hook(command: str, folder: Path, environ: Mapping[str, str]) -> int:
     """Run the user's command with the summary as input, and return its exit status.
 
     Its log is written into the report's folder, whose path is in a variable.
@@ -100,11 +99,11 @@ def run_hook(command: str, folder: Path) -> int:
         CommandFailedError: there is no shell.
     """
     argv = ["/bin/sh", "-c", _SCRIPT, "nightly", command, str(folder / SUMMARY)]
-    environ = {**os.environ, REPORT_VARIABLE: str(folder / PAGE)}
+    env = {**environ, REPORT_VARIABLE: str(folder / PAGE)}
     log = folder / "logs" / "on-failure.log"
     log.parent.mkdir(exist_ok=True)
     try:
-        return run_program(argv, env=environ, log=log, timeout=_TIME_LIMIT, check=False).status
+        return run_program(argv, env=env, log=log, timeout=_TIME_LIMIT, check=False).status
     finally:
         if log.is_file():
             PublicText({}, names=False).copy_file(log, log)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +38,20 @@ _ERROR = re.compile(r"^(?:error|fatal): (.*)", re.MULTILINE)
 class Recorder:
     """The current run and its folder; at the deadline (`time.monotonic`) its step is ended."""
 
-    def __init__(self, folder: Path, run: NightlyRun, deadline: float, console: Console) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        run: NightlyRun,
+        deadline: float,
+        console: Console,
+        *,
+        environ: Mapping[str, str],
+    ) -> None:
         self.folder = folder
         self.run = run
         self.deadline = deadline
         self.console = console
+        self.environ = environ
         self._text = PublicText({}, names=False)
         self._write()
 
@@ -60,7 +68,7 @@ class Recorder:
         failure_log: Path | None = None,
         pages: Sequence[str] = (),
     ) -> Step:
-        """Run a program in this process's environment, and return it as a step.
+        """Run a program in the caller's environment, and return it as a step.
 
         Args:
             failure_log: a more detailed log that the program leaves elsewhere if it fails.
@@ -74,7 +82,7 @@ class Recorder:
             try:
                 status = run_program(
                     command,
-                    env=os.environ,
+                    env=self.environ,
                     log=log,
                     on_line=lambda text, _: line.show(text) if text else None,
                     timeout=self.deadline - started,

@@ -13,7 +13,7 @@ import hashlib
 import importlib.metadata
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -196,7 +196,7 @@ def find_package(module_file: str, module: str) -> MeasuredPackage:
     )
 
 
-def link_neighbours(folder: Path, python: Path) -> None:
+def link_neighbours(folder: Path, python: Path, environ: Mapping[str, str]) -> None:
     """Link the folders of an environment's packages that the rpaths of a wheel's libraries name.
 
     Raises:
@@ -207,7 +207,7 @@ def link_neighbours(folder: Path, python: Path) -> None:
     missing = {path for path in _searched(folder) if not (folder / path).exists()}
     if not missing:
         return
-    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    env = {name: value for name, value in environ.items() if not name.startswith("PYTHON")}
     output = run([python, "-c", _FOLDERS], env=env).output
     sites = [Path(path) for path in parse_json(output.splitlines()[-1], is_own=True) if path]
     for path in sorted(missing):

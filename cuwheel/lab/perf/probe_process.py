@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import re
 import statistics
@@ -62,6 +61,7 @@ class PerfEnvironment:
     Attributes:
         folder: of packages that precede the installed ones; None: there is none.
         name: in messages: `the new wheel`.
+        environ: the caller's variables.
         is_own: cuwheel made the environment.
     """
 
@@ -69,6 +69,7 @@ class PerfEnvironment:
     folder: Path | None
     name: str
     confinement: Confinement
+    environ: Mapping[str, str] = field(repr=False)
     is_own: bool = False
 
 
@@ -231,7 +232,7 @@ def _environment(place: PerfEnvironment) -> dict[str, str]:
     bootstraps = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8")
     variables = {
         name: value
-        for name, value in os.environ.items()
+        for name, value in place.environ.items()
         if name not in bootstraps and not _SECRET.search(name)
     }
     variables["PYTHONUNBUFFERED"] = "1"
@@ -239,7 +240,7 @@ def _environment(place: PerfEnvironment) -> dict[str, str]:
         variables |= {"HOME": str(place.confinement.folder), "TMPDIR": "/tmp"}  # noqa: S108 - its own
     if place.is_own:
         return {**variables, "PYTHONNOUSERSITE": "1"}
-    callers = os.environ.get("CUWHEEL_CALLERS_PYTHONPATH", "")
+    callers = place.environ.get("CUWHEEL_CALLERS_PYTHONPATH", "")
     return {**variables, "PYTHONPATH": callers} if callers else variables
 
 

@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from cuwheel.base import limits
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import DownloadError, InstallError, NoFittingWheelError, SmokeError
 from cuwheel.base.fetch.download import PinnedFile
 from cuwheel.base.fetch.indexes.offers import Offer
@@ -29,6 +30,7 @@ from cuwheel.build.environments.additions import UserEnvironment, install_wheels
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.build.sandbox.confinement import Confinement, confine_environment
+from cuwheel.build.workspace.workspace import bare_workspace
 from cuwheel.check.diagnose.facts.environment import read_environment
 from cuwheel.check.pick.choice import Choice, Offers, choose, query_indexes
 from cuwheel.check.pick.declarations import declared
@@ -65,6 +67,7 @@ class InstallOptions:
         target: recipe and toolkit; its Python isn't used.
         addresses: of indexes, as for `pick`, in order.
         start: the folder that paths are relative to.
+        environ: of `callers_environment`.
         fallback: the action if no wheel fits, or it doesn't work.
         policy: rebuilders that have to have got a wheel's bytes; None: none.
         sandbox: `--sandbox`, for the smoke test.
@@ -75,7 +78,7 @@ class InstallOptions:
     addresses: tuple[str, ...]
     start: Path
     environ: Mapping[str, str]
-    cache: Path
+    caller: Caller
     fallback: Fallback = "fail"
     needs_statement: bool = False
     policy: Policy | None = None
@@ -137,7 +140,7 @@ def install(options: InstallOptions, console: Console, build: Callable[[Path], P
         raise InstallError(obstacle.what, why=obstacle.cause, fix=obstacle.fix)
     replaced_files(here.environment, canonicalize_name(options.target.project))  # before a fallback
     key = hashlib.sha256(str(here.environment.prefix.resolve()).encode()).hexdigest()[:16]
-    logs = options.cache / "logs" / f"install-{key}"
+    logs = options.caller.cache / "logs" / f"install-{key}"
     remove_tree(logs)
     logs.mkdir(parents=True)
     with temporary_folder() as folder:
@@ -195,7 +198,7 @@ class _Run:
         return UserEnvironment(
             python=self.here.environment.python,
             environ=self.options.environ,
-            cache=self.options.cache,
+            cache=self.options.caller.cache,
             log=self.logs / "install.log",
         )
 
@@ -348,7 +351,7 @@ class _Run:
             repin="write the index's pages again",
             regrow="ask the operator of the index: it gives another size",
         )
-        return fetch(pinned, lambda: url, cache=self.options.cache, console=self.console)
+        return fetch(pinned, lambda: url, cache=self.options.caller.cache, console=self.console)
 
     def _rebuilt_by(self, wheel: Path, url: str) -> tuple[str, ...]:
         """Return the policy's rebuilders who got a wheel's bytes; raise for too few."""
@@ -356,7 +359,8 @@ class _Run:
             return ()
         places = (url.partition("?")[0].rpartition("/")[0], *self.options.statements)
         statements = find_statements(wheel, self.options.policy, places, self.console)
-        verdict = check_policy(wheel, self.options.policy, statements, console=self.console)
+        workspace = bare_workspace(self.console, self.options.caller)
+        verdict = check_policy(wheel, self.options.policy, statements, workspace)
         raise_if_refused(verdict)
         return verdict.counted
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import BuildFailedError, CommandFailedError
-from cuwheel.base.paths import ROOT, project_folder
+from cuwheel.base.paths import ROOT
 from cuwheel.base.spelling import AS_MODULE
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import sha256_of_file
@@ -33,6 +33,7 @@ class Variation:
     """One way to run a build.
 
     Attributes:
+        caller: gives the build its variables, in addition to `variables`.
         sandbox: `--sandbox`.
     """
 
@@ -40,6 +41,7 @@ class Variation:
     description: str
     work: Path
     dist: Path
+    caller: Caller
     sandbox: str = "auto"
     options: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -81,12 +83,12 @@ def _choose_sandboxes(request: str) -> tuple[str, str, str]:
     return usual, usual, f"the same sandbox, {usual} ({lacking or 'as requested'})"
 
 
-def variations(folder: Path, cache: Path, sandbox: str = "auto") -> tuple[Variation, ...]:
+def variations(folder: Path, caller: Caller, sandbox: str = "auto") -> tuple[Variation, ...]:
     """Return a usual build, one with everything different, and one from the compile cache.
 
     Args:
         folder: of all builds; leftovers of an earlier verification are removed.
-        cache: cuwheel's own, of which only downloads are shared with the second.
+        caller: of its cache only downloads are shared with the second.
         sandbox: `--sandbox`. With `auto` both kinds are used, and only `none` leaves one build
             without.
 
@@ -98,12 +100,13 @@ def variations(folder: Path, cache: Path, sandbox: str = "auto") -> tuple[Variat
     compiles, other = folder / "compiles", folder / "some" / "where" / "else"
     # A remote cache would be neither empty nor the one that the first build filled.
     own_cache = {FOLDER_VARIABLE: str(compiles), REMOTE_VARIABLE: ""}
-    cores = usable_cores()
+    cores = usable_cores(caller.environ)
     jobs = 1 if cores > 1 else 2
     place = "no sandbox" if usual == "none" else f"the sandbox {usual}"
     return (
         Variation(
             name="usual",
+            caller=caller,
             description=f"the usual way, in {place}; the compile cache is empty",
             work=folder / "usual" / "work",
             dist=folder / "usual" / "dist",
@@ -112,6 +115,7 @@ def variations(folder: Path, cache: Path, sandbox: str = "auto") -> tuple[Variat
         ),
         Variation(
             name="other",
+            caller=caller,
             description=f"other folders and caches, {difference}, no compile cache, "
             f"{plural(jobs, 'job')}, other umask, locale, time zone, TMPDIR",
             work=other / "work",
@@ -119,7 +123,7 @@ def variations(folder: Path, cache: Path, sandbox: str = "auto") -> tuple[Variat
             sandbox=varied,
             options=("--no-cache", "--jobs", str(jobs)),
             variables={
-                "CUWHEEL_CACHE": str(_cache_with_downloads(other / "cache", cache)),
+                "CUWHEEL_CACHE": str(_cache_with_downloads(other / "cache", caller.cache)),
                 "LC_ALL": "C",
                 "LANG": "tr_TR.UTF-8",
                 "TZ": "Pacific/Chatham",
@@ -130,6 +134,7 @@ def variations(folder: Path, cache: Path, sandbox: str = "auto") -> tuple[Variat
         ),
         Variation(
             name="warm",
+            caller=caller,
             description=f"from the compile cache that the first has filled, {2 * cores} jobs",
             work=folder / "warm" / "and" / "deeper" / "work",
             dist=folder / "warm" / "dist",
@@ -152,8 +157,8 @@ def rebuild(command: Sequence[str], how: Variation, console: Console) -> BuiltAg
         try:
             run(
                 ["/bin/sh", "-c", f'umask {how.umask:03o}; exec "$0" "$@"', *argv],
-                env={**os.environ, "PYTHONPATH": str(how.root), **how.variables},
-                cwd=project_folder() if how.root == ROOT else how.root,
+                env={**how.caller.environ, "PYTHONPATH": str(how.root), **how.variables},
+                cwd=how.caller.project if how.root == ROOT else how.root,
                 log=log,
                 shown=argv,
                 on_line=lambda text, _: line.show(text.strip()) if text.strip() else None,

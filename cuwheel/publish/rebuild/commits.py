@@ -18,7 +18,7 @@ from pathlib import Path
 from cuwheel.base.errors import CommandFailedError, UsageError, suggest
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.files import remove_tree
-from cuwheel.base.system.process import run
+from cuwheel.base.system.process import inherited, run
 
 _HEADS, _TAGS, _REMOTES = "refs/heads/", "refs/tags/", "refs/remotes/"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -53,7 +53,7 @@ def run_git(folder: Path, *arguments: str | Path) -> str:
         CommandFailedError: it fails, or isn't there.
     """
     options = (*_SAFE_OPTIONS, "-c", f"safe.directory={folder}", "-C", folder)
-    env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", **_SAFE_VARIABLES}
+    env = {**inherited(), "LC_ALL": "C", **_SAFE_VARIABLES}
     return run(["git", *options, *arguments], env=env).output
 
 
@@ -204,8 +204,7 @@ def _refspecs(settings: Iterable[tuple[str, str, str, str]]) -> Iterator[_Refspe
 
 def _settings() -> Iterator[tuple[str, str, str, str]]:
     """Yield section, name, key and value of each setting of a remote or a branch."""
-    named = ("PATH", "HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL")
-    env = {name: os.environ[name] for name in named if name in os.environ}
+    env = inherited("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL")
     argv = ("-c", f"safe.directory={ROOT}", "-C", ROOT, "config", "--includes", "-z")
     done = run(["git", *argv, "--get-regexp", r"^(remote|branch)\..*\."], env=env, check=False)
     for entry in done.output.split("\0"):

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.formats.wheel import publication
-from cuwheel.base.paths import ROOT, project_roots
+from cuwheel.base.paths import ROOT
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import sha256_of_file, write_atomically
 from cuwheel.base.system.folders.output_folder import make_empty
@@ -53,6 +54,7 @@ class RebuildRequest:
 
     theirs: PublishedWheel
     folder: Path
+    caller: Caller
     options: tuple[str, ...] = ()
     source: Path | None = None
     target_root: Path | None = None
@@ -85,6 +87,7 @@ def rebuild_published(
     with _checkout(request, console) as (root, projects):
         how = Variation(
             name="again",
+            caller=request.caller,
             description="from the inputs that the provenance names, compiling everything",
             work=again / "work",
             dist=again / "dist",
@@ -100,7 +103,7 @@ def rebuild_published(
 @contextlib.contextmanager
 def _checkout(request: RebuildRequest, console: Console) -> Iterator[tuple[Path, tuple[Path, ...]]]:
     """Provide the checkout that has the inputs of the wheel, and its folders of recipes."""
-    theirs, projects = request.theirs, project_roots()
+    theirs, projects = request.theirs, request.caller.roots
     differing = differing_inputs(theirs, ROOT, projects)
     if request.is_here or not differing:
         for line in differing:

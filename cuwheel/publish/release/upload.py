@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pypi_simple
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import (
     DownloadError,
     PublishedWheelError,
@@ -46,11 +46,12 @@ class UploadRequest:
     repository: str
     index: str
     log: Path
+    caller: Caller
     twine: tuple[str, ...] = ()
     retry_policy: RetryPolicy = RETRY_POLICY
 
 
-def make_upload(repository: str, index: str, log: Path) -> UploadRequest:
+def make_upload(repository: str, index: str, log: Path, caller: Caller) -> UploadRequest:
     """Return the destination that a command line names.
 
     Args:
@@ -77,7 +78,8 @@ def make_upload(repository: str, index: str, log: Path) -> UploadRequest:
             why="before an upload, existing files are compared by hash",
             fix="give the address that pip installs from: -- --index https://HOST/PATH/simple/",
         )
-    return UploadRequest(repository=repository, index=f"{index.rstrip('/')}/", log=log)
+    index = f"{index.rstrip('/')}/"
+    return UploadRequest(repository=repository, index=index, log=log, caller=caller)
 
 
 def compare_with_index(wheels: Iterable[Entry], request: UploadRequest) -> dict[str, bool]:
@@ -135,8 +137,10 @@ def upload(
     _check_files(missing, wheels, {entry.name: entry.sha256 for entry in entries})
     request.log.parent.mkdir(parents=True, exist_ok=True)
     request.log.unlink(missing_ok=True)
-    python = None if request.twine else tool_python("twine", bare_workspace(console))
-    twine = (str(python), "-B", "-m", "twine") if python else request.twine
+    twine, caller = request.twine, request.caller
+    if not twine:
+        python = tool_python("twine", bare_workspace(console, caller))
+        twine = (str(python), "-B", "-m", "twine")
     with console.stage("upload"):
         for name in missing:
             console.note(name)
@@ -147,7 +151,7 @@ def upload(
                 *_repository(request.repository),
                 *(str(wheels[name]) for name in missing),
             ],
-            env={name: value for name, value in os.environ.items() if name not in _OTHER_PLACES},
+            env={name: text for name, text in caller.environ.items() if name not in _OTHER_PLACES},
             log=request.log,
             what=f"the upload to {redact_url(request.repository)} failed",
             fix="fix what its last lines report, then run the same command again: files that "

@@ -29,7 +29,7 @@ class Cgroups:
             path.write_text(f"{content}\n")
 
     def cores(self) -> int:
-        return machine.usable_cores(self.top, self.own)
+        return machine.usable_cores(os.environ, self.top, self.own)
 
 
 @pytest.fixture

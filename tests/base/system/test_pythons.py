@@ -135,13 +135,11 @@ def test_names_shim_that_only_prints_an_error(tmp_path: Path, places: dict[str, 
     )
 
 
-def test_names_every_searched_place(
-    tmp_path: Path, places: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_every_searched_place(tmp_path: Path, places: dict[str, str]) -> None:
     lock = tmp_path / "project" / "envs" / "python399" / "conda-lock.yml"
     lock.parent.mkdir(parents=True)
     lock.touch()
-    monkeypatch.setenv("CUWHEEL_PROJECT", str(tmp_path / "project"))
+    places["CUWHEEL_PROJECT"] = str(tmp_path / "project")
     for name in ("bin/python3", "pyenv/versions/3.1.4/bin/python3.1", "uv/cpython-3.2/bin/x"):
         link_python(tmp_path / name)
 
@@ -221,7 +219,7 @@ def write_free_threaded(path: Path, version: str = "3.14.2") -> Path:
         "prefix": "/nowhere",
         "include": "/nowhere/include",
     }
-    return write_program(path, f"#!/bin/sh\ncat <<'END'\n{json.dumps(answer)}\nEND\n")
+    return write_program(path, f"#!/bin/sh\n/bin/cat <<'END'\n{json.dumps(answer)}\nEND\n")
 
 
 @pytest.mark.usefixtures("nox_python_gone")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from cuwheel.base.errors import RecipeError
@@ -11,20 +9,20 @@ from cuwheel.build.environments.framework_release import FrameworkRelease, read_
 from cuwheel.build.workspace.workspace import Workspace
 
 
-def read(version: str, cache: Path) -> FrameworkRelease:
-    return read_framework_release("torch", version, cache=cache)
+def read(version: str, workspace: Workspace) -> FrameworkRelease:
+    return read_framework_release("torch", version, workspace)
 
 
 @pytest.mark.parametrize(
     ("version", "cuda"), [("2.10.0", "12.8"), ("2.11.0", "13.0"), ("2.15.0", "13.2")]
 )
 def test_reads_cuda_from_requirements(lean_workspace: Workspace, version: str, cuda: str) -> None:
-    assert read(version, lean_workspace.cache).cuda == cuda
+    assert read(version, lean_workspace).cuda == cuda
 
 
 @pytest.mark.e2e
 def test_reads_pythons_from_wheels(lean_workspace: Workspace) -> None:
-    release = read("2.11.0", lean_workspace.cache)
+    release = read("2.11.0", lean_workspace)
 
     assert release.pythons == ("3.10", "3.11", "3.12", "3.13", "3.13t", "3.14", "3.14t")
     assert release.oldest_python == "3.10"
@@ -32,13 +30,13 @@ def test_reads_pythons_from_wheels(lean_workspace: Workspace) -> None:
 
 def test_names_nearest_releases(lean_workspace: Workspace) -> None:
     with pytest.raises(RecipeError) as caught:
-        read("2.10.7", lean_workspace.cache)
+        read("2.10.7", lean_workspace)
 
     assert caught.value.why == "the index has 2.9.1, 2.10.0, 2.11.0, 2.12.0"
 
 
 def test_reads_index_once(lean_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = read("2.11.0", lean_workspace.cache)
+    before = read("2.11.0", lean_workspace)
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
 
-    assert read("2.11.0", lean_workspace.cache) == before
+    assert read("2.11.0", lean_workspace) == before

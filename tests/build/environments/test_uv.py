@@ -58,7 +58,7 @@ UNKNOWN = f"toy==1.0 --hash=sha256:{'0' * 64}\n"  # a lock of no file that exist
 def make_venv(workspace: Workspace, name: str = "env", base: Path = Path(sys.executable)) -> Path:
     """Make an environment, and return its Python."""
     folder = workspace.work / name
-    make_environment(folder, base, cache=workspace.cache, log=workspace.log("test"))
+    make_environment(folder, base, workspace, log=workspace.log("test"))
     return folder / "bin" / "python"
 
 
@@ -219,7 +219,7 @@ def test_installs_from_the_cache(env: Environment, monkeypatch: pytest.MonkeyPat
 def resolve_line(workspace: Workspace, line: str, before: str = "2024-01-01T00:00:00Z") -> str:
     source = workspace.folder("locks") / "small.in"
     source.write_text(f"{line}\n")
-    return resolve(source, python="3.10", uploaded_before=before, cache=workspace.cache)
+    return resolve(source, workspace, python="3.10", uploaded_before=before)
 
 
 def test_names_index_that_is_out_of_reach(
@@ -341,7 +341,7 @@ def test_forgets_what_is_in_the_cache(env: Environment, dist: Path) -> None:
     env.put(pin(*dist.glob("*.whl")))
     cached = list(env.workspace.cache.rglob("toy.py"))
 
-    forget(["toy"], cache=env.workspace.cache)
+    forget(["toy"], env.workspace)
 
     assert cached
     assert not list(env.workspace.cache.rglob("toy.py"))
@@ -349,12 +349,14 @@ def test_forgets_what_is_in_the_cache(env: Environment, dist: Path) -> None:
 
 _INSTALL = """
 import pathlib, sys
-from cuwheel.base import errors
+from cuwheel.base import caller, errors
 from cuwheel.build.environments import uv
 from cuwheel.base.system import console
 from cuwheel.build.workspace import workspace
 home, lock, cache, log = map(pathlib.Path, sys.argv[1:])
-place = workspace.Workspace(cache=cache, work=home, dist=home, console=console.Console())
+own = caller.read_caller()
+folders = {'cache': cache, 'work': home, 'dist': home}
+place = workspace.Workspace(**folders, console=console.Console(), caller=own)
 try:
     uv.install(pathlib.Path(sys.executable), lock, place, offline=False, log=log, into=home)
 except errors.DiskFullError as error:
@@ -416,6 +418,6 @@ def test_reports_that_uv_is_missing(
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(InstallError, match="uv is missing") as caught:
-        forget(["toy"], cache=workspace.cache)
+        forget(["toy"], workspace)
 
     assert "by nox" in caught.value.fix

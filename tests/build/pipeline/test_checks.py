@@ -294,7 +294,7 @@ def test_wants_room_on_each_disk(workspace: Workspace, monkeypatch: pytest.Monke
 def _problems_of(target: Target, workspace: Workspace, root: Path | None) -> list[str]:
     """Return the problems of a build for another machine with this root folder."""
     settings = BuildRequest(target_root=root)
-    facts = read_machine(settings, own_python(), platform=target.platform)
+    facts = read_machine(settings, own_python(), workspace.environ, platform=target.platform)
     job = Job(target=target, settings=settings, workspace=workspace, machine=facts)
     with pytest.raises(CuwheelError) as caught:
         check(job, "early")

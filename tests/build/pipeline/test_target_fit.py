@@ -28,7 +28,7 @@ def fit(
         (entry,),
         make_workspace(folder),
         Driver(version=driver, gpus=(gpu,)),
-        read_host_facts(folder),
+        read_host_facts(folder, {}),
         python,
     )
     return result

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import platform
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cuwheel.base.paths import ROOT, project_roots
+from cuwheel.base.caller import Caller
+from cuwheel.base.paths import ROOT
 from cuwheel.build.recipe.catalogue import load_catalogue
 from cuwheel.build.recipe.cells import cell_ids, is_cell
 from cuwheel.build.recipe.link import Bundled, External, Link, Static
@@ -161,7 +163,7 @@ def test_framework_is_a_cell_once_it_has_a_lock(tmp_path: Path) -> None:
 
 
 def test_every_recipe_has_cells() -> None:
-    entries = load_catalogue((ROOT, *project_roots()))
+    entries = load_catalogue((ROOT, *Caller(os.environ).roots))
 
     names = cell_ids(entries)
 

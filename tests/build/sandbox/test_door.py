@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import itertools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.paths import ROOT, is_script
 from cuwheel.build.recipe.nox_sessions import VERBS
 from cuwheel.build.sandbox.backends import KINDS
@@ -205,7 +207,7 @@ def test_what_starts_builds_elsewhere_hands_the_sandbox_on(verb: str, kind: str)
     """Each of matrix (and Slurm, by it), nightly and containers; `none` as well as a kind."""
     args = parser_of(verb).parse(["--sandbox", kind])
 
-    request = request_of(args, python=(), framework=None, platform=None)
+    request = request_of(args, Caller(os.environ), python=(), framework=None, platform=None)
 
     assert request_inside(request).argv("sandbox") == ("--sandbox", kind)
     assert [*itertools.pairwise(request.argv())].count(("--sandbox", kind)) == 1

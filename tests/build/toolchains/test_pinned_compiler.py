@@ -153,8 +153,8 @@ def test_refuses_one_that_nvcc_rejects(home: Toolchain, shared_cache: Path, tmp_
     assert "--host-compiler gcc10" in caught.value.fix
 
 
-def test_names_the_missing_lock() -> None:
+def test_names_the_missing_lock(tmp_path: Path) -> None:
     with pytest.raises(LockError) as caught:
-        compiler_lock("gcc99")
+        compiler_lock("gcc99", make_workspace(tmp_path))
 
     assert caught.value.fix == "nox -s lock -- host-compiler:gcc99"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import DownloadError, InstallError, LockError, ToolchainError
 from cuwheel.base.system.files import remove_tree
 from cuwheel.base.system.process import run
@@ -284,12 +285,14 @@ def test_conda_provider_names_archives_for_arm64(
     assert caught.value.fix == "use `--toolchain redist` or `--toolchain system`"
 
 
+def _with_home(workspace: Workspace, home: Path) -> Workspace:
+    return dataclasses.replace(workspace, caller=Caller({"CUDA_HOME": str(home)}))
+
+
 def test_system_provider_takes_named_toolkit_and_is_unpinned(pypi_workspace: Workspace) -> None:
     home = provide_toolchain(TOOLKIT, "pypi", pypi_workspace).home
 
-    toolchain = provide_toolchain(
-        TOOLKIT, "system", pypi_workspace, environ={"CUDA_HOME": str(home)}
-    )
+    toolchain = provide_toolchain(TOOLKIT, "system", _with_home(pypi_workspace, home))
 
     assert (toolchain.version, toolchain.pinned) == ("13.0.88", False)
 
@@ -300,13 +303,13 @@ def test_system_toolkit_is_known_by_all_that_compiles(
 ) -> None:
     home = tmp_path / "cuda"
     write_toolkit(home, "13.0")
-    before = provide_toolchain(TOOLKIT, "system", lean_workspace, environ={"CUDA_HOME": str(home)})
+    before = provide_toolchain(TOOLKIT, "system", _with_home(lean_workspace, home))
 
     (home / name).parent.mkdir(parents=True, exist_ok=True)
     with (home / name).open("a") as stream:
         stream.write("# another one\n")
 
-    after = provide_toolchain(TOOLKIT, "system", lean_workspace, environ={"CUDA_HOME": str(home)})
+    after = provide_toolchain(TOOLKIT, "system", _with_home(lean_workspace, home))
     assert after.fingerprint != before.fingerprint
 
 
@@ -319,7 +322,7 @@ def test_system_provider_refuses_what_is_not_the_release(
         write_toolkit(home, version)
 
     with pytest.raises(ToolchainError) as caught:
-        provide_toolchain(TOOLKIT, "system", lean_workspace, environ={"CUDA_HOME": str(home)})
+        provide_toolchain(TOOLKIT, "system", _with_home(lean_workspace, home))
 
     assert (version or str(home)) in caught.value.why
 
@@ -329,9 +332,9 @@ def _locked(requirement: str, lean_workspace: Workspace) -> str:
     source.write_text(requirement + "\n")
     return resolve(
         source,
+        lean_workspace,
         python="3.10",
         uploaded_before="2026-11-14",
-        cache=lean_workspace.cache,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
+from cuwheel.base.paths import ROOT
 from cuwheel.base.system.pythons import own_python
 from cuwheel.build.toolchains.cross.target_root import TARGET_ROOT
 from cuwheel.build.workspace.request import OPTIONS, BuildRequest, read_count
 from cuwheel.cli.dispatch import parser_of
-from cuwheel.cli.target_choice import read_request, request_of
+from cuwheel.cli.target_choice import output_folders, read_request, request_of
 
 _EXCLUSIVE = ("quiet", "verbose")
 
@@ -49,7 +52,7 @@ def test_arguments_give_the_same_request(seed: int, monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv(TARGET_ROOT, raising=False)
     request = random_request(seed)
 
-    assert read_request(request.argv()) == request
+    assert read_request(request.argv(), Caller(os.environ)) == request
 
 
 @pytest.mark.parametrize("name", sorted(OPTIONS))
@@ -58,7 +61,7 @@ def test_each_option_is_passed_on(name: str, monkeypatch: pytest.MonkeyPatch) ->
     request = BuildRequest(**{name: _value(name, random.Random(name))})
 
     assert request != BuildRequest()
-    assert read_request(request.argv(name)) == request
+    assert read_request(request.argv(name), Caller(os.environ)) == request
 
 
 def test_defaults_need_no_argument() -> None:
@@ -71,11 +74,11 @@ def test_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv(TARGET_ROOT, "root")
     args = parser_of("build").parse(["x-130", "--work", "w", "--python", "bin/python"])
 
-    request = request_of(args)
+    request = request_of(args, Caller(os.environ))
 
     assert (request.work, request.target_root) == (tmp_path / "w", tmp_path / "root")
     assert request.python == (str(tmp_path / "bin" / "python"),)
-    assert request.dist_folder.name == "dist"
+    assert output_folders(request, Caller({})) == (tmp_path / "w", ROOT / "dist")
 
 
 def test_python_is_named_to_another_one() -> None:
@@ -116,6 +119,8 @@ def test_every_command_that_builds_takes_the_same_options(verb: str) -> None:
 @pytest.mark.parametrize("text", ["0", "-1", "x", "²"])
 def test_refuses_what_is_no_number_of_compiles(text: str) -> None:
     with pytest.raises(UsageError, match="is not a positive number"):
-        read_request([f"--jobs={text}"])
+        read_request([f"--jobs={text}"], Caller(os.environ))
     assert read_count("7") == 7
-    assert read_request(["--jobs", "auto"]) == replace(BuildRequest(), jobs=None)
+    assert read_request(["--jobs", "auto"], Caller(os.environ)) == replace(
+        BuildRequest(), jobs=None
+    )

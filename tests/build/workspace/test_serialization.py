@@ -137,7 +137,7 @@ def test_malformed_release_of_a_framework_is_read_again(
     kept.write_bytes(text)
 
     with pytest.raises(_RequestError):
-        read_framework_release("torch", "2.11.0", cache=tmp_path)
+        read_framework_release("torch", "2.11.0", make_workspace(tmp_path, cache=tmp_path))
 
 
 class _RequestError(Exception):

@@ -184,7 +184,7 @@ def test_goes_on_past_python_that_hangs(tmp_path: Path, monkeypatch: pytest.Monk
     program.write_text("#!/bin/sh\nsleep 100\n")
     program.chmod(0o755)
 
-    options = DiagnoseOptions(python=str(program), start=tmp_path)
+    options = DiagnoseOptions(python=str(program), start=tmp_path, project=tmp_path)
     report = diagnose(options, {"PATH": "/usr/bin"}, ())
 
     [verdict] = [verdict for verdict in report.verdicts if verdict.level == "broken"]

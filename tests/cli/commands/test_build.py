@@ -180,6 +180,17 @@ def _run(session: str, engine: Engine, *options: str) -> None:
     run_command(session, ["tiny-skbuild-130", *folders, *source, *options], Console())
 
 
+def test_names_wheel_as_it_is_typed_where_nox_was_started(
+    published: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CUWHEEL_INVOKED_FROM", str(published.dist.parent))
+
+    _run("build", published)
+
+    [wheel] = published.dist.glob("*.whl")
+    assert f" {published.dist.name}/{wheel.name}\n" in capsys.readouterr().err
+
+
 def test_tries_published_wheel_without_work_folder(
     published: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -130,7 +131,7 @@ def test_runs_one_after_the_other_and_shows_which(cells: list[Cell], tmp_path: P
         for cell, status in zip(cells, (3, 0), strict=True)
     ]
 
-    results = list(LocalExecutor(cells[0].job.workspace.console).run(tasks))
+    results = list(LocalExecutor(cells[0].job.workspace.console, os.environ).run(tasks))
 
     assert [(result.name, result.status) for result in results] == [
         (cells[0].id, 3),

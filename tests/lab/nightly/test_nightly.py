@@ -223,7 +223,7 @@ def test_takes_the_newer_commit(tmp_path: Path, upstream: Path, checkout: Path) 
     [step] = recorder.run.steps
     assert step.state == "passed"
     assert step.detail.endswith(f" to {newer[:12]}")
-    assert recorder.run.commit == commit_of(checkout) == newer
+    assert recorder.run.commit == commit_of(checkout, os.environ) == newer
 
 
 def test_reports_changed_files(tmp_path: Path, checkout: Path) -> None:
@@ -263,4 +263,4 @@ def test_refuses_to_merge(tmp_path: Path, upstream: Path, checkout: Path) -> Non
 
 
 def test_folder_without_git_has_no_commit(tmp_path: Path) -> None:
-    assert commit_of(tmp_path) == ""
+    assert commit_of(tmp_path, os.environ) == ""

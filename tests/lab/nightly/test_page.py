@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html.parser
+import os
 from pathlib import Path
 
 from cuwheel.lab.nightly.page import page_of, run_hook, write_summary
@@ -72,7 +73,9 @@ def test_summary_holds_the_explanation(tmp_path: Path) -> None:
 def test_hook_gets_summary_and_report(tmp_path: Path) -> None:
     summary = write_summary(make_run(), tmp_path).read_text()
 
-    status = run_hook(f'cat > {tmp_path}/mail; echo "$CUWHEEL_NIGHTLY_REPORT"; exit 3', tmp_path)
+    status = run_hook(
+        f'cat > {tmp_path}/mail; echo "$CUWHEEL_NIGHTLY_REPORT"; exit 3', tmp_path, os.environ
+    )
 
     assert status == 3
     assert (tmp_path / "mail").read_text() == summary
@@ -82,5 +85,5 @@ def test_hook_gets_summary_and_report(tmp_path: Path) -> None:
 def test_hook_that_is_no_command_has_failed(tmp_path: Path) -> None:
     write_summary(make_run(), tmp_path)
 
-    assert run_hook("no-such-program-here", tmp_path) == 127
+    assert run_hook("no-such-program-here", tmp_path, os.environ) == 127
     assert "not found" in (tmp_path / "logs" / "on-failure.log").read_text()

@@ -173,14 +173,14 @@ def load(folder: Path) -> str:
 def test_finds_libraries_of_the_environment(unpacked: Path, python: Path) -> None:
     before = load(unpacked)
 
-    link_neighbours(unpacked, python)
+    link_neighbours(unpacked, python, os.environ)
 
     assert "libother.so: cannot open shared object file" in before
     assert load(unpacked) == "7"
 
 
 def test_links_libraries_alone(unpacked: Path, site: Path, python: Path) -> None:
-    link_neighbours(unpacked, python)
+    link_neighbours(unpacked, python, os.environ)
 
     assert (unpacked / "nvidia/cu13/lib").readlink() == site / "nvidia/cu13/lib"
     assert sorted(path.name for path in unpacked.iterdir()) == ["nvidia", "own"]
@@ -189,7 +189,7 @@ def test_links_libraries_alone(unpacked: Path, site: Path, python: Path) -> None
 
 
 def test_environment_that_lacks_them(unpacked: Path) -> None:
-    link_neighbours(unpacked, Path(sys.executable))
+    link_neighbours(unpacked, Path(sys.executable), os.environ)
 
     assert [path.name for path in unpacked.iterdir()] == ["own"]
 
@@ -197,4 +197,4 @@ def test_environment_that_lacks_them(unpacked: Path) -> None:
 def test_wheel_without_libraries_needs_no_interpreter(tmp_path: Path) -> None:
     (tmp_path / "module.py").touch()
 
-    link_neighbours(tmp_path, tmp_path / "no-python")
+    link_neighbours(tmp_path, tmp_path / "no-python", os.environ)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import SandboxError
 from cuwheel.base.paths import ROOT
 from cuwheel.base.spelling import AS_MODULE
@@ -42,11 +43,15 @@ def test_runs_no_module_of_the_folder_that_it_starts_in(tmp_path: Path) -> None:
     assert "usage:" in done.output
 
 
+def _caller(folder: Path) -> Caller:
+    return Caller({**os.environ, "CUWHEEL_CACHE": str(folder / "cache")})
+
+
 def test_varies_the_kinds_of_sandbox_and_never_does_without(tmp_path: Path) -> None:
     require("sandbox", "that verify varies the sandbox")
     kinds = working_kinds()
 
-    usual, other, warm = variations(tmp_path / "v", tmp_path / "cache")
+    usual, other, warm = variations(tmp_path / "v", _caller(tmp_path))
 
     assert (usual.sandbox, other.sandbox, warm.sandbox) == (kinds[0], kinds[-1], kinds[0])
     assert all(
@@ -55,7 +60,7 @@ def test_varies_the_kinds_of_sandbox_and_never_does_without(tmp_path: Path) -> N
 
 
 def test_does_without_a_sandbox_only_on_request(tmp_path: Path) -> None:
-    usual, other, _ = variations(tmp_path / "v", tmp_path / "cache", "none")
+    usual, other, _ = variations(tmp_path / "v", _caller(tmp_path), "none")
 
     assert other.sandbox == "none"
     assert "no sandbox, as requested" in other.description
@@ -64,10 +69,10 @@ def test_does_without_a_sandbox_only_on_request(tmp_path: Path) -> None:
 
 def test_keeps_to_the_kind_that_is_named(tmp_path: Path) -> None:
     for kind in working_kinds():
-        result = variations(tmp_path / "v", tmp_path / "cache", kind)
+        result = variations(tmp_path / "v", _caller(tmp_path), kind)
         assert {one.sandbox for one in result} == {kind}
     for kind in refusals():
         (tmp_path / "v").mkdir(exist_ok=True)
         with pytest.raises(SandboxError):
-            variations(tmp_path / "v", tmp_path / "cache", kind)
+            variations(tmp_path / "v", _caller(tmp_path), kind)
         assert (tmp_path / "v").exists()

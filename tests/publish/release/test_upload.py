@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import (
     CommandFailedError,
     DownloadError,
@@ -184,7 +186,7 @@ def test_index_without_hashes(project: Project, tmp_path: Path) -> None:
 )
 def test_refuses_passwords_in_arguments(repository: str, index: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        make_upload(repository, index, tmp_path / "log")
+        make_upload(repository, index, tmp_path / "log", Caller(os.environ))
 
     assert "secret" not in str(caught.value)
     assert "TWINE_PASSWORD" in caught.value.fix
@@ -199,9 +201,9 @@ def test_refuses_passwords_in_arguments(repository: str, index: str, tmp_path: P
     ],
 )
 def test_finds_the_index(repository: str, index: str, requested: str, tmp_path: Path) -> None:
-    assert make_upload(repository, index, tmp_path / "log").index == requested
+    assert make_upload(repository, index, tmp_path / "log", Caller(os.environ)).index == requested
 
 
 def test_name_of_an_index_needs_its_address(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the index that lists the files of ours"):
-        make_upload("ours", "", tmp_path / "log")
+        make_upload("ours", "", tmp_path / "log", Caller(os.environ))

@@ -47,9 +47,9 @@ def lock_text(cache: Path, other: str = "iniconfig==2.0.0") -> str:
         requirements.write_text(f"{RUNTIME}\n{other}\n")
         return resolve(
             requirements,
+            make_workspace(Path(folder), cache=cache),
             python="3.10",
             uploaded_before="2026-11-01T00:00:00Z",
-            cache=cache,
         )
 
 

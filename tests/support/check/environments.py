@@ -212,14 +212,18 @@ def look_into(
     env: Env, *packages: str, recipes: tuple[Recipe, ...] = (), **variables: str
 ) -> DiagnoseDocument:
     """Diagnose an environment, with what these recipes know."""
-    asked = DiagnoseOptions(packages=packages, python=str(env.python), start=env.folder)
+    asked = DiagnoseOptions(
+        packages=packages, python=str(env.python), start=env.folder, project=env.folder
+    )
     environ = {"PATH": CALLERS_PATH, "HOME": str(env.folder), **variables}
     return diagnose(asked, environ, recipes)
 
 
 def look_closely(env: Env) -> DiagnoseDocument:
     """Diagnose an environment with all its files."""
-    asked = DiagnoseOptions(python=str(env.python), verifies_files=True, start=env.folder)
+    asked = DiagnoseOptions(
+        python=str(env.python), verifies_files=True, start=env.folder, project=env.folder
+    )
     return diagnose(asked, {"PATH": CALLERS_PATH, "HOME": str(env.folder)}, ())
 
 

@@ -46,7 +46,9 @@ def make_recorder(folder: Path, *, seconds: float = 60.0, **changes: Any) -> Rec
     """A recorder of a run that has this much time left and has done nothing yet."""
     folder.mkdir(parents=True)
     run = make_run(**{"steps": (), "ended": "", **changes})
-    return Recorder(folder, run, time.monotonic() + seconds, make_workspace(folder).console)
+    workspace = make_workspace(folder)
+    deadline = time.monotonic() + seconds
+    return Recorder(folder, run, deadline, workspace.console, environ=workspace.environ)
 
 
 def make_unbuilt_cell(folder: Path, **changes: Any) -> Cell:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import zipfile
 from collections.abc import Mapping
@@ -95,6 +96,7 @@ def request_for(folder: Path, code: str = RIGHT, *, probe: str = PROBE, **more: 
         folder=unpack(wheel, folder / "new"),
         name="the new",
         confinement=without_sandbox(folder),
+        environ=os.environ,
     )
     usual: Mapping[str, Any] = {
         "recipe": "measured",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.formats.wheel.publication import statement_of
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import sha256_of_file
@@ -146,7 +147,7 @@ class Installing:
             target=target or toy(),
             python=str(self.environment),
             start=Path("/"),
-            cache=self.folder / "cache",
+            caller=Caller({**os.environ, "CUWHEEL_CACHE": str(self.folder / "cache")}),
             **options,
         )
         return install(asked, Console(), self._build)

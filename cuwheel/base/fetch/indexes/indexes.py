@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -209,9 +208,7 @@ def _sha256(file: pypi_simple.DistributionPackage) -> str:
     return checked_sha256(file.digests.get("sha256", ""))
 
 
-def configured_indexes(
-    environ: Mapping[str, str] = os.environ, *, offline: bool = False
-) -> tuple[str, ...]:
+def configured_indexes(environ: Mapping[str, str], *, offline: bool = False) -> tuple[str, ...]:
     """Return the indexes to search, the main one first; PyPI where nothing is configured.
 
     uv's variables win over its files, and both over pip's.

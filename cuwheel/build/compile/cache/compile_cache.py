@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cuwheel.base.errors import CommandFailedError, CuwheelError, UsageError
-from cuwheel.base.paths import script, user_path
+from cuwheel.base.paths import script
 from cuwheel.base.system.compilers import SYSTEM_PATH
 from cuwheel.base.system.process import run, which
 from cuwheel.base.system.quantities import read_size
@@ -184,8 +184,8 @@ class CompileCache:
 def check_compile_cache(job: Job) -> list[Problem]:
     """Check the environment variables of the compile cache."""
     try:
-        _choose(job.settings, os.environ)
-        _has_direct_mode(os.environ)
+        _choose(job.settings, job.workspace.environ)
+        _has_direct_mode(job.workspace.environ)
     except CuwheelError as error:
         return [problem_of(error)]
     return []
@@ -199,7 +199,7 @@ def choose_compile_cache(job: Job, sockets: Path, environ: Mapping[str, str]) ->
     workspace = job.workspace
     program, remote = _choose(job.settings, environ)
     named = environ.get(FOLDER_VARIABLE)
-    top = user_path(named) if named else workspace.cache / "compiles"
+    top = workspace.caller.path(named) if named else workspace.cache / "compiles"
     # No build of another source (`--source`) leaves objects to one of the recipe's own.
     folder = top / f"{job.target.recipe.name}{'.source' if job.target.source_override else ''}"
     if program.name and (problem := _why_unusable(folder)):

@@ -98,7 +98,7 @@ def bump_recipe(entry: CatalogueEntry, options: BumpOptions, workspace: Workspac
     path = entry.root / recipe.module
     if not options.takes_uncommitted:
         locks = [entry.root / lock.path for lock in locks_of(recipe)]
-        refuse_uncommitted([path, patch_folder(entry), *locks], entry.root)
+        refuse_uncommitted([path, patch_folder(entry), *locks], entry.root, workspace.environ)
     with temporary_folder() as aside:
         tree = unpack_upstream(release, aside / "new", workspace)
         health = check_patches_of(entry, tree)
@@ -198,7 +198,9 @@ def _change_locks(
     """Return the new locks of the changed recipe, also those for other frameworks that are kept."""
     [changed] = load_catalogue([project])
     names = [lock.name for lock in locks_of(changed.recipe)] if changed.recipe else []
-    jobs = lock_jobs(names, (dataclasses.replace(changed, root=entry.root),))
+    jobs = lock_jobs(
+        names, (dataclasses.replace(changed, root=entry.root),), roots=workspace.caller.roots
+    )
     aside = {
         spec.lock: dataclasses.replace(spec, lock=project / spec.lock.relative_to(entry.root))
         for spec in jobs

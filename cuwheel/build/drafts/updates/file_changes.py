@@ -6,7 +6,6 @@ import ast
 import contextlib
 import difflib
 import json
-import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -84,13 +83,13 @@ def _lines(content: bytes | None) -> list[str]:
     return (content or b"").decode("utf-8", "replace").splitlines()
 
 
-def refuse_uncommitted(paths: Iterable[Path], root: Path) -> None:
+def refuse_uncommitted(paths: Iterable[Path], root: Path, environ: Mapping[str, str]) -> None:
     """Refuse to change files with uncommitted changes; outside a git repository do nothing.
 
     Raises:
         UsageError: one has such changes; the message names all.
     """
-    env = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
+    env = {name: environ[name] for name in ("HOME", "PATH") if name in environ}
     env |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
     names = [path.relative_to(root).as_posix() for path in paths]
     try:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 import rich.markup
@@ -137,7 +138,7 @@ def find_updates(
         DownloadError: the index can't be reached.
         SourceError: a recipe names a patch that isn't there.
     """
-    old_locks = list(_old_locks(tuple(entries), days))
+    old_locks = list(_old_locks(tuple(entries), workspace.caller.roots, days))
     newest: dict[str, str] = {}
     recipes = []
     with workspace.console.live("querying the index") as line:
@@ -231,10 +232,12 @@ def _newer_toolkits(workspace: Workspace) -> tuple[str, ...]:
     return tuple(str(minor) for minor in sorted(minors) if minor > newest_known)
 
 
-def _old_locks(entries: tuple[CatalogueEntry, ...], days: int) -> Iterator[tuple[str, OldLock]]:
+def _old_locks(
+    entries: tuple[CatalogueEntry, ...], roots: tuple[Path, ...], days: int
+) -> Iterator[tuple[str, OldLock]]:
     """Yield names and ages of the locks that are older."""
     today = datetime.datetime.now(tz=datetime.timezone.utc).date()
-    for job in lock_jobs(["all"], entries):
+    for job in lock_jobs(["all"], entries, roots=roots):
         if job.environment or job.products or not job.lock.is_file():
             continue
         date = _LOCKED.search(read_text(job.lock, errors="replace")[:1000])

@@ -8,10 +8,9 @@ sizes.
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
@@ -19,6 +18,7 @@ from typing import IO
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
 from cuwheel.base.fetch.indexes.indexes import IndexFile, configured_indexes, find_wheels
 from cuwheel.base.fetch.remote_file import open_remote
@@ -41,7 +41,7 @@ _PYTHON = "cp311"  # the one for which all of these releases have a wheel
 
 
 def update_torch_symbols(
-    requested: Sequence[str], console: Console, *, table: Path = TABLE
+    requested: Sequence[str], console: Console, caller: Caller, *, table: Path = TABLE
 ) -> None:
     """Read releases that the table lacks, and write it.
 
@@ -52,7 +52,7 @@ def update_torch_symbols(
         UsageError: the index has no wheel of a release.
         DownloadError: the index can't be reached, or its server gives no parts of files.
     """
-    known, wheels = unpack(read_bytes(table)), dict(_wheels())
+    known, wheels = unpack(read_bytes(table)), dict(_wheels(caller.environ))
     versions = {str(version): version for version in wheels}
     if absent := [release for release in requested if release not in versions]:
         raise UsageError(
@@ -103,8 +103,8 @@ def exports_of(stream: IO[bytes]) -> Iterator[str]:
                 yield from filter(is_kept, Symbols(unpacked).defined())
 
 
-def _wheels() -> Iterator[tuple[Version, IndexFile]]:
-    for file in find_wheels("torch", indexes=configured_indexes(os.environ)):
+def _wheels(environ: Mapping[str, str]) -> Iterator[tuple[Version, IndexFile]]:
+    for file in find_wheels("torch", indexes=configured_indexes(environ)):
         with contextlib.suppress(InvalidWheelFilename):
             _, version, _, tags = parse_wheel_filename(file.name)
             platforms = {tag.platform for tag in tags if tag.abi == _PYTHON}

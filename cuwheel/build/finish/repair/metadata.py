@@ -146,7 +146,7 @@ def _contained(target: Target, workspace: Workspace, content: Path) -> Iterator[
     """Yield other people's code in the wheel: copied by auditwheel, or linked statically."""
     for name, _ in copied_in(content):
         path = content / name
-        yield _part(path, component_of_copy(path.name, target.toolkit.major), target)
+        yield _part(path, component_of_copy(path.name, target.toolkit.major), target, workspace)
     if not isinstance(target.mode, Static):
         return
     home = workspace.load("toolchain", Toolchain).home
@@ -154,14 +154,16 @@ def _contained(target: Target, workspace: Workspace, content: Path) -> Iterator[
         name: component for component in cuda_components(target) for name in component.static
     }
     for name, component in archives.items():
-        yield _part(home / "lib64" / f"lib{name}.a", component, target)
+        yield _part(home / "lib64" / f"lib{name}.a", component, target, workspace)
 
 
-def _part(path: Path, component: Component | None, target: Target) -> SbomComponent:
+def _part(
+    path: Path, component: Component | None, target: Target, workspace: Workspace
+) -> SbomComponent:
     digest = sha256_of_file(path)
     if component is None:
         return SbomComponent(name=path.name, purl_type="generic", sha256=digest)
-    locks = [lock for lock in (toolchain_lock(target), target.lock) if lock]
+    locks = [lock for lock in (toolchain_lock(target, workspace), target.lock) if lock]
     pinned = (pinned_version(lock, component.distribution) for lock in locks)
     return SbomComponent(
         name=path.name,

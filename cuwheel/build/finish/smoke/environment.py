@@ -5,7 +5,6 @@ A wheel of another kind of machine has its Python under QEMU.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -97,7 +96,7 @@ def prepare_environment(
         if is_sandboxed:
             lend_bytecode(bytecode_folder(job), site)
         kept = (job.workspace.cache, job.workspace.work, base.resolve().parent.parent)
-        cuda = find_cuda(os.environ, base, keep=(environment, *kept))
+        cuda = find_cuda(job.workspace.environ, base, keep=(environment, *kept))
         decoy = write_decoy(folder / "no-library")
         confinement = replace(confinement, base=base, covered=cuda, decoy=decoy, has_gpu=True)
     stub = folder / "libcuda-stub.so" if driver_stub else None

@@ -40,7 +40,7 @@ def install_ahead(environment: Path, job: Job, stop: Stop) -> None:
     """
     target, workspace, log = job.target, job.workspace, job.workspace.log("smoke")
     base = job.python.path
-    make_environment(environment, base, cache=workspace.cache, log=log)
+    make_environment(environment, base, workspace, log=log)
     stop.check()
     requirement = environment.with_name("ahead.txt")
     write_atomically(requirement, "".join(f"{pin}\n" for pin in _pins_ahead(target)))
@@ -87,7 +87,7 @@ def install_wheel(environment: Path, base: Path, wheel: Path, sha256: str, job: 
     target, workspace, log = job.target, job.workspace, job.workspace.log("smoke")
     is_ahead = environment.is_dir()
     if not is_ahead:
-        make_environment(environment, base, cache=workspace.cache, log=log)
+        make_environment(environment, base, workspace, log=log)
     python = environment / "bin" / "python"
     add = partial(
         install,

@@ -113,7 +113,7 @@ def _materials(target: Target, workspace: Workspace) -> list[Material]:
         ),
         *(
             Material(name=f"lock {path.parent.name}/{path.name}", sha256=sha256_of_file(path))
-            for path in statement_locks(target)
+            for path in statement_locks(target, workspace)
         ),
         *([Material(name=f"smoke {script.name}", sha256=sha256_of_file(script))] if script else ()),
         *_packages(environment),

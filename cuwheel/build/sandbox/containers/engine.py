@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import SandboxError, UsageError
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.compilers import SYSTEM_PATH
@@ -50,6 +51,7 @@ class Container:
     program: str
     image: Image
     python: str
+    caller: Caller
     compiler: str = ""
 
     def run(
@@ -72,13 +74,13 @@ class Container:
         Raises:
             SandboxError: the engine could not start it.
         """
-        shared = share(os.environ, read=read, write=write, network=network)
+        shared = share(self.caller, read=read, write=write, network=network)
         passed = {**shared.passed, **(variables or {})}
         name = f"cuwheel-{secrets.token_hex(6)}"
         start = (self.python, "-sE", "-m", "cuwheel.bootstrap", "engine", "-m", "cuwheel")
         status = attach(
             [
-                *_run_options(self.program),
+                *_run_options(self.program, self.caller.environ),
                 *("--name", name, "--workdir", str(ROOT)),  # from which `-m` takes cuwheel
                 *(() if network else ("--network", "none")),
                 *shared.mounts(),
@@ -87,7 +89,7 @@ class Container:
                 *(self.image.reference, *start, *arguments),
                 *(() if network else ("--offline",)),
             ],
-            env={**os.environ, **passed},
+            env={**self.caller.environ, **passed},
             when_killed=(self.program, "rm", "--force", name),
         )
         if status in _ENGINE_FAILED:
@@ -107,7 +109,7 @@ class Container:
 
 
 def open_container(
-    reference: str, program: str | None, console: Console, *, offline: bool
+    reference: str, program: str | None, console: Console, caller: Caller, *, offline: bool
 ) -> Container:
     """Check that an image can be used here, pull it where it is missing, and return its container.
 
@@ -120,13 +122,13 @@ def open_container(
         SandboxError: no engine, no image, or no Python in it.
     """
     image = parse_image(reference)
-    if image_here(os.environ):
+    if image_here(caller.environ):
         raise UsageError(
             "--container was given in a container",
             why="this cuwheel was itself started by --container",
             fix="leave it out",
         )
-    path = os.environ.get("PATH", os.defpath)
+    path = caller.search_path
     programs = (program,) if program else ENGINES
     engine = next((name for name in programs if which(name, path)), "")
     if not engine:
@@ -136,13 +138,15 @@ def open_container(
             fix="install podman, which needs neither a daemon nor root (Debian, Ubuntu: `apt-get "
             "install podman uidmap slirp4netns`), or run without --container",
         )
-    _obtain(engine, image, console, offline=offline)
-    return _look_inside(engine, image)
+    _obtain(engine, image, console, caller.environ, offline=offline)
+    return _look_inside(engine, image, caller)
 
 
-def _obtain(program: str, image: Image, console: Console, *, offline: bool) -> None:
+def _obtain(
+    program: str, image: Image, console: Console, environ: Mapping[str, str], *, offline: bool
+) -> None:
     """Pull the image where it isn't on this machine."""
-    inspected = _ask(program, "image", "inspect", "--format", "{{.Id}}", image.reference)
+    inspected = _ask(program, environ, "image", "inspect", "--format", "{{.Id}}", image.reference)
     if not inspected.status:
         return
     if not _UNKNOWN.search(inspected.output):
@@ -161,7 +165,7 @@ def _obtain(program: str, image: Image, console: Console, *, offline: bool) -> N
             fix=f"`{program} pull {image.reference}` once, or `{program} load` it from a file",
         )
     console.note(f"{program} pulls {image.reference}")
-    pulled = _ask(program, "pull", "--quiet", image.reference)
+    pulled = _ask(program, environ, "pull", "--quiet", image.reference)
     if pulled.status and _NO_RANGES.search(pulled.output):
         raise engine_failed(program, pulled.output)
     if pulled.status:
@@ -173,10 +177,10 @@ def _obtain(program: str, image: Image, console: Console, *, offline: bool) -> N
         )
 
 
-def _look_inside(program: str, image: Image) -> Container:
+def _look_inside(program: str, image: Image, caller: Caller) -> Container:
     """Find the image's Python and compiler that cuwheel can use."""
-    options = (*_run_options(program)[1:], "--network", "none")
-    output = _ask(program, *options, image.reference, "sh", "-c", _PROBE).output
+    options = (*_run_options(program, caller.environ)[1:], "--network", "none")
+    output = _ask(program, caller.environ, *options, image.reference, "sh", "-c", _PROBE).output
     lines = output.splitlines()
     compilers = [line.partition(" ")[2] for line in lines if line.startswith("compiler ")]
     if not compilers:
@@ -190,14 +194,16 @@ def _look_inside(program: str, image: Image) -> Container:
             fix="use an image that has one, such as manylinux's; or install one in it (Debian, "
             "Ubuntu: `apt-get install python3-venv python3-dev`), and give the new image's digest",
         )
-    return Container(program=program, image=image, python=pythons[0], compiler=compilers[0])
+    return Container(
+        program=program, image=image, python=pythons[0], caller=caller, compiler=compilers[0]
+    )
 
 
-def _run_options(program: str) -> tuple[str, ...]:
+def _run_options(program: str, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return `run` with the options of every container: no privilege, a neutral host name."""
     # So that files that it writes are ours: root of a rootless engine is its starter; docker's
     # daemon would make it the machine's.
-    is_rootless = program == "podman" or "name=rootless" in _ask(program, "info").output
+    is_rootless = program == "podman" or "name=rootless" in _ask(program, environ, "info").output
     return (
         *(program, "run", "--rm", "--pull", "never", "--hostname", "cuwheel"),
         *("--cap-drop", "all", "--security-opt", "no-new-privileges"),
@@ -208,8 +214,8 @@ def _run_options(program: str) -> tuple[str, ...]:
     )
 
 
-def _ask(program: str, *arguments: str) -> Finished:
-    return run([program, *arguments], env=os.environ, check=False)
+def _ask(program: str, environ: Mapping[str, str], *arguments: str) -> Finished:
+    return run([program, *arguments], env=environ, check=False)
 
 
 def engine_failed(program: str, output: str) -> SandboxError:

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
 from cuwheel.base.fetch.urls import is_local, local_path
-from cuwheel.base.paths import ROOT, default_cache, project_roots, user_path
+from cuwheel.base.paths import ROOT
 
 # Indexes and network settings of pip, uv, requests and git.
 _OF_NETWORK = re.compile(
@@ -42,9 +43,7 @@ class Shared:
             yield from ("--mount", _mount(path, "readonly"))
 
 
-def share(
-    environ: Mapping[str, str], *, read: Iterable[Path], write: Iterable[Path], network: bool
-) -> Shared:
+def share(caller: Caller, *, read: Iterable[Path], write: Iterable[Path], network: bool) -> Shared:
     """Return the folders and variables for a build in a container.
 
     Folders that it writes are made here, where they aren't there yet: an engine would make them as
@@ -54,10 +53,11 @@ def share(
         network: without one, no address of an index or a cache is passed, as it can hold a
             password.
     """
-    own = {_CACHE: str(default_cache())}
+    environ = caller.environ
+    own = {_CACHE: str(caller.cache)}
     if environ.get(_COMPILES):
-        own[_COMPILES] = str(user_path(environ[_COMPILES]))
-    projects = project_roots()
+        own[_COMPILES] = str(caller.path(environ[_COMPILES]))
+    projects = caller.roots
     if outside := [str(root) for root in projects if root != ROOT]:
         own["CUWHEEL_PROJECT"] = os.pathsep.join(outside)
     if environ.get(_MIRROR) and (network or is_local(environ[_MIRROR])):

@@ -7,7 +7,6 @@ them.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,6 @@ from cuwheel.base.fetch.private_files import make_private
 from cuwheel.base.fetch.store import cached_path, fetch_all
 from cuwheel.base.fetch.urls import MIRROR_VARIABLE, configured_mirror, redact_url
 from cuwheel.base.paths import ROOT
-from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import (
     check_free_disk,
     disk_full,
@@ -73,7 +71,7 @@ def fetch_packages(
         )
     except DownloadError as problem:
         fix = f"run without --offline, or {UNREACHABLE_FIX}" if offline else UNREACHABLE_FIX
-        if configured_mirror(os.environ, offline=offline):
+        if configured_mirror(workspace.environ, offline=offline):
             fix = (
                 f"the mirror in {MIRROR_VARIABLE} doesn't have everything for this target; "
                 "complete it on a machine with a network: `nox -s mirror -- RECIPE-TOOLKIT --to "
@@ -138,7 +136,7 @@ def install_packages(  # noqa: PLR0913 - source, destination and report
         console.note("another cuwheel is unpacking conda packages; waiting for it")
 
     with file_lock(cache / "conda.lock", on_wait=note_wait):
-        fault = _link(request, log, console)
+        fault = _link(request, log, workspace)
         if fault:
             # The prefix has links to the damaged unpacked packages.
             console.warn(f"unpacked packages in the cache are damaged ({fault}); unpacking again")
@@ -147,7 +145,7 @@ def install_packages(  # noqa: PLR0913 - source, destination and report
                 remove_tree(cache / "conda" / name)
                 remove_tree(cache / "conda" / f"{name}.lock")
             empty(prefix)
-            fault = _link(request, log, console)
+            fault = _link(request, log, workspace)
         if not fault:
             make_private(prefix)
     if fault:
@@ -174,16 +172,16 @@ def pinned_file(package: CondaPackage) -> PinnedFile:
     )
 
 
-def _link(request: LinkRequest, log: Path, console: Console) -> str:
+def _link(request: LinkRequest, log: Path, workspace: Workspace) -> str:
     """Fill a folder, and return what went wrong; empty if nothing did."""
     _remove_leftovers(request.cache)
     log.parent.mkdir(parents=True, exist_ok=True)
-    with console.live("unpacking and linking") as line, temporary_folder() as folder:
+    environ = workspace.environ
+    with workspace.console.live("unpacking and linking") as line, temporary_folder() as folder:
         line.show(f"{len(request.packages)} packages")
         file = folder / "request.json"
         file.write_text(to_json(request))
-        names = {"HOME", "PATH", "TMPDIR"} & os.environ.keys()
-        env = {name: os.environ[name] for name in names}
+        env = {name: environ[name] for name in ("HOME", "PATH", "TMPDIR") if name in environ}
         try:
             process = run(
                 [sys.executable, "-s", "-m", _PROGRAM, file],

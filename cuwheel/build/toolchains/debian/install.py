@@ -5,14 +5,12 @@ No script of a package is run, and nothing of dpkg or apt is needed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
 from cuwheel.base.errors import DownloadError
 from cuwheel.base.fetch.download import PinnedFile
-from cuwheel.base.fetch.retry import RETRY_POLICY, RetryPolicy
 from cuwheel.base.fetch.store import cached_path, fetch_all
 from cuwheel.base.fetch.urls import MIRROR_VARIABLE, configured_mirror
 from cuwheel.base.system.files import check_free_disk
@@ -82,7 +80,7 @@ def fetch_packages(
     check_free_disk(workspace.cache, needed_disk(packages, workspace.cache, unpacked=unpacked))
     try:
         return fetch_all(
-            downloads_of(packages, offline=offline, retry_policy=workspace.retry_policy),
+            downloads_of(packages, workspace, offline=offline),
             cache=workspace.cache,
             console=workspace.console,
             offline=offline,
@@ -92,7 +90,7 @@ def fetch_packages(
         )
     except DownloadError as problem:
         fix = problem.fix
-        if configured_mirror(os.environ, offline=offline):
+        if configured_mirror(workspace.environ, offline=offline):
             fix = (
                 f"the mirror in {MIRROR_VARIABLE} doesn't have everything for this target; "
                 "complete it on a machine with a network: `nox -s mirror -- RECIPE-TOOLKIT --to "
@@ -132,21 +130,18 @@ def pinned_file(package: DebianPackage) -> PinnedFile:
 
 
 def downloads_of(
-    packages: Iterable[DebianPackage],
-    *,
-    offline: bool = False,
-    retry_policy: RetryPolicy = RETRY_POLICY,
+    packages: Iterable[DebianPackage], workspace: Workspace, *, offline: bool = False
 ) -> list[tuple[PinnedFile, Callable[[], str]]]:
     """Return the downloads of packages, each with a function that finds its address.
 
     Raises:
         UsageError: the variable with the archives' addresses is malformed.
     """
-    archives = configured_archives(os.environ)
+    archives, policy = configured_archives(workspace.environ), workspace.retry_policy
     return [
         (
             pinned_file(package),
-            partial(find_url, package, archives, offline=offline, retry_policy=retry_policy),
+            partial(find_url, package, archives, offline=offline, retry_policy=policy),
         )
         for package in packages
     ]

@@ -7,7 +7,6 @@ the suite's index, and the index holds the hashes of all packages.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from cuwheel.base.fetch.urls import redact_text, redact_url
 from cuwheel.base.system.compilers import SYSTEM_PATH
 from cuwheel.base.system.files import sha256_of_file
 from cuwheel.base.system.folders.temporary import temporary_folder
-from cuwheel.base.system.process import Finished, run, which
+from cuwheel.base.system.process import Finished, inherited, run, which
 from cuwheel.base.system.regular_files import read_text
 from cuwheel.build.toolchains.debian.archives import SETTING_FIX, DebianArchive
 from cuwheel.build.toolchains.debian.lock_file import DebianLock, DebianPackage
@@ -27,7 +26,7 @@ from cuwheel.build.toolchains.debian.source_file import DebianSource
 from cuwheel.build.workspace.workspace import Workspace
 
 _LIMIT = 900.0  # seconds for the indexes of one suite, about 20 MB for each architecture
-_PROXIES = re.compile("(http|https|no)_proxy", re.IGNORECASE)
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 _NETWORK = re.compile(r"Acquire::https?::[\w:-]+ \".+\";")  # in apt's settings
 _UNSIGNED = re.compile("is not signed|GPG error|NO_PUBKEY|signature", re.IGNORECASE)
 _FILE = re.compile(r"'(?P<uri>[^']+)' (?P<name>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})")
@@ -140,7 +139,7 @@ def _write_root(root: Path, archive: DebianArchive, source: DebianSource) -> Non
     settings = _SETTINGS.format(root=root, architectures=",".join(source.architectures))
     of_machine = run(["apt-config", "dump"], env={"PATH": SYSTEM_PATH}).output
     lines = [line for line in of_machine.splitlines() if _NETWORK.fullmatch(line)]
-    if authorities := os.environ.get("SSL_CERT_FILE"):
+    if authorities := inherited("SSL_CERT_FILE").get("SSL_CERT_FILE"):
         lines.append(f'Acquire::https::CAInfo "{authorities}";')
     (root / "apt.conf").write_text("\n".join((settings, *lines, "")))
     (root / "etc" / "sources.list.d" / "archive.sources").write_text(
@@ -156,12 +155,12 @@ def _write_root(root: Path, archive: DebianArchive, source: DebianSource) -> Non
 
 def _apt(root: Path, *arguments: str) -> Finished:
     env = {
+        **{name.lower(): value for name, value in inherited(*_PROXIES).items()},
         "PATH": SYSTEM_PATH,
         "LC_ALL": "C",
         "HOME": str(root),
         "TMPDIR": str(root),
         "APT_CONFIG": str(root / "apt.conf"),
-        **{key.lower(): value for key, value in os.environ.items() if _PROXIES.fullmatch(key)},
     }
     command = ["apt-get", "-q", *arguments]
     return run(command, env=env, check=False, timeout=_LIMIT * slow_factor())

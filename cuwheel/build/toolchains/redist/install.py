@@ -59,7 +59,7 @@ def fetch_archives(
         HashMismatchError: a download isn't the file that the lock names.
         DiskFullError: the disk is full.
     """
-    base = base_address(os.environ)
+    base = base_address(workspace.environ)
     check_free_disk(workspace.cache, disk_for_archives(archives, workspace.cache))
     try:
         return fetch_all(
@@ -72,7 +72,7 @@ def fetch_archives(
         )
     except DownloadError as problem:
         fix = f"run without --offline, or {UNREACHABLE_FIX}" if offline else UNREACHABLE_FIX
-        if configured_mirror(os.environ, offline=offline):
+        if configured_mirror(workspace.environ, offline=offline):
             fix = (
                 f"the mirror in {DOWNLOADS_MIRROR} doesn't have everything for this target; "
                 "complete it on a machine with a network: `nox -s mirror -- RECIPE-TOOLKIT "

@@ -6,7 +6,6 @@ Form of address and manifest: README of NVIDIA's build-system-archive-import-exa
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -60,7 +59,7 @@ def lock_products(source: Path, workspace: Workspace, *, note: str = "") -> Redi
             why="of other products the archives for that CUDA are locked",
             fix=f"add a line `cuda[cuda_nvcc,cuda_cudart]==RELEASE` to {source}",
         )
-    base = base_address(os.environ)
+    base = base_address(workspace.environ)
     archives: list[RedistArchive] = []
     manifests = []
     for product in products:

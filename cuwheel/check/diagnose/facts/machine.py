@@ -180,7 +180,7 @@ def _is_gpu(device: Path) -> bool:
     return vendor == "0x10de" and kind.startswith("0x03")  # NVIDIA, display controller
 
 
-def read_host_facts(folder: Path) -> HostFacts:
+def read_host_facts(folder: Path, environ: Mapping[str, str]) -> HostFacts:
     """Read the facts from the system's files."""
     memory, free = _memory()
     shared = os.statvfs("/dev/shm") if Path("/dev/shm").is_dir() else None  # noqa: S108 - only measured
@@ -197,7 +197,7 @@ def read_host_facts(folder: Path) -> HostFacts:
         is_wsl="microsoft" in _read("/proc/version").lower(),
         memory=memory,
         free_memory=free,
-        cores=machine.usable_cores(),
+        cores=machine.usable_cores(environ),
         free_disk=machine.free_disk(folder),
         shared_memory=shared.f_blocks * shared.f_frsize if shared else 0,
         has_device_files=any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists(),

@@ -14,8 +14,8 @@ from typing import ClassVar, Literal
 import rich.markup
 import rich.table
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
-from cuwheel.base.paths import default_cache
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.documents import Schema
 from cuwheel.base.system.output.terminal import report_terminal
@@ -30,6 +30,7 @@ from cuwheel.build.workspace.cache_contents import (
     prune,
     read_cache,
 )
+from cuwheel.build.workspace.workspace import Workspace, bare_workspace
 from cuwheel.cli.parser import JSON_TEXT, Option, Parser, new_parser, size_argument
 
 _KIND_TITLES = ("folder", "size", "entries", "oldest use", "what")
@@ -128,7 +129,7 @@ def cache_parser() -> Parser:
     )
 
 
-def run_cache(args: argparse.Namespace, console: Console) -> None:
+def run_cache(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Print what the cache holds, or remove some of it."""
     is_limited = args.unused_for is not None or args.size is not None
     if args.prune != is_limited:
@@ -139,18 +140,20 @@ def run_cache(args: argparse.Namespace, console: Console) -> None:
             else "nothing is removed without it",
             fix="nox -s cache -- --prune --unused-for 30, or nox -s cache -- --prune --size 20G",
         )
-    folder = default_cache()
+    folder = caller.cache
     with console.live(f"reading {folder}"):
         before = read_cache(folder)
     if args.prune:
-        _prune(before, args, console)
+        _prune(before, args, console, caller)
     elif args.json:
         console.answer(_contents_document(before))
     else:
         _print_table(before, console)
 
 
-def _prune(before: CacheContents, args: argparse.Namespace, console: Console) -> None:
+def _prune(
+    before: CacheContents, args: argparse.Namespace, console: Console, caller: Caller
+) -> None:
     """Remove what the options select, or print what would be removed."""
     seconds = None if args.unused_for is None else args.unused_for * DAY
     chosen = choose(before, time.time(), unused_for=seconds, size=args.size)
@@ -163,7 +166,7 @@ def _prune(before: CacheContents, args: argparse.Namespace, console: Console) ->
     if not done.removed:
         console.note(f"nothing {state}: everything is in use, or was used since then")
     if not args.dry_run:
-        after = _free(before, done, args.size, console)
+        after = _free(before, done, args.size, bare_workspace(console, caller))
     if args.json:
         pruned = CachePruneDocument(
             folder=after.folder,
@@ -176,15 +179,18 @@ def _prune(before: CacheContents, args: argparse.Namespace, console: Console) ->
         console.answer(pruned)
 
 
-def _free(before: CacheContents, done: Pruned, size: int | None, console: Console) -> CacheContents:
+def _free(
+    before: CacheContents, done: Pruned, size: int | None, workspace: Workspace
+) -> CacheContents:
     """Remove uv's packages too where a size requires it; return the cache's contents then."""
+    console = workspace.console
     if done.in_use:
         names = ", ".join(entry.path.name for entry in done.in_use)
         console.note(f"a running build uses {names}: kept")
     after = read_cache(before.folder)
     if size is not None and after.size > size:
         # Environments hold hard links to its packages, which stay.
-        forget((), cache=before.folder)
+        forget((), workspace)
         after = read_cache(before.folder)
         console.note(
             "uv's unpacked packages were removed too: the next environment downloads what it needs"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 from pathlib import Path
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
-from cuwheel.base.paths import ROOT, user_path
+from cuwheel.base.paths import ROOT
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import file_lock, list_tree, naming_full_disk, new_file
 from cuwheel.base.system.folders.output_folder import (
@@ -36,7 +36,7 @@ def docs_parser() -> Parser:
     return new_parser("docs", "Write the pages that are generated from the code.")
 
 
-def run_docs(_: argparse.Namespace, console: Console) -> None:
+def run_docs(_: argparse.Namespace, console: Console, _caller: Caller) -> None:
     """Write the generated pages."""
     # The pages import every command.
     from cuwheel.cli.reference.write import write_documents  # noqa: PLC0415
@@ -52,7 +52,7 @@ def completions_parser() -> Parser:
     )
 
 
-def run_completions(_: argparse.Namespace, console: Console) -> None:
+def run_completions(_: argparse.Namespace, console: Console, _caller: Caller) -> None:
     """Write the completions."""
     from cuwheel.cli.reference.completions import write_completions  # noqa: PLC0415 - likewise
 
@@ -74,17 +74,17 @@ def site_parser() -> Parser:
     )
 
 
-def run_site(args: argparse.Namespace, console: Console) -> None:
+def run_site(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Write the generator's source, or put its output in place."""
-    folder = user_path(args.folder) if args.folder else ROOT / "public" / "docs"
+    folder = caller.path(args.folder) if args.folder else ROOT / "public" / "docs"
     if args.source:
         from cuwheel.cli.reference.site_source import write_site_source  # noqa: PLC0415 - likewise
 
         check_output(folder, DOCS_FOLDER)
         check_files(folder, DOCS_FOLDER)
-        write_site_source(user_path(args.source))
+        write_site_source(caller.path(args.source))
     elif args.built:
-        put_site(user_path(args.built), folder)
+        put_site(caller.path(args.built), folder)
         console.note(f"wrote {folder / 'index.html'}")
     else:
         raise UsageError(
@@ -120,9 +120,9 @@ def torch_symbols_parser() -> Parser:
     )
 
 
-def run_torch_symbols(args: argparse.Namespace, console: Console) -> None:
+def run_torch_symbols(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Write the table."""
-    update_torch_symbols(args.releases, console)
+    update_torch_symbols(args.releases, console, caller)
 
 
 def package_parser() -> Parser:
@@ -134,9 +134,9 @@ def package_parser() -> Parser:
     )
 
 
-def run_package(args: argparse.Namespace, console: Console) -> int:
+def run_package(args: argparse.Namespace, console: Console, caller: Caller) -> int:
     """Write cuwheel's own package into an empty or new folder."""
-    folder = user_path(args.folder) if args.folder else ROOT / "public" / "package"
+    folder = caller.path(args.folder) if args.folder else ROOT / "public" / "package"
     check_writable(folder)
     if folder.is_dir() and (names := entries_of(folder)):
         raise UsageError(
@@ -145,12 +145,12 @@ def run_package(args: argparse.Namespace, console: Console) -> int:
             fix="remove them, or give another folder",
         )
     with temporary_folder() as scratch:
-        status = _run("build", "--no-isolation", "--outdir", str(scratch), str(ROOT))
+        status = _run(caller, "build", "--no-isolation", "--outdir", str(scratch), str(ROOT))
         files = sorted(map(str, scratch.iterdir()))
         wheels = [name for name in files if name.endswith(".whl")]
-        status = status or _run("twine", "check", "--strict", *files)
+        status = status or _run(caller, "twine", "check", "--strict", *files)
         rules = ("--config", str(ROOT / "pyproject.toml"))
-        status = status or _run("check_wheel_contents", *rules, *wheels)
+        status = status or _run(caller, "check_wheel_contents", *rules, *wheels)
         if status:
             return status
         for name in files:
@@ -160,5 +160,5 @@ def run_package(args: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _run(*argv: str) -> int:
-    return attach([sys.executable, "-m", *argv], env=os.environ)
+def _run(caller: Caller, *argv: str) -> int:
+    return attach([sys.executable, "-m", *argv], env=caller.environ)

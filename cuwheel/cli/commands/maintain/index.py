@@ -10,10 +10,10 @@ from typing import ClassVar
 from urllib.parse import urlsplit
 
 from cuwheel.base import limits
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError, WheelIndexError, naming_option
 from cuwheel.base.fetch.urls import credentials_of, redact_url
 from cuwheel.base.formats.wheel.publication import SIMPLE, published_texts
-from cuwheel.base.paths import default_cache, project_folder, user_path
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.documents import Schema
 from cuwheel.base.system.output.terminal import report_terminal
@@ -173,13 +173,13 @@ def _address_fault(address: str) -> str:
     return "" if host else "it has no host"
 
 
-def run_index(args: argparse.Namespace, console: Console) -> None:
+def run_index(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Write the package index, or check one."""
     check_addresses(args)
     if args.check:
-        _run_check(args, console)
+        _run_check(args, console, caller)
         return
-    folders = tuple(map(user_path, args.dist)) if args.dist else (project_folder() / "dist",)
+    folders = tuple(map(caller.path, args.dist)) if args.dist else (caller.project / "dist",)
     for folder in folders if args.dist else ():
         existing(folder, "--dist", "give the folder with the wheels", is_folder=True)
     if len(folders) > 1 and not args.to:
@@ -196,10 +196,10 @@ def run_index(args: argparse.Namespace, console: Console) -> None:
         return
     site = SiteRequest(
         folders=folders,
-        site=user_path(args.to),
+        site=caller.path(args.to),
         base_url=args.base_url,
         address=args.address,
-        cache=default_cache(),
+        cache=caller.cache,
         replaces_broader=args.replace_broader,
         has_variants=args.variants,
     )
@@ -232,13 +232,13 @@ def _refuse_secrets(dist: Path) -> None:
     )
 
 
-def _run_check(args: argparse.Namespace, console: Console) -> None:
+def _run_check(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Check indexes; raise a WheelIndexError for errors."""
     request = CheckRequest(
-        places=tuple(text if "://" in text else str(user_path(text)) for text in args.check),
+        places=tuple(text if "://" in text else str(caller.path(text)) for text in args.check),
         projects=tuple(args.only),
         is_quick=args.quick,
-        snapshot=user_path(args.snapshot) if args.snapshot else None,
+        snapshot=caller.path(args.snapshot) if args.snapshot else None,
     )
     if args.max_download is not None:
         request = replace(request, max_download=args.max_download)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import InterpreterNotFoundError, UsageError
 from cuwheel.base.fetch.urls import MIRROR_VARIABLE
-from cuwheel.base.paths import user_path
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.pythons import Interpreter, find_python, own_python
 from cuwheel.build.locks.mirror import mirror
@@ -47,18 +46,18 @@ def mirror_parser() -> Parser:
     )
 
 
-def run_mirror(args: argparse.Namespace, console: Console) -> None:
+def run_mirror(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Write a mirror."""
-    named = named_targets("mirror", args.targets)
+    named = named_targets("mirror", args.targets, caller)
     if not args.to:
         raise UsageError(
             "nox -s mirror --: --to is missing",
             why="it is the folder to write",
             fix=f"nox -s mirror -- {' '.join(args.targets)} --to DIR",
         )
-    releases = [_release(python) for python in args.python or [own_python().release]]
-    source = user_path(args.source) if args.source else None
-    plain = request_of(args, source=None)
+    releases = [_release(python, caller) for python in args.python or [own_python().release]]
+    source = caller.path(args.source) if args.source else None
+    plain = request_of(args, caller, source=None)
     targets = [
         choose_target(entry, tag, release, plain) for entry, tag in named for release in releases
     ]
@@ -66,8 +65,8 @@ def run_mirror(args: argparse.Namespace, console: Console) -> None:
     with console.stage("mirror"):
         done = mirror(
             targets,
-            user_path(args.to),
-            bare_workspace(console),
+            caller.path(args.to),
+            bare_workspace(console, caller),
             source=source,
             pythons=releases,  # a wheel of the stable ABI is built with another one
         )
@@ -81,10 +80,10 @@ def run_mirror(args: argparse.Namespace, console: Console) -> None:
         console.note(f"  {done.targets[name].command}")
 
 
-def _release(text: str) -> str:
+def _release(text: str, caller: Caller) -> str:
     python: Interpreter | InterpreterNotFoundError
     try:
-        python = find_python(text, os.environ)
+        python = find_python(text, caller.environ)
     except InterpreterNotFoundError as missing:
         python = missing
     return release_of(text, python)
@@ -102,11 +101,11 @@ def toolchain_parser() -> Parser:
     )
 
 
-def run_toolchain(args: argparse.Namespace, console: Console) -> None:
+def run_toolchain(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Make toolchains."""
     refuse_none("toolchain", "toolkit", args.toolkits, [toolkit.tag for toolkit in TOOLKITS])
     toolkits = [toolkit_by_release(name) for name in args.toolkits]
-    workspace = bare_workspace(console)
+    workspace = bare_workspace(console, caller)
     for toolkit in toolkits:
         provider = args.toolchain or toolkit.provider
         with console.stage("toolchain"):

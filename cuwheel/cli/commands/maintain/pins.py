@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from cuwheel.base.paths import project_roots
+from cuwheel.base.caller import Caller
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.documents import Schema
 from cuwheel.build.drafts.new import DraftOptions, draft_recipe
@@ -113,12 +113,12 @@ def lock_parser() -> Parser:
     )
 
 
-def run_lock(args: argparse.Namespace, console: Console) -> None:
+def run_lock(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Write locks."""
-    entries = load_catalogue(project_roots())
-    jobs = lock_jobs(args.names, entries, framework_of(args.framework))
+    entries = load_catalogue(caller.roots)
+    jobs = lock_jobs(args.names, entries, framework_of(args.framework), roots=caller.roots)
     refuse_questions(jobs)  # before the index is read
-    workspace = bare_workspace(console)
+    workspace = bare_workspace(console, caller)
     specs = fit_specs(jobs, workspace)
     resolve_locks(specs, workspace, cooldown=args.cooldown, note=args.note)
     console.print_durations()
@@ -137,9 +137,9 @@ def lock_check_parser() -> Parser:
     )
 
 
-def run_lock_check(args: argparse.Namespace, console: Console) -> None:
+def run_lock_check(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Compare locks with their inputs."""
-    jobs = lock_jobs(["all"], load_catalogue(project_roots()))
+    jobs = lock_jobs(["all"], load_catalogue(caller.roots), roots=caller.roots)
     faults = find_faults(jobs)
     if args.json:
         locks = (
@@ -168,10 +168,10 @@ def lock_verify_parser() -> Parser:
     )
 
 
-def run_lock_verify(args: argparse.Namespace, console: Console) -> None:
+def run_lock_verify(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Compare the files of conda and redist locks with their hashes."""
-    jobs = file_jobs(args.names, project_roots())
-    verified = verify_locks(jobs, bare_workspace(console), offline=args.offline)
+    jobs = file_jobs(args.names, caller.roots)
+    verified = verify_locks(jobs, bare_workspace(console, caller), offline=args.offline)
     if args.json:
         locks = (
             VerifiedLock(
@@ -205,16 +205,16 @@ def new_parser() -> Parser:
     )
 
 
-def run_new(args: argparse.Namespace, console: Console) -> None:
+def run_new(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Draft a recipe into the first project folder."""
-    roots = project_roots()
+    roots = caller.roots
     options = DraftOptions(
         project=args.name,
         version=args.version or "",
         maintainer=args.maintainer,
         overwrites=args.overwrite,
     )
-    draft_recipe(options, roots[0], load_catalogue(roots), bare_workspace(console))
+    draft_recipe(options, roots[0], load_catalogue(roots), bare_workspace(console, caller))
 
 
 def outdated_parser() -> Parser:
@@ -238,11 +238,11 @@ def outdated_parser() -> Parser:
     )
 
 
-def run_outdated(args: argparse.Namespace, console: Console) -> None:
+def run_outdated(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Read the index, and print what is newer than the pins."""
-    entries = load_catalogue(project_roots())
+    entries = load_catalogue(caller.roots)
     recipes = [find_recipe(name, entries) for name in args.names] or list(entries)
-    updates = find_updates(entries, recipes, bare_workspace(console), days=args.days)
+    updates = find_updates(entries, recipes, bare_workspace(console, caller), days=args.days)
     print_updates(updates, console, as_json=args.json)
 
 
@@ -266,9 +266,9 @@ def bump_parser() -> Parser:
     )
 
 
-def run_bump(args: argparse.Namespace, console: Console) -> None:
+def run_bump(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Change recipes, one after the other, and print each change."""
-    entries = load_catalogue(project_roots())
+    entries = load_catalogue(caller.roots)
     refuse_none("bump", "recipe", args.names, [entry.name for entry in entries])
     options = BumpOptions(
         version=args.to,
@@ -279,7 +279,7 @@ def run_bump(args: argparse.Namespace, console: Console) -> None:
     )
     for name in args.names:
         entry = find_recipe(name, entries)
-        bump = bump_recipe(entry, options, bare_workspace(console))
+        bump = bump_recipe(entry, options, bare_workspace(console, caller))
         if bump is None:
             console.note(f"{entry.name} already pins that release: nothing to do")
         else:

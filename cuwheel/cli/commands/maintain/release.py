@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import naming_option, suggest
-from cuwheel.base.paths import ROOT, default_cache, project_folder, project_roots, user_path
+from cuwheel.base.paths import ROOT
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.build.recipe.catalogue import load_catalogue
@@ -65,28 +66,28 @@ def release_parser() -> Parser:
     )
 
 
-def run_release(args: argparse.Namespace, console: Console) -> None:
+def run_release(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Show what a release would contain, or publish it."""
     check_addresses(args)
-    work = folder_of(args.work, "work")
-    reports = args.reports or (project_folder() / "reports", project_folder() / "nightly")
+    work = folder_of(args.work, caller, "work")
+    reports = args.reports or (caller.project / "reports", caller.project / "nightly")
     request = ReleaseRequest(
-        folders=tuple(map(user_path, args.dist)) if args.dist else (project_folder() / "dist",),
-        to=folder_of(args.to, "public"),
+        folders=tuple(map(caller.path, args.dist)) if args.dist else (caller.project / "dist",),
+        to=folder_of(args.to, caller, "public"),
         work=work,
-        reports=tuple(map(user_path, reports)),
+        reports=tuple(map(caller.path, reports)),
         required=args.require,
-        cache=default_cache(),
+        cache=caller.cache,
         checkout=ROOT,
         base_url=args.base_url,
         address=args.address,
         takes_marked=args.given_source,
         replaces_broader=args.replace_broader,
         yanks=yanks_of(args),
-        cells=cell_ids(load_catalogue(project_roots())),
+        cells=cell_ids(load_catalogue(caller.roots)),
     )
     destination = (
-        make_upload(args.upload, args.index, work / "release" / "upload.log")
+        make_upload(args.upload, args.index, work / "release" / "upload.log", caller)
         if args.upload
         else None
     )

@@ -21,6 +21,7 @@ from cuwheel.base.system.files import sha256_of_file
 from cuwheel.base.system.folders.temporary import temporary_folder
 from cuwheel.base.system.output.terminal import visible
 from cuwheel.base.system.regular_files import read_regular
+from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.publish.rebuild.attest.policy import Policy, Rebuilder
 from cuwheel.publish.rebuild.attest.signatures import PublicKey, StatementError, open_envelope
 from cuwheel.publish.rebuild.attest.sigstore import Identity, Opened, is_bundle, open_bundles
@@ -77,8 +78,8 @@ def check_policy(
     wheel: Path,
     policy: Policy,
     statements: Iterable[SignedStatement],
+    workspace: Workspace,
     today: datetime.date | None = None,
-    console: Console | None = None,
 ) -> PolicyVerdict:
     """Check that enough of a policy's rebuilders state that they got a wheel's bytes.
 
@@ -96,7 +97,7 @@ def check_policy(
         [statement.content for statement in statements if is_bundle(statement.content)],
         policy.identities,
         policy.trusted_root,
-        console or Console(),
+        workspace,
     )
     sha256 = sha256_of_file(wheel)
     day = today or datetime.datetime.now(tz=datetime.timezone.utc).date()

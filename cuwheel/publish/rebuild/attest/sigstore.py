@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +16,11 @@ from typing import Any, ClassVar
 
 from cuwheel.base.errors import PolicyError
 from cuwheel.base.paths import script
-from cuwheel.base.system.console import Console
 from cuwheel.base.system.folders.temporary import temporary_folder
 from cuwheel.base.system.process import run
 from cuwheel.base.system.regular_files import read_json
 from cuwheel.build.locks.tool_environment import tool_python
-from cuwheel.build.workspace.workspace import bare_workspace
+from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.publish.rebuild.attest.signatures import PAYLOAD_TYPE, StatementError, read_strictly
 
 _MEDIA_TYPE = "application/vnd.dev.sigstore.bundle"
@@ -88,7 +86,7 @@ def open_bundles(
     contents: Sequence[bytes],
     identities: Sequence[Identity],
     trusted_root: Path | None,
-    console: Console,
+    workspace: Workspace,
 ) -> dict[bytes, Opened | StatementError]:
     """Return the content and the identity of each bundle, or a fault; works offline.
 
@@ -109,7 +107,7 @@ def open_bundles(
         "identities": [(identity.identity, identity.issuer) for identity in identities],
         "trusted_root": str(trusted_root.absolute()) if trusted_root else "",
     }
-    answer = _ask("verify", question, console)
+    answer = _ask("verify", question, workspace)
     if "error" in answer:
         raise PolicyError(
             f"the roots of Sigstore can't be read{f' from {trusted_root}' if trusted_root else ''}",
@@ -132,7 +130,7 @@ class Sigstore:
     """
 
     trust_config: Path | None
-    console: Console
+    workspace: Workspace
 
     def check(self) -> None:
         """Raise a PolicyError unless the job has an identity and the service is known."""
@@ -147,7 +145,7 @@ class Sigstore:
 
     def _ask(self, verb: str, **question: str) -> dict[str, Any]:
         named = str(self.trust_config.absolute()) if self.trust_config else ""
-        answer = _ask(verb, {**question, "trust_config": named}, self.console)
+        answer = _ask(verb, {**question, "trust_config": named}, self.workspace)
         if "error" in answer:
             raise PolicyError(
                 "signing with Sigstore failed, and no statement is written",
@@ -158,9 +156,9 @@ class Sigstore:
         return answer
 
 
-def _ask(verb: str, question: Mapping[str, Any], console: Console) -> dict[str, Any]:
+def _ask(verb: str, question: Mapping[str, Any], workspace: Workspace) -> dict[str, Any]:
     """Return the result of the library, or an `error`."""
-    python = tool_python("sigstore", bare_workspace(console))
+    python = tool_python("sigstore", workspace)
     with temporary_folder() as folder:
         request, answer = folder / "question.json", folder / "answer.json"
         request.write_text(json.dumps(question))
@@ -168,7 +166,7 @@ def _ask(verb: str, question: Mapping[str, Any], console: Console) -> dict[str, 
         folders = {"XDG_DATA_HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
         done = run(
             [python, "-IB", script("publish/rebuild/signing/bundles.py"), verb, request, answer],
-            env={**os.environ, **folders},
+            env={**workspace.environ, **folders},
             check=False,
             timeout=_TIMEOUT,
         )

@@ -172,7 +172,7 @@ def keep_diffoscope(a: Path, b: Path, folder: Path, *, search_path: str | None =
         folder: of the reports; made if it is missing.
         search_path: for programs; PATH by default.
     """
-    path = os.environ.get("PATH", os.defpath) if search_path is None else search_path
+    path = process.inherited()["PATH"] if search_path is None else search_path
     program = process.which(_DIFFOSCOPE, path)
     if not program:
         return _DIFFOSCOPE_MISSING

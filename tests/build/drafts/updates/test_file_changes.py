@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from pathlib import Path
 
 import pytest
@@ -86,9 +87,9 @@ def test_refuses_what_is_not_committed(tmp_path: Path) -> None:
     commit_all(tmp_path)
     (tmp_path / "two").write_text("changed")
 
-    refuse_uncommitted([tmp_path / "one"], tmp_path)
+    refuse_uncommitted([tmp_path / "one"], tmp_path, os.environ)
     with pytest.raises(UsageError) as caught:
-        refuse_uncommitted([tmp_path / "one", tmp_path / "two"], tmp_path)
+        refuse_uncommitted([tmp_path / "one", tmp_path / "two"], tmp_path, os.environ)
 
     assert caught.value.why == "M two"
 
@@ -96,7 +97,7 @@ def test_refuses_what_is_not_committed(tmp_path: Path) -> None:
 def test_knows_nothing_outside_a_repository(tmp_path: Path) -> None:
     (tmp_path / "one").write_text("1")
 
-    refuse_uncommitted([tmp_path / "one"], tmp_path)
+    refuse_uncommitted([tmp_path / "one"], tmp_path, os.environ)
 
 
 def edit(path: Path, text: str, *without: str) -> str:

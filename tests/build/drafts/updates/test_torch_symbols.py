@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
 from cuwheel.base.system.console import Console
 from cuwheel.build.drafts.updates.torch_symbols import update_torch_symbols
@@ -35,7 +37,7 @@ def test_adds_newest_of_each_minor_release(index: Index, tmp_path: Path) -> None
     table = tmp_path / "table"
     table.write_bytes(pack({"2.1.2": {"old"}}))
 
-    update_torch_symbols((), Console(), table=table)
+    update_torch_symbols((), Console(), Caller(os.environ), table=table)
 
     exports = unpack(table.read_bytes())
     assert exports.releases == ("2.1.2", "2.2.1")
@@ -48,7 +50,7 @@ def test_puts_release_in_place_of_its_older_patch(index: Index, tmp_path: Path) 
     table = tmp_path / "table"
     table.write_bytes(pack({"2.1.2": {"old"}, "2.2.0": {"other"}}))
 
-    update_torch_symbols(("2.1.3",), Console(), table=table)
+    update_torch_symbols(("2.1.3",), Console(), Caller(os.environ), table=table)
 
     assert unpack(table.read_bytes()).releases == ("2.1.3", "2.2.0")
 
@@ -59,7 +61,7 @@ def test_refuses_release_without_wheel(index: Index, tmp_path: Path) -> None:
     table.write_bytes(pack({"2.0.1": {"old"}}))
 
     with pytest.raises(UsageError) as caught:
-        update_torch_symbols(("9.9",), Console(), table=table)
+        update_torch_symbols(("9.9",), Console(), Caller(os.environ), table=table)
 
     assert "2.1.0" in caught.value.why
 

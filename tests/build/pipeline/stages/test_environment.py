@@ -224,9 +224,9 @@ def _write_lock(target: Target, lean_workspace: Workspace) -> None:
     other.write_text(as_input(target.recipe.requires))
     body = resolve(
         other,
+        lean_workspace,
         python="3.10",
         uploaded_before="2026-11-14",
-        cache=lean_workspace.cache,
     )
     text = render(body, input_text=_wanted(target), command="nox -s lock", cooldown="2026-11-14")
     target.lock.parent.mkdir(parents=True)

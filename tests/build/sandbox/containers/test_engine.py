@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import SandboxError
 from cuwheel.base.system.console import Console
 from cuwheel.build.sandbox.containers.engine import Container, engine_failed, open_container
@@ -41,7 +42,7 @@ def shell(podman: Podman, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def open_podman(reference: str, *, offline: bool = False) -> Container:
-    return open_container(reference, "podman", Console(), offline=offline)
+    return open_container(reference, "podman", Console(), Caller(os.environ), offline=offline)
 
 
 @pytest.mark.e2e
@@ -84,7 +85,9 @@ def test_runs_without_network_and_privilege(shell: str, tmp_path: Path) -> None:
     )
     (tmp_path / "python").chmod(0o755)
     python = str(tmp_path / "python")
-    container = Container(program="podman", image=parse_image(shell), python=python)
+    container = Container(
+        program="podman", image=parse_image(shell), python=python, caller=Caller(os.environ)
+    )
 
     status = container.run(
         ("build",), write=(tmp_path,), network=False, variables={"OUT": str(tmp_path)}
@@ -100,7 +103,12 @@ def test_runs_without_network_and_privilege(shell: str, tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 def test_reports_that_no_container_started(shell: str, tmp_path: Path) -> None:
-    container = Container(program="podman", image=parse_image(shell), python="no-python-here")
+    container = Container(
+        program="podman",
+        image=parse_image(shell),
+        python="no-python-here",
+        caller=Caller(os.environ),
+    )
 
     with pytest.raises(SandboxError, match="podman can't run a container here"):
         container.run((), write=(tmp_path,), network=False)
@@ -122,7 +130,13 @@ def test_command_line_has_the_images_compiler_and_no_value_of_a_variable(
     monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HTTPS_PROXY", "http://me:secret@proxy.example")
     image = parse_image(DIGEST)
-    container = Container(program="podman", image=image, python="python3", compiler=compiler)
+    container = Container(
+        program="podman",
+        image=image,
+        python="python3",
+        caller=Caller(os.environ),
+        compiler=compiler,
+    )
 
     container.run(("build",), write=(tmp_path,), network=True)
 

@@ -4,19 +4,19 @@ from pathlib import Path
 
 import pytest
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
 from cuwheel.base.paths import ROOT
 from cuwheel.build.sandbox.containers.mounts import Shared, share
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("CUWHEEL_PROJECT", str(tmp_path / "own"))
+def caller(tmp_path: Path, **environ: str) -> Caller:
+    own = {"CUWHEEL_CACHE": str(tmp_path / "cache"), "CUWHEEL_PROJECT": str(tmp_path / "own")}
+    return Caller({**own, **environ})
 
 
 def shared(tmp_path: Path, *, network: bool, **environ: str) -> Shared:
-    return share(environ, read=(), write=(tmp_path / "work",), network=network)
+    return share(caller(tmp_path, **environ), read=(), write=(tmp_path / "work",), network=network)
 
 
 def test_writes_only_own_folders(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_shows_mirror_in_a_folder(tmp_path: Path) -> None:
 
 def test_quotes_folder_with_comma(tmp_path: Path) -> None:
     folder = tmp_path / "a,b"
-    result = share({}, read=(), write=(folder,), network=False)
+    result = share(caller(tmp_path), read=(), write=(folder,), network=False)
 
     first = list(result.mounts())[1]
 
@@ -98,7 +98,7 @@ def test_quotes_folder_with_comma(tmp_path: Path) -> None:
 
 
 def test_refuses_line_break_in_name(tmp_path: Path) -> None:
-    result = share({}, read=(), write=(tmp_path / "a\nb",), network=False)
+    result = share(caller(tmp_path), read=(), write=(tmp_path / "a\nb",), network=False)
 
     with pytest.raises(UsageError, match="line break"):
         list(result.mounts())

@@ -256,10 +256,12 @@ def test_names_disk_without_room_for_what_is_unpacked(
     assert site.asked == []
 
 
-def test_downloads_are_those_of_a_mirror(lock: DebianLock, site: Site) -> None:
+def test_downloads_are_those_of_a_mirror(
+    workspace: Workspace, lock: DebianLock, site: Site
+) -> None:
     [packages] = lock.packages.values()
 
-    downloads = downloads_of(packages)
+    downloads = downloads_of(packages, workspace)
 
     assert [file.sha256 for file, _ in downloads] == [package.sha256 for package in packages]
     assert {find_url() for _, find_url in downloads} == {

@@ -101,7 +101,7 @@ def publish_nightly(folder: Path) -> Path:
 
     run_cycle(dataclasses.replace(options, choose=refuse_cells), recorder)
     write_summary(recorder.run, recorder.folder)
-    run_hook('echo "$MY_TOKEN"', recorder.folder)
+    run_hook('echo "$MY_TOKEN"', recorder.folder, recorder.environ)
     return recorder.folder
 
 

@@ -74,7 +74,7 @@ def test_prints_no_command_for_the_python_of_the_system(env: Env) -> None:
     marker = env.site.parent / "EXTERNALLY-MANAGED"
     marker.write_text("[externally-managed]\n")
     python = os.path.realpath(sys.executable)
-    options = DiagnoseOptions(python=python, start=env.folder)
+    options = DiagnoseOptions(python=python, start=env.folder, project=env.folder)
     environ = {"PATH": CALLERS_PATH, "HOME": str(env.folder), "PYTHONHOME": str(home)}
 
     report = diagnose(options, environ, ())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
 from cuwheel.base.system.console import Console
 from cuwheel.cli.commands.maintain.checkout import put_site, run_package
@@ -45,6 +47,6 @@ def test_package_goes_into_no_folder_with_files(tmp_path: Path) -> None:
     (tmp_path / "other-1.0.tar.gz").touch()
 
     with pytest.raises(UsageError):
-        run_package(parser_of("package").parse([str(tmp_path)]), Console())
+        run_package(parser_of("package").parse([str(tmp_path)]), Console(), Caller(os.environ))
 
     assert [path.name for path in tmp_path.iterdir()] == ["other-1.0.tar.gz"]

@@ -6,7 +6,7 @@ import base64
 import datetime
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,11 +15,14 @@ from google.protobuf import json_format
 from in_toto_attestation.predicates.vsa.v1 import vsa_pb2
 
 from cuwheel.base import limits
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import PolicyError, UsageError
 from cuwheel.base.fetch.retry import RetryPolicy
 from cuwheel.base.system.console import Console
+from cuwheel.build.workspace.workspace import bare_workspace
 from cuwheel.publish.rebuild.attest import verification
 from cuwheel.publish.rebuild.attest.check import (
+    PolicyVerdict,
     SignedStatement,
     check_policy,
     find_statements,
@@ -32,6 +35,13 @@ from tests.support.publish.statements import TODAY, make_keys, make_statement, s
 from tests.support.servers.http import Site, serving
 
 Keys = dict[str, "SigningKey"]
+
+
+def judge(
+    wheel: Path, policy: Policy, statements: Iterable[SignedStatement], today: datetime.date = TODAY
+) -> PolicyVerdict:
+    workspace = bare_workspace(Console(), Caller(os.environ))
+    return check_policy(wheel, policy, statements, workspace, today)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +79,7 @@ def policy(folder: Path, keys: Keys) -> Policy:
 def test_lets_pass_what_enough_have_rebuilt(wheel: Path, policy: Policy, keys: Keys) -> None:
     statements = [signed(wheel, keys[name]) for name in ("carol", "alice")]
 
-    verdict = check_policy(wheel, policy, statements, TODAY)
+    verdict = judge(wheel, policy, statements)
 
     raise_if_refused(verdict)
     assert verdict.counted == ("alice", "carol")
@@ -80,7 +90,7 @@ def test_counts_a_rebuilder_once(wheel: Path, policy: Policy, keys: Keys) -> Non
     one = signed(wheel, keys["alice"])
     other = signed(wheel, keys["alice"], materials=("another linker",))
 
-    verdict = check_policy(wheel, policy, [one, one, other], TODAY)
+    verdict = judge(wheel, policy, [one, one, other])
 
     assert (verdict.counted, verdict.is_met) == (("alice",), False)
 
@@ -89,7 +99,7 @@ def test_names_what_is_missing(wheel: Path, policy: Policy, keys: Keys) -> None:
     statements = [signed(wheel, keys["mallory"]), signed(wheel, keys["alice"])]
 
     with pytest.raises(PolicyError) as caught:
-        raise_if_refused(check_policy(wheel, policy, statements, TODAY))
+        raise_if_refused(judge(wheel, policy, statements))
 
     assert "by 1 of the 2 that the policy requires: alice" in caught.value.what
     assert f"unknown keys: {keys['mallory'].public.short_id}" in caught.value.why
@@ -101,8 +111,8 @@ def test_key_counts_on_its_last_day_and_not_after(wheel: Path, folder: Path, key
     policy = write_policy(folder / "ending.txt", 1, alice, alice=TODAY.isoformat())
     statement = signed(wheel, keys["alice"])
 
-    assert check_policy(wheel, policy, [statement], TODAY).is_met
-    verdict = check_policy(wheel, policy, [statement], TODAY + datetime.timedelta(days=1))
+    assert judge(wheel, policy, [statement]).is_met
+    verdict = judge(wheel, policy, [statement], TODAY + datetime.timedelta(days=1))
     assert not verdict.is_met
     assert verdict.refused == ((statement.name, f"the key of alice counted until {TODAY}"),)
 
@@ -113,7 +123,7 @@ def test_any_change_of_the_wheel_is_refused(wheel: Path, policy: Policy, keys: K
     changed.parent.mkdir()
     changed.write_bytes(wheel.read_bytes()[:-1] + b"S")
 
-    verdict = check_policy(changed, policy, statements, TODAY)
+    verdict = judge(changed, policy, statements)
 
     assert not verdict.is_met
     assert all("it is about another file" in reason for _, reason in verdict.refused)
@@ -124,7 +134,7 @@ def test_renamed_wheel_is_refused(wheel: Path, policy: Policy, keys: Keys) -> No
     renamed = wheel.with_name("toy-2.0-py3-none-any.whl")
     renamed.write_bytes(wheel.read_bytes())
 
-    verdict = check_policy(renamed, policy, [signed(wheel, keys["alice"])], TODAY)
+    verdict = judge(renamed, policy, [signed(wheel, keys["alice"])])
 
     assert "about a file with another name: toy-1.0" in verdict.refused[0][1]
 
@@ -245,7 +255,7 @@ def test_refuses_statement_that_lies(lie: str, wheel: Path, policy: Policy, keys
     content = make(json.loads(signed(wheel, keys["alice"]).content), keys)
     lying = SignedStatement(name="lie.json", content=content.encode())
 
-    verdict = check_policy(wheel, policy, [lying, signed(wheel, keys["bob"])], TODAY)
+    verdict = judge(wheel, policy, [lying, signed(wheel, keys["bob"])])
 
     assert (verdict.counted, verdict.is_met) == (("bob",), False)
     [(name, output)] = verdict.refused
@@ -287,7 +297,7 @@ def test_field_of_another_type_spoils_one_statement(
         content = sign_statement(json.dumps(output), keys["alice"]).encode()
         lying = SignedStatement(name="lie.json", content=content)
 
-        verdict = check_policy(wheel, policy, [lying, signed(wheel, keys["bob"])], TODAY)
+        verdict = judge(wheel, policy, [lying, signed(wheel, keys["bob"])])
 
         counts = result == "PASSED" and place[-1] in _UNREAD
         assert verdict.counted == (("alice", "bob") if counts else ("bob",)), value
@@ -303,7 +313,7 @@ def test_field_of_another_type_spoils_one_envelope(
         _put(envelope, place, value)
         lying = SignedStatement(name="lie.json", content=json.dumps(envelope).encode())
 
-        verdict = check_policy(wheel, policy, [lying, signed(wheel, keys["bob"])], TODAY)
+        verdict = judge(wheel, policy, [lying, signed(wheel, keys["bob"])])
 
         assert verdict.counted == ("bob",), value
         assert [name for name, _ in verdict.refused] == ["lie.json"], value
@@ -316,7 +326,7 @@ def test_signature_of_another_statement_is_refused(wheel: Path, policy: Policy, 
     mixed = {**hers, "signatures": other["signatures"]}
     lying = SignedStatement(name="x", content=json.dumps(mixed).encode())
 
-    verdict = check_policy(wheel, policy, [lying], TODAY)
+    verdict = judge(wheel, policy, [lying])
 
     assert "is not valid for this payload" in verdict.refused[0][1]
 
@@ -331,7 +341,7 @@ def test_every_changed_byte_of_a_statement_is_refused_or_means_the_same(
         changed = bytearray(content)
         changed[position] ^= 1
         statement = SignedStatement(name="x", content=bytes(changed))
-        if check_policy(wheel, policy, [statement], TODAY).counted:
+        if judge(wheel, policy, [statement]).counted:
             assert json.loads(bytes(changed))["payload"] == payload
 
 
@@ -339,7 +349,7 @@ def test_shows_what_others_have_built(wheel: Path, policy: Policy, keys: Keys) -
     facts = ("pkg/a.so, .nv_fatbin, SASS sm_90, scale(float*): 2 instructions differ", "more")
     statement = signed(wheel, keys["bob"], rebuilt_sha256="2" * 64, differences=facts)
 
-    verdict = check_policy(wheel, policy, [statement], TODAY)
+    verdict = judge(wheel, policy, [statement])
 
     assert f"gave other bytes: {facts[0]} and 1 more" in verdict.refused[0][1]
 
@@ -358,7 +368,7 @@ def test_finds_statements_next_to_the_wheel_and_elsewhere(
 
     outcome = find_statements(toy, policy, [elsewhere, named, elsewhere], Console())
 
-    assert check_policy(toy, policy, outcome, TODAY).counted == ("alice", "bob", "carol")
+    assert judge(toy, policy, outcome).counted == ("alice", "bob", "carol")
     assert len(outcome) == len(places)
 
 
@@ -371,7 +381,7 @@ def test_finds_statements_at_an_address(policy: Policy, keys: Keys, toy: Path) -
     with serving(Site(files=files)) as site:
         outcome = find_statements(toy, policy, [site.url("/files/", "me:secret@")], Console())
 
-    assert check_policy(toy, policy, outcome, TODAY).counted == ("alice", "bob")
+    assert judge(toy, policy, outcome).counted == ("alice", "bob")
     assert "secret" not in "".join(one.name for one in outcome)
 
 
@@ -392,7 +402,7 @@ def test_address_that_refuses_leaves_the_others(
         places: list[str | Path] = [one.url("/f/", "me:secret@"), elsewhere]
         outcome = find_statements(toy, policy, places, Console(), _SOON)
 
-    verdict = check_policy(toy, policy, outcome, TODAY)
+    verdict = judge(toy, policy, outcome)
 
     assert verdict.counted == ("alice", "carol")
     [(name, reason)] = verdict.refused
@@ -407,7 +417,7 @@ def test_names_address_that_does_not_answer(policy: Policy, keys: Keys, toy: Pat
     outcome = find_statements(toy, policy, [site.url("/f/")], Console(), _SOON)
 
     with pytest.raises(PolicyError) as caught:
-        raise_if_refused(check_policy(toy, policy, outcome, TODAY))
+        raise_if_refused(judge(toy, policy, outcome))
     assert caught.value.why.count("could not be queried: ") == len(policy.rebuilders)
     name = statement_name(toy.name, keys["bob"].public).replace("+", "%2B")
     assert site.url(f"/f/{name}") in caught.value.why
@@ -421,7 +431,7 @@ def test_statement_that_is_too_large_leaves_the_others(
     with serving(Site(files={f"/f/{alice.name}": large, f"/f/{bob.name}": bob.content})) as site:
         outcome = find_statements(toy, policy, [site.url("/f/")], Console(), _SOON)
 
-    verdict = check_policy(toy, policy, outcome, TODAY)
+    verdict = judge(toy, policy, outcome)
 
     assert verdict.counted == ("bob",)
     assert "it can't be read" in verdict.refused[0][1]
@@ -439,9 +449,7 @@ def test_a_link_or_pipe_among_statements_is_none(
 
     outcome = find_statements(toy, policy, [], Console())
 
-    assert (
-        check_policy(toy, policy, outcome, TODAY).refused[0][1].startswith("it is not valid JSON")
-    )
+    assert judge(toy, policy, outcome).refused[0][1].startswith("it is not valid JSON")
 
 
 def test_states_what_slsa_knows(wheel: Path, keys: Keys) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import datetime
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import PolicyError
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.console import Console
@@ -94,7 +96,9 @@ def _check(
     path = wheel.parent / "rebuilders.txt"
     roots = (f"trusted-root {root}",) if root else ()
     path.write_text("\n".join((f"threshold {len(known)}", *known, *roots)))
-    return check_policy(wheel, read_policy(path), statements, TODAY)
+    return check_policy(
+        wheel, read_policy(path), statements, bare_workspace(Console(), Caller(os.environ)), TODAY
+    )
 
 
 @pytest.mark.e2e
@@ -334,7 +338,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[SigstoreServer]:
 def signer(server: SigstoreServer, tmp_path: Path) -> Sigstore:
     config = tmp_path / "trust_config.json"
     config.write_text(json.dumps(server.trust_config()))
-    return Sigstore(trust_config=config, console=Console())
+    return Sigstore(trust_config=config, workspace=bare_workspace(Console(), Caller(os.environ)))
 
 
 @pytest.mark.e2e
@@ -395,14 +399,16 @@ def test_reports_that_the_public_service_cannot_be_reached(monkeypatch: pytest.M
     monkeypatch.delenv("no_proxy", raising=False)
 
     with pytest.raises(PolicyError) as caught:
-        Sigstore(trust_config=None, console=Console()).check()
+        Sigstore(trust_config=None, workspace=bare_workspace(Console(), Caller(os.environ))).check()
 
     assert "TUFError: Failed to refresh TUF metadata, from " in caught.value.why
 
 
 def test_writes_nothing_into_the_environment(signer: Sigstore) -> None:
     """Another cuwheel that looks at it meanwhile would find it changed, and make it again."""
-    environment = tool_python("sigstore", bare_workspace(Console())).parent.parent
+    environment = tool_python(
+        "sigstore", bare_workspace(Console(), Caller(os.environ))
+    ).parent.parent
 
     signer.check()
 
