@@ -26,7 +26,7 @@ from cuwheel.base.system.pythons import own_python
 from cuwheel.base.system.versions import plain_release, version_key
 from cuwheel.build.environments.wheel_selection import LockedWheels, choose_wheels
 from cuwheel.build.inputs.pinned import Declared, fetch_pinned, folder_of, path_of
-from cuwheel.build.locks.lock_jobs import toolchain_lock
+from cuwheel.build.locks.lock_jobs import toolchain_lock, toolchain_locks
 from cuwheel.build.locks.mirror_folder import (
     MIRROR_FOLDER,
     ServedTarget,
@@ -40,9 +40,7 @@ from cuwheel.build.toolchains.conda.install import pinned_file
 from cuwheel.build.toolchains.conda.lock_file import CondaPackage, read_conda_lock
 from cuwheel.build.toolchains.conda.mirrors import Mirrors
 from cuwheel.build.toolchains.debian.install import downloads_of
-from cuwheel.build.toolchains.debian.lock_file import read_debian_lock
-from cuwheel.build.toolchains.from_debian import debian_locks
-from cuwheel.build.toolchains.host_compiler import compiler_lock
+from cuwheel.build.toolchains.debian.lock_file import LOCK_NAME, read_debian_lock
 from cuwheel.build.toolchains.redist.install import pinned_archive
 from cuwheel.build.toolchains.redist.lock_file import read_redist_lock
 from cuwheel.build.toolchains.redist.manifest import base_address
@@ -234,11 +232,8 @@ def _locks_of(target: Target, workspace: Workspace) -> set[tuple[Path, str]]:
     compile against and to import are of the other.
     """
     machines = (own_platform().machine, target.platform.machine)
-    build = {target.lock}
-    if target.provider == "pypi":
-        build.add(_toolchain_lock(target, workspace))
-    if target.provider == "debian":
-        build.add(debian_locks(target.toolkit, workspace)[1])
+    toolchains = toolchain_locks(target, workspace) or (_toolchain_lock(target, workspace),)
+    build = {target.lock, *(lock for lock in toolchains if lock.name == "pypi.lock")}
     smoke = {served.smoke_lock for served in (target, *target.served)}
     return {*itertools.product(build, machines), *itertools.product(smoke, machines[1:])}
 
@@ -260,16 +255,12 @@ def _conda_files(targets: Sequence[Target], workspace: Workspace) -> list[tuple[
 
 def _debian_files(targets: Sequence[Target], workspace: Workspace) -> list[tuple[PinnedFile, str]]:
     """Return packages of the compilers that come from Debian, with addresses."""
-    machine, locks = own_platform().machine, set()
-    for target in targets:
-        if target.provider == "debian":
-            locks |= {debian_locks(target.toolkit, workspace)[0]}
-        if target.is_compiler_pinned:
-            locks |= {compiler_lock(target.host_compiler, workspace)}
+    locks = {lock for target in targets for lock in toolchain_locks(target, workspace)}
     packages = [
         package
         for lock in sorted(locks)
-        for package in read_debian_lock(lock).packages_for(machine)
+        if lock.name == LOCK_NAME
+        for package in read_debian_lock(lock).packages_for(own_platform().machine)
     ]
     downloads = downloads_of(dict.fromkeys(packages), workspace)
     return [(file, find_url()) for file, find_url in downloads]

@@ -2,7 +2,6 @@
 
 __all__ = [
     "conda",
-    "conda_layout",
     "cross",
     "debian",
     "driver_stub",

@@ -21,7 +21,6 @@ from cuwheel.build.environments.installed import fill_folder
 from cuwheel.build.toolchains.cuda_home import check_version, complete
 from cuwheel.build.toolchains.debian.install import unpack_packages
 from cuwheel.build.toolchains.debian.lock_file import read_debian_lock
-from cuwheel.build.toolchains.debian.stated_packages import stated_packages
 from cuwheel.build.toolchains.store import obtain
 from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
@@ -63,7 +62,7 @@ def debian_toolchain(
         InstallError: the packages can't be installed.
         ToolchainError: they are no whole toolkit of this release.
     """
-    packages, wheels = debian_locks(toolkit, workspace)
+    packages, wheels = _debian_locks(toolkit, workspace)
     lock, machine = read_debian_lock(packages), platform.machine()
     identity = f"{_LAYOUT} {machine} {lock.digest_for(machine)} {read_text(wheels)}"
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
@@ -93,11 +92,11 @@ def debian_toolchain(
         provider="debian",
         fingerprint=stored.tree,
         pinned=True,
-        packages=stated_packages(lock, machine),
+        packages=lock.stated_packages(machine),
     )
 
 
-def debian_locks(toolkit: Toolkit, workspace: Workspace) -> tuple[Path, Path]:
+def _debian_locks(toolkit: Toolkit, workspace: Workspace) -> tuple[Path, Path]:
     """Return the locks of a toolchain's compilers and of its libraries.
 
     Raises:

@@ -22,7 +22,6 @@ from cuwheel.base.system.process import run
 from cuwheel.base.system.regular_files import open_file
 from cuwheel.build.toolchains.debian.install import unpack_packages
 from cuwheel.build.toolchains.debian.lock_file import read_debian_lock
-from cuwheel.build.toolchains.debian.stated_packages import stated_packages
 from cuwheel.build.toolchains.host_compiler import compiler_lock
 from cuwheel.build.toolchains.store import obtain
 from cuwheel.build.workspace.records import Toolchain
@@ -117,7 +116,7 @@ def _obtain_compiler(
         return {}
 
     obtain(folder, make, workspace, reads_all=reads_all)
-    packages = stated_packages(lock, machine)
+    packages = lock.stated_packages(machine)
     return PinnedCompiler(folder=folder, digest=digest, packages=packages)
 
 

@@ -51,7 +51,7 @@ function _shtab_cuwheel_using
 end
 
 set -g _shtab_cuwheel_commands attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release smoke toolchain trust verify
-set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --days --dist --exclude --executor --fail-on --fallback --for --framework --history --index --jobs --keep --key --link --maintainer --max-download --model --new-key --note --on-failure --only --partition --platform --policy --python --reason --remote --report --reports --requests --require --retries --sandbox --size --snapshot --source --stage --statements --sweep-max --tag --target-root --time-limit --to --tolerance --toolchain --trust-config --until --unused-for --unyank --upload --version --wheel --work --yank
+set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --days --dist --exclude --executor --fail-on --fallback --for --framework --history --host-compiler --index --jobs --keep --key --link --maintainer --max-download --model --new-key --note --on-failure --only --partition --platform --policy --python --reason --remote --report --reports --requests --require --retries --sandbox --size --snapshot --source --stage --statements --sweep-max --tag --target-root --time-limit --to --tolerance --toolchain --trust-config --until --unused-for --unyank --upload --version --wheel --work --yank
 
 complete -c cuwheel -e
 complete -c cuwheel -f
@@ -85,7 +85,8 @@ complete -c cuwheel -n '_shtab_cuwheel_using build' -l target-root -xka "(__fish
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l framework -x -d 'release that the wheel is compiled against; default: the recipe'"'"'s'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l source -xka "(__fish_complete_path (commandline -ct))" -d 'build this instead of the recipe'"'"'s source'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l link -xka "external bundled static" -d 'how CUDA'"'"'s libraries are provided: by NVIDIA'"'"'s wheels, copied into this wheel, or linked statically; default: the recipe'"'"'s'
-complete -c cuwheel -n '_shtab_cuwheel_using build' -l toolchain -xka "pypi conda redist system" -d 'source of nvcc; default: pypi from CUDA 13.0 on, conda for older ones'
+complete -c cuwheel -n '_shtab_cuwheel_using build' -l toolchain -xka "pypi debian conda redist system" -d 'source of nvcc; default: pypi from CUDA 13.0 on, debian for 12.4, conda for others'
+complete -c cuwheel -n '_shtab_cuwheel_using build' -l host-compiler -xka "system gcc10 gcc12" -d 'compiler of host code: the machine'"'"'s, or a GCC with a C library of its own from Debian 11 or 12; default: the machine'"'"'s, gcc10 for an nvcc from Debian, its own for one from conda'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l work -xka "(__fish_complete_directories)" -d 'folder for intermediate files; default: work/ in the project'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l offline -d 'download nothing, use only the cache'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l any-driver -d 'accept a GPU driver on this machine that is too old for the wheel, which is for other machines'
@@ -222,7 +223,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l arch -x -d 'compute capa
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l platform -xka "linux_x86_64 linux_aarch64" -d 'the machines that wheels are for, repeatable; default: this one'"'"'s kind'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l target-root -xka "(__fish_complete_directories)" -d 'root folder of another platform, with its Python; default: CUWHEEL_TARGET_ROOT'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l link -xka "external bundled static" -d 'how CUDA'"'"'s libraries are provided: by NVIDIA'"'"'s wheels, copied into this wheel, or linked statically; default: the recipe'"'"'s'
-complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l toolchain -xka "pypi conda redist system" -d 'source of nvcc; default: pypi from CUDA 13.0 on, conda for older ones'
+complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l toolchain -xka "pypi debian conda redist system" -d 'source of nvcc; default: pypi from CUDA 13.0 on, debian for 12.4, conda for others'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l work -xka "(__fish_complete_directories)" -d 'folder for intermediate files; default: work/ in the project'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l offline -d 'download nothing, use only the cache'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l any-driver -d 'accept a GPU driver on this machine that is too old for the wheel, which is for other machines'
@@ -303,7 +304,8 @@ complete -c cuwheel -n '_shtab_cuwheel_using profile' -l target-root -xka "(__fi
 complete -c cuwheel -n '_shtab_cuwheel_using profile' -l framework -x -d 'release that the wheel is compiled against; default: the recipe'"'"'s'
 complete -c cuwheel -n '_shtab_cuwheel_using profile' -l source -xka "(__fish_complete_path (commandline -ct))" -d 'build this instead of the recipe'"'"'s source'
 complete -c cuwheel -n '_shtab_cuwheel_using profile' -l link -xka "external bundled static" -d 'how CUDA'"'"'s libraries are provided: by NVIDIA'"'"'s wheels, copied into this wheel, or linked statically; default: the recipe'"'"'s'
-complete -c cuwheel -n '_shtab_cuwheel_using profile' -l toolchain -xka "pypi conda redist system" -d 'source of nvcc; default: pypi from CUDA 13.0 on, conda for older ones'
+complete -c cuwheel -n '_shtab_cuwheel_using profile' -l toolchain -xka "pypi debian conda redist system" -d 'source of nvcc; default: pypi from CUDA 13.0 on, debian for 12.4, conda for others'
+complete -c cuwheel -n '_shtab_cuwheel_using profile' -l host-compiler -xka "system gcc10 gcc12" -d 'compiler of host code: the machine'"'"'s, or a GCC with a C library of its own from Debian 11 or 12; default: the machine'"'"'s, gcc10 for an nvcc from Debian, its own for one from conda'
 complete -c cuwheel -n '_shtab_cuwheel_using profile' -l work -xka "(__fish_complete_directories)" -d 'folder for intermediate files; default: work/ in the project'
 complete -c cuwheel -n '_shtab_cuwheel_using profile' -l offline -d 'download nothing, use only the cache'
 complete -c cuwheel -n '_shtab_cuwheel_using profile' -l any-driver -d 'accept a GPU driver on this machine that is too old for the wheel, which is for other machines'
@@ -364,7 +366,8 @@ complete -c cuwheel -n '_shtab_cuwheel_using smoke' -l target-root -xka "(__fish
 complete -c cuwheel -n '_shtab_cuwheel_using smoke' -l framework -x -d 'release that the wheel is compiled against; default: the recipe'"'"'s'
 complete -c cuwheel -n '_shtab_cuwheel_using smoke' -l source -xka "(__fish_complete_path (commandline -ct))" -d 'build this instead of the recipe'"'"'s source'
 complete -c cuwheel -n '_shtab_cuwheel_using smoke' -l link -xka "external bundled static" -d 'how CUDA'"'"'s libraries are provided: by NVIDIA'"'"'s wheels, copied into this wheel, or linked statically; default: the recipe'"'"'s'
-complete -c cuwheel -n '_shtab_cuwheel_using smoke' -l toolchain -xka "pypi conda redist system" -d 'source of nvcc; default: pypi from CUDA 13.0 on, conda for older ones'
+complete -c cuwheel -n '_shtab_cuwheel_using smoke' -l toolchain -xka "pypi debian conda redist system" -d 'source of nvcc; default: pypi from CUDA 13.0 on, debian for 12.4, conda for others'
+complete -c cuwheel -n '_shtab_cuwheel_using smoke' -l host-compiler -xka "system gcc10 gcc12" -d 'compiler of host code: the machine'"'"'s, or a GCC with a C library of its own from Debian 11 or 12; default: the machine'"'"'s, gcc10 for an nvcc from Debian, its own for one from conda'
 complete -c cuwheel -n '_shtab_cuwheel_using smoke' -l work -xka "(__fish_complete_directories)" -d 'folder for intermediate files; default: work/ in the project'
 complete -c cuwheel -n '_shtab_cuwheel_using smoke' -l offline -d 'download nothing, use only the cache'
 complete -c cuwheel -n '_shtab_cuwheel_using smoke' -l any-driver -d 'accept a GPU driver on this machine that is too old for the wheel, which is for other machines'
@@ -376,7 +379,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using smoke' -l json -d 'print the result
 complete -c cuwheel -n '_shtab_cuwheel_using smoke; and test $_shtab_cuwheel_npos -ge 0' -ka "(cuwheel help --targets)" -d 'recipe and toolkit, such as causal-conv1d-130'
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a toolchain -d 'Make a CUDA toolchain and print its path: -- 130.'
 complete -c cuwheel -n '_shtab_cuwheel_using toolchain' -s h -l help -d 'show this help message and exit'
-complete -c cuwheel -n '_shtab_cuwheel_using toolchain' -l toolchain -xka "pypi conda redist system" -d 'source of nvcc; default: pypi from CUDA 13.0 on, conda for older ones'
+complete -c cuwheel -n '_shtab_cuwheel_using toolchain' -l toolchain -xka "pypi debian conda redist system" -d 'source of nvcc; default: pypi from CUDA 13.0 on, debian for 12.4, conda for others'
 complete -c cuwheel -n '_shtab_cuwheel_using toolchain' -l offline -d 'download nothing, use only the cache'
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a trust -d 'Let the recipes of a project folder run: they are Python.'
 complete -c cuwheel -n '_shtab_cuwheel_using trust' -s h -l help -d 'show this help message and exit'
@@ -391,7 +394,8 @@ complete -c cuwheel -n '_shtab_cuwheel_using verify' -l target-root -xka "(__fis
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l framework -x -d 'release that the wheel is compiled against; default: the recipe'"'"'s'
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l source -xka "(__fish_complete_path (commandline -ct))" -d 'build this instead of the recipe'"'"'s source'
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l link -xka "external bundled static" -d 'how CUDA'"'"'s libraries are provided: by NVIDIA'"'"'s wheels, copied into this wheel, or linked statically; default: the recipe'"'"'s'
-complete -c cuwheel -n '_shtab_cuwheel_using verify' -l toolchain -xka "pypi conda redist system" -d 'source of nvcc; default: pypi from CUDA 13.0 on, conda for older ones'
+complete -c cuwheel -n '_shtab_cuwheel_using verify' -l toolchain -xka "pypi debian conda redist system" -d 'source of nvcc; default: pypi from CUDA 13.0 on, debian for 12.4, conda for others'
+complete -c cuwheel -n '_shtab_cuwheel_using verify' -l host-compiler -xka "system gcc10 gcc12" -d 'compiler of host code: the machine'"'"'s, or a GCC with a C library of its own from Debian 11 or 12; default: the machine'"'"'s, gcc10 for an nvcc from Debian, its own for one from conda'
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l work -xka "(__fish_complete_directories)" -d 'folder for intermediate files; default: work/ in the project'
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l offline -d 'download nothing, use only the cache'
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l any-driver -d 'accept a GPU driver on this machine that is too old for the wheel, which is for other machines'

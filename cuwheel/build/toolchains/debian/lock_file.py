@@ -109,6 +109,24 @@ class DebianLock:
         hashes = sorted(package.sha256 for package in self.packages_for(machine))
         return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
+    def stated_packages(self, machine: str) -> tuple[tuple[str, str, str, str], ...]:
+        """Return the packages for a machine as `Toolchain.packages` names them.
+
+        The addresses have the form of the package-url specification's type `deb`.
+
+        Raises:
+            LockError: as `packages_for`.
+        """
+        return tuple(
+            (
+                f"Debian package {package.name}",
+                package.version,
+                f"pkg:deb/debian/{package.name}@{package.version}?arch={package.architecture}",
+                package.sha256,
+            )
+            for package in self.packages_for(machine)
+        )
+
     @property
     def content(self) -> str:
         """SHA-256 over all of it."""
