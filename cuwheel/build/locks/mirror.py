@@ -232,7 +232,8 @@ def _locks_of(target: Target, workspace: Workspace) -> set[tuple[Path, str]]:
     compile against and to import are of the other.
     """
     machines = (own_platform().machine, target.platform.machine)
-    toolchains = toolchain_locks(target, workspace) or (_toolchain_lock(target, workspace),)
+    _toolchain_lock(target, workspace)  # has to be there
+    toolchains = toolchain_locks(target, workspace)
     build = {target.lock, *(lock for lock in toolchains if lock.name == "pypi.lock")}
     smoke = {served.smoke_lock for served in (target, *target.served)}
     return {*itertools.product(build, machines), *itertools.product(smoke, machines[1:])}
