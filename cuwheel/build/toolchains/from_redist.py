@@ -12,6 +12,7 @@ from cuwheel.build.toolchains.redist.install import install_archives
 from cuwheel.build.toolchains.redist.lock_file import (
     NOT_FETCHED,
     RedistArchive,
+    RedistLock,
     content_of,
     digest_of_redist_input,
     read_redist_lock,
@@ -53,15 +54,8 @@ def redist_toolchain(
     """
     source = _find_source(toolkit, workspace)
     owner = f"the lock {source.parent.name}/{source.name}"
-    lock = read_redist_lock(source)
     relock = f"nox -s lock -- toolchain:{toolkit.tag}:redist"
-    declared = source.with_name("redist.in")
-    if declared.is_file() and lock.input_digest != digest_of_redist_input(declared):
-        raise LockError(
-            f"{owner} can't be used",
-            why="redist.in has changed since it was written",
-            fix=relock,
-        )
+    lock = _read_lock(source, owner, relock)
     archives = lock.for_machine(machine or platform.machine())
     if not archives:
         raise ToolchainError(
@@ -73,7 +67,7 @@ def redist_toolchain(
     if machine:
         own = redist_toolchain(toolkit, workspace, offline=offline, reads_all=reads_all)
         compilers = own.home
-    kind = "-".join(filter(None, ("redist", machine, key_of_archives(archives, compilers))))
+    kind = "-".join(filter(None, ("redist", machine, _key_of(archives, compilers))))
     folder = workspace.cache / "toolchains" / f"cuda{toolkit.tag}-{kind}"
 
     def make(home: Path) -> dict[str, str]:
@@ -83,13 +77,7 @@ def redist_toolchain(
                 "the hashes are those of NVIDIA's manifest"
             )
         install_archives(archives, home, workspace, offline=offline, owner=owner)
-        if missing := [name for name in _NEEDED if not (home / name).exists()]:
-            raise ToolchainError(
-                f"{owner} is no whole toolkit",
-                why=f"its archives have no {', '.join(missing)}",
-                fix="add the component to redist.in: cuda_nvcc and cuda_cudart, from CUDA 13 on "
-                f"cuda_crt and libnvvm too; then `{relock}`",
-            )
+        _check_whole(home, owner, relock)
         if compilers:
             replace_programs(home, compilers)
         complete(home)
@@ -109,7 +97,29 @@ def redist_toolchain(
     )
 
 
-def key_of_archives(archives: tuple[RedistArchive, ...], compilers: Path | None) -> str:
+def _read_lock(source: Path, owner: str, relock: str) -> RedistLock:
+    lock = read_redist_lock(source)
+    declared = source.with_name("redist.in")
+    if declared.is_file() and lock.input_digest != digest_of_redist_input(declared):
+        raise LockError(
+            f"{owner} can't be used",
+            why="redist.in has changed since it was written",
+            fix=relock,
+        )
+    return lock
+
+
+def _check_whole(home: Path, owner: str, relock: str) -> None:
+    if missing := [name for name in _NEEDED if not (home / name).exists()]:
+        raise ToolchainError(
+            f"{owner} is no whole toolkit",
+            why=f"its archives have no {', '.join(missing)}",
+            fix="add the component to redist.in: cuda_nvcc and cuda_cudart, from CUDA 13 on "
+            f"cuda_crt and libnvvm too; then `{relock}`",
+        )
+
+
+def _key_of(archives: tuple[RedistArchive, ...], compilers: Path | None) -> str:
     """Return the name of an installation: 16 hexadecimal digits.
 
     Args:

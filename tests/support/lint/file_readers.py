@@ -59,7 +59,7 @@ COPIERS = {
     "build/pipeline/stages/patch": "likewise",
     "build/pipeline/stages/source": "a download whose hash was checked",
     "build/drafts/updates/source_check": "an archive that the engine has unpacked",
-    "build/toolchains/from_pypi": "a toolchain whose files were installed by hash",
+    "build/toolchains/cuda_home": "a toolchain whose files were installed by hash",
 }
 # What reads something to its end, and why that is bounded.
 READERS = {
