@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # What a Debian container has for root: tests/support/requirements.py.
-export CUWHEEL_REQUIRE=${CUWHEEL_REQUIRE-sandbox,bwrap,namespaces,seccomp,cgroup,redis,slurm,cmake,gold,openssl,podman,systemd,nginx,chromium,cross-gcc,qemu,arm64-root}
+export CUWHEEL_REQUIRE=${CUWHEEL_REQUIRE-sandbox,bwrap,namespaces,seccomp,cgroup,redis,slurm,cmake,gold,openssl,podman,systemd,nginx,chromium,cross-gcc,qemu,arm64-root,apt,debian-archive}
 
 room=30 # GiB that the steps may need: toolkits, packages, what the long tests build
 

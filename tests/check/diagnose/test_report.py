@@ -59,7 +59,7 @@ def make_report(*verdicts: Diagnosis) -> DiagnoseDocument:
             home=paths[1].parents[1],
             kind="conda",
             path=paths[1],
-            found=("conda",),
+            found=("CONDA_PREFIX",),
             fault="it ended with status 3",
             lacks=("headers",),
         ),
