@@ -28,7 +28,10 @@ from cuwheel.build.workspace.workspace import Workspace
 _LIMIT = 900.0  # seconds for the indexes of one suite, about 20 MB for each architecture
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 _NETWORK = re.compile(r"Acquire::https?::[\w:-]+ \".+\";")  # in apt's settings
-_UNSIGNED = re.compile("is not signed|GPG error|NO_PUBKEY|signature", re.IGNORECASE)
+# apt calls an index that it couldn't download "not signed" too.
+_UNSIGNED = re.compile(
+    "GPG error|OpenPGP signature|^(?!.*Failed to fetch).*is not signed", re.DOTALL
+)
 _FILE = re.compile(r"'(?P<uri>[^']+)' (?P<name>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})")
 _FIELD = re.compile(r"^(Suite|Codename|Date): (.+)$", re.MULTILINE)  # of the index
 _PROBLEM = re.compile(r"(?:[EW]:)?\s+(.+)")  # indented: which dependency, which part of an index

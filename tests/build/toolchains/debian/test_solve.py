@@ -245,6 +245,23 @@ def test_names_archive_that_can_not_be_read(tmp_path: Path, key: Path, kind: str
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("status", [400, 403, 503])
+def test_answer_of_a_server_is_no_missing_signature(tmp_path: Path, key: Path, status: int) -> None:
+    with serving(Site(statuses=[status] * 99)) as site, pytest.raises(DownloadError) as caught:
+        lock(tmp_path, archive_of(site.url("/debian"), key))
+
+    assert str(status) in caught.value.why
+
+
+def test_page_of_a_portal_is_no_missing_signature(tmp_path: Path, site: Site, key: Path) -> None:
+    site.files[f"/debian/dists/{SUITE}/InRelease"] = b"<html>sign in</html>"
+
+    with pytest.raises(DownloadError) as caught:
+        lock(tmp_path, archive_of(site.url("/debian"), key))
+
+    assert "Clearsigned file isn't valid" in caught.value.why
+
+
 def test_names_machine_without_archives(tmp_path: Path) -> None:
     with pytest.raises(DownloadError, match="can't be read") as caught:
         lock(tmp_path)
