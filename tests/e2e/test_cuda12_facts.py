@@ -26,8 +26,8 @@ PINS = {
         "79690686bbcf52c04d8b1ca2944e1e27",
     },
     "12.4": {
-        "nvidia-cuda-nvcc-cu12==12.4.99": "7f47075eeaaf9d9a309df72dca9bfb9a"
-        "1d2968a06b32ae1d147c81c971bdfd02",
+        "nvidia-cuda-nvcc-cu12==12.4.131": "e4c9a35435c3b0e36c6397c5696334c9"
+        "ea6650e524736cbd1c5d345ea099bb04",
     },
     "12.8": {
         "nvidia-cuda-nvcc-cu12==12.8.93": "2d6dc36fb7cb5ac9c0b8825bc13d193c"

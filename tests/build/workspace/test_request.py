@@ -14,6 +14,7 @@ from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.pythons import own_python
+from cuwheel.build.recipe.platform import AARCH64, X86_64, own_platform
 from cuwheel.build.toolchains.cross.target_root import TARGET_ROOT
 from cuwheel.build.workspace.request import OPTIONS, BuildRequest, read_count
 from cuwheel.cli.dispatch import parser_of
@@ -124,3 +125,34 @@ def test_refuses_what_is_no_number_of_compiles(text: str) -> None:
     assert read_request(["--jobs", "auto"], Caller(os.environ)) == replace(
         BuildRequest(), jobs=None
     )
+
+
+@pytest.mark.parametrize(
+    ("provider", "requested", "compiler"),
+    [
+        ("pypi", None, "system"),
+        ("pypi", "gcc12", "gcc12"),
+        ("debian", None, "gcc10"),
+        ("debian", "system", "system"),
+        ("conda", None, "system"),
+        ("conda", "system", "system"),
+    ],
+)
+def test_host_compiler_follows_from_the_provider(
+    provider: str, requested: str | None, compiler: str
+) -> None:
+    request = BuildRequest(host_compiler=requested)
+
+    assert request.compiler_for(provider, X86_64) == compiler
+
+
+def test_conda_toolchain_takes_no_other_compiler() -> None:
+    with pytest.raises(UsageError, match="--host-compiler gcc10 can't be used with a conda"):
+        BuildRequest(host_compiler="gcc10").compiler_for("conda", X86_64)
+
+
+def test_pinned_compilers_compile_for_their_own_kind_of_machine() -> None:
+    other = AARCH64 if own_platform() == X86_64 else X86_64
+
+    with pytest.raises(UsageError, match="can't compile for"):
+        BuildRequest(host_compiler="gcc12").compiler_for("pypi", other)
