@@ -701,6 +701,19 @@ def test_refuses_what_is_no_manifest(
         resolve_locks((job,), workspace)
 
 
+def test_reads_manifest_that_names_no_release(
+    workspace: Workspace, job: LockSpec, base: Path
+) -> None:
+    path = write_release(base, toy_parts())
+    manifest = json.loads(path.read_text())
+    named = {key: value for key, value in manifest.items() if not key.startswith("release_")}
+    path.write_text(json.dumps({"release_date": "2022-10-03", **named}))
+
+    resolve_locks((job,), workspace)
+
+    assert install(workspace).version == "13.0.88"
+
+
 def test_takes_archive_for_this_cuda(workspace: Workspace, job: LockSpec, base: Path) -> None:
     """cuDNN has one for each major release."""
     entries = {

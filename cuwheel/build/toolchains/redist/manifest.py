@@ -100,8 +100,10 @@ def _read_manifest(product: Product, base: str, workspace: Workspace) -> tuple[A
         ) from problem
     try:
         manifest = parse_json(content)
-        label, kind = manifest["release_label"], manifest["release_product"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        # Old manifests state neither; the version of nvcc is checked after the installation.
+        label = manifest.get("release_label", product.release)
+        kind = manifest.get("release_product", product.name)
+    except (ValueError, AttributeError, RecursionError):
         label, kind = "", "no manifest"
     if (kind, label) != (product.name, product.release):
         raise LockError(
