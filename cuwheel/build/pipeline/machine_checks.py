@@ -18,9 +18,11 @@ from cuwheel.build.locks.lock_jobs import toolchain_lock
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.toolchains.conda.lock_file import read_conda_lock
 from cuwheel.build.toolchains.cross.root_libraries import package_version
+from cuwheel.build.toolchains.from_system import choose_toolkit
 from cuwheel.build.toolchains.system_programs import installed_version
 from cuwheel.build.workspace.job import Job
-from cuwheel.build.workspace.problems import Problem, problem_of
+from cuwheel.build.workspace.problems import Problem, problem_of, problems_of
+from cuwheel.check.cuda.installed_toolkits import find_toolkits
 from cuwheel.check.cuda.toolkits import TOOLKITS
 
 # Bytes of what is made of wheels: their locks hold no sizes. Measured on the installer's unpacked
@@ -59,6 +61,13 @@ def check_python(job: Job) -> Iterator[Problem]:
             fix=f"-- --python {python.release} uses the Python of the conda lock; or give one "
             "from pyenv, uv, or of your own",
         )
+
+
+def check_system_toolkit(job: Job) -> Iterator[Problem]:
+    """Check that the machine has the toolkit that `--toolchain system` takes."""
+    if job.target.provider == "system":
+        environ, release = job.workspace.environ, job.target.toolkit.release
+        yield from problems_of(lambda: choose_toolkit(find_toolkits(environ), release, environ))
 
 
 def check_driver(job: Job) -> Iterator[Problem]:

@@ -44,6 +44,7 @@ _CALLED = re.compile(r"^\s*exec\s+[\"']?(/[^\s\"']*/nvcc)\b", re.MULTILINE)
 _HERE = re.compile(r"^#\$ _HERE_=(/.*)$", re.MULTILINE)  # nvcc --dryrun
 _RUNTIME = re.compile(r"#define\s+CUDART_VERSION\s+(\d+)")  # 12040 in cuda_runtime_api.h
 _LIBCUDART = re.compile(r"libcudart\.so\.(\d+\.\d+)\.\d+")
+_TARGETS = {"aarch64": "sbsa"}  # NVIDIA's name for servers; Jetson's is aarch64
 _DEBIAN = Path("usr", "lib", "nvidia-cuda-toolkit")
 _HPC_SDK = Path("opt", "nvidia", "hpc_sdk")
 
@@ -249,7 +250,7 @@ def _home_of(nvcc: Path, root: Path) -> Path:
 
 def _with_parts(toolkit: InstalledToolkit, root: Path) -> InstalledToolkit:
     """Return it with its kind, headers and libraries, and what it lacks."""
-    home, target = toolkit.home, f"{platform.machine()}-linux"
+    home, machine = toolkit.home, platform.machine()
     kind = toolkit.kind
     if home == root / "usr":
         kind = "debian"
@@ -257,11 +258,12 @@ def _with_parts(toolkit: InstalledToolkit, root: Path) -> InstalledToolkit:
         kind = "conda"
     elif home.parent.name == "cuda" and (home.parents[1] / "compilers").is_dir():
         kind = "hpc"
-    targets = home / "targets" / target
+    names = (f"{_TARGETS.get(machine, machine)}-linux", f"{machine}-linux")
+    targets = next(filter(Path.is_dir, (home / "targets" / name for name in names)), home)
     includes = (home / "include", targets / "include")
     libraries: tuple[Path, ...] = (home / "lib64", targets / "lib", home / "lib")
     if kind == "debian":
-        libraries = (home / "lib" / f"{target}-gnu",)
+        libraries = (home / "lib" / f"{machine}-linux-gnu",)
     headers = next((each for each in includes if (each / "cuda_runtime.h").is_file()), None)
     folder = next((each for each in libraries if any(each.glob("libcudart*"))), None)
     of_headers = header_release(headers) if headers else ""

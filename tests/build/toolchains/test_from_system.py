@@ -9,7 +9,11 @@ import pytest
 
 from cuwheel.base.errors import ToolchainError
 from cuwheel.base.system.process import run
-from cuwheel.build.toolchains.from_system import identify_system, system_toolchain
+from cuwheel.build.toolchains.from_system import (
+    identify_system,
+    system_toolchain,
+    warn_of_other_headers,
+)
 from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.check.cuda.toolkits import toolkit_by_release
@@ -197,6 +201,18 @@ def test_refuses_headers_that_no_package_lists(
 
     with pytest.raises(ToolchainError, match="can't be told from others"):
         _toolchain(workspace, tmp_path, **environ_of("debian", tmp_path))
+
+
+@pytest.mark.parametrize(("headers", "count"), [("11.8", 1), ("13.0", 0), ("", 0)])
+def test_warns_of_headers_of_another_release_in_usr(
+    headers: str, count: int, workspace: Workspace, tmp_path: Path
+) -> None:
+    if headers:
+        write_toolkit(tmp_path / "usr", headers)
+
+    warn_of_other_headers("13.0", workspace, tmp_path / "usr" / "include")
+
+    assert heard(workspace).count("has headers of CUDA 11.8") == count
 
 
 def test_identity_is_that_of_the_compilers(cuda_home: Path, tmp_path: Path) -> None:
