@@ -22,7 +22,7 @@ from cuwheel.build.toolchains.from_system import choose_toolkit
 from cuwheel.build.toolchains.system_programs import installed_version
 from cuwheel.build.workspace.job import Job
 from cuwheel.build.workspace.problems import Problem, problem_of, problems_of
-from cuwheel.check.cuda.installed_toolkits import find_toolkits
+from cuwheel.check.cuda.toolkit_search import find_toolkits
 from cuwheel.check.cuda.toolkits import TOOLKITS
 
 # Bytes of what is made of wheels: their locks hold no sizes. Measured on the installer's unpacked

@@ -13,12 +13,8 @@ from cuwheel.build.toolchains.linked_home import is_one_folder, link_home, part_
 from cuwheel.build.toolchains.store import obtain
 from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
-from cuwheel.check.cuda.installed_toolkits import (
-    HOMES,
-    InstalledToolkit,
-    find_toolkits,
-    header_release,
-)
+from cuwheel.check.cuda.installed_toolkits import InstalledToolkit, header_release
+from cuwheel.check.cuda.toolkit_search import HOMES, find_toolkits
 from cuwheel.check.cuda.toolkits import Toolkit
 
 # Files that decide on compiled code and that no dependency file names: nvcc's programs

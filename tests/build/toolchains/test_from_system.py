@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,28 @@ def test_takes_only_cuda_from_a_conda_environment(
     assert not (toolchain.home / "include" / "zlib.h").exists()
     assert (toolchain.home / "include" / "cudnn.h").is_file()
     assert toolchain.linked == (prefix,)
+
+
+def test_takes_only_files_of_cudas_packages_where_conda_has_no_targets(
+    cuda_home: Path, workspace: Workspace, tmp_path: Path
+) -> None:
+    """NVIDIA's channel put headers of CUDA 11 into the environment's own `include`."""
+    prefix = lay_out_conda(cuda_home, tmp_path)
+    targets = prefix / "targets" / "x86_64-linux"
+    files = []
+    for folder, name in (("include", "include"), ("lib", "lib")):
+        (prefix / folder).mkdir(exist_ok=True)
+        for entry in (targets / folder).iterdir():
+            (prefix / folder / entry.name).symlink_to(entry.resolve())
+            files.append(f"{name}/{entry.name}")
+    record = {"name": "cuda-cudart-dev", "files": files}
+    (prefix / "conda-meta" / "cuda-cudart-dev.json").write_text(json.dumps(record))
+    shutil.rmtree(prefix / "targets")
+
+    home = _toolchain(workspace, tmp_path, **environ_of("conda", tmp_path)).home
+
+    assert not (home / "include" / "zlib.h").exists()
+    assert _compile(home, tmp_path).is_file()
 
 
 @pytest.mark.parametrize("value", ["usr", "usr/lib/cuda", "usr/lib/nvidia-cuda-toolkit"])
