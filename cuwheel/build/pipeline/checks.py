@@ -32,6 +32,7 @@ from cuwheel.build.pipeline.machine_checks import (
     check_platform,
     check_python,
     check_system_packages,
+    check_system_toolkit,
 )
 from cuwheel.build.pipeline.package_build.requirements import check_stated_requirements
 from cuwheel.build.recipe.link import External
@@ -215,6 +216,7 @@ _CHECKS: tuple[tuple[Callable[[Job], Iterable[Problem]], tuple[Phase, ...]], ...
     (check_torch_extension, _PREFLIGHT),
     (_check_build_requirements, _PREFLIGHT),
     (_check_run_requirements, _PREFLIGHT),
+    (check_system_toolkit, _EARLY),
     (check_driver, _EARLY),
     (check_system_packages, _EARLY),
     (check_disk, _EARLY),

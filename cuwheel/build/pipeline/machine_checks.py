@@ -20,13 +20,15 @@ from cuwheel.build.recipe.target import Target
 from cuwheel.build.toolchains.conda.lock_file import read_conda_lock
 from cuwheel.build.toolchains.cross.root_libraries import package_version
 from cuwheel.build.toolchains.debian.lock_file import read_debian_lock
+from cuwheel.build.toolchains.from_system import choose_toolkit
 from cuwheel.build.toolchains.host_compiler import compiler_lock
 from cuwheel.build.toolchains.redist.install import disk_for_archives
 from cuwheel.build.toolchains.redist.lock_file import read_redist_lock
 from cuwheel.build.toolchains.system_programs import installed_version
 from cuwheel.build.workspace.job import Job
-from cuwheel.build.workspace.problems import Problem, problem_of
+from cuwheel.build.workspace.problems import Problem, problem_of, problems_of
 from cuwheel.build.workspace.workspace import Workspace
+from cuwheel.check.cuda.toolkit_search import find_toolkits
 from cuwheel.check.cuda.toolkits import TOOLKITS
 
 # Bytes of what is made of wheels: their locks hold no sizes. Measured on the installer's unpacked
@@ -68,6 +70,13 @@ def check_python(job: Job) -> Iterator[Problem]:
             fix=f"-- --python {python.release} uses the Python of the conda lock; or give one "
             "from pyenv, uv, or of your own",
         )
+
+
+def check_system_toolkit(job: Job) -> Iterator[Problem]:
+    """Check that the machine has the toolkit that `--toolchain system` takes."""
+    if job.target.provider == "system":
+        environ, release = job.workspace.environ, job.target.toolkit.release
+        yield from problems_of(lambda: choose_toolkit(find_toolkits(environ), release, environ))
 
 
 def check_driver(job: Job) -> Iterator[Problem]:

@@ -13,7 +13,8 @@ from cuwheel.build.toolchains.linked_home import is_one_folder, link_home, part_
 from cuwheel.build.toolchains.store import obtain
 from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
-from cuwheel.check.cuda.installed_toolkits import HOMES, InstalledToolkit, find_toolkits
+from cuwheel.check.cuda.installed_toolkits import InstalledToolkit, header_release
+from cuwheel.check.cuda.toolkit_search import HOMES, find_toolkits
 from cuwheel.check.cuda.toolkits import Toolkit
 
 # Files that decide on compiled code and that no dependency file names: nvcc's programs
@@ -42,7 +43,7 @@ def system_toolchain(
         ToolchainError: the machine has none of this release, or none that is complete.
     """
     toolkits = find_toolkits(environ, root)
-    chosen = _choose(toolkits, toolkit.release, environ)
+    chosen = choose_toolkit(toolkits, toolkit.release, environ)
     home = chosen.home
     linked = not is_one_folder(chosen)
     if linked:
@@ -64,18 +65,35 @@ def system_toolchain(
     )
 
 
+def warn_of_other_headers(
+    release: str, workspace: Workspace, include: Path = Path("/usr/include")
+) -> None:
+    """Warn of a distribution's CUDA headers of another release, which compilers always search."""
+    other = header_release(include)
+    if other not in {"", release}:
+        workspace.console.warn(
+            f"{include} has headers of CUDA {other}: one that the toolkit of CUDA {release} lacks "
+            "is taken from there. If nothing else needs them: apt-get remove nvidia-cuda-dev"
+        )
+
+
 def identify_system(release: str, environ: Mapping[str, str], root: Path = Path("/")) -> str:
     """Return the folder and fingerprint of the machine's toolkit; empty: it has no fitting one."""
     try:
-        chosen = _choose(find_toolkits(environ, root), release, environ)
+        chosen = choose_toolkit(find_toolkits(environ, root), release, environ)
         return f"{chosen.home} {_fingerprint(chosen, root)}"
     except ToolchainError:
         return ""
 
 
-def _choose(
+def choose_toolkit(
     toolkits: tuple[InstalledToolkit, ...], release: str, environ: Mapping[str, str]
 ) -> InstalledToolkit:
+    """Return the first complete toolkit of a release that `CUDA_HOME` allows.
+
+    Raises:
+        ToolchainError: there is none.
+    """
     named = next((name for name in HOMES if environ.get(name)), "")
     fitting = [each for each in toolkits if each.release == release]
     allowed = [each for each in fitting if not named or named in each.found]

@@ -6,11 +6,12 @@ link to it in a folder with another profile has the home that the profile names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from cuwheel.base.errors import ToolchainError
-from cuwheel.base.system.regular_files import read_text
+from cuwheel.base.system.regular_files import read_json, read_text
 from cuwheel.build.toolchains.cuda_home import wrap_nvlink
 from cuwheel.check.cuda.installed_toolkits import InstalledToolkit
 
@@ -21,9 +22,10 @@ _PROGRAMS = (
 # Debian builds the toolkit's packages from one source, and CCCL's from three others.
 _DEBIAN_SOURCE = "nvidia-cuda-toolkit"
 _DEBIAN_PACKAGES = ("libcu++-dev", "libcub-dev", "libthrust-dev")
-# NVIDIA's libraries that conda has outside of `targets`.
-_HEADERS = ("cudnn", "cusparseLt", "cutensor", "nccl")
-_OTHERS = tuple(f"lib{name}" for name in _HEADERS)
+# NVIDIA's packages in conda channels: cuda-cudart-dev, libcublas-dev, cudnn.
+_CONDA_PACKAGES = re.compile(
+    r"(?:cuda|cudnn|nccl|cutensor|cusparselt|libnpp|libnv|libcu(?:blas|dnn|fft|rand|solver|sparse))"
+)
 _PROFILE = """\
 TOP = $(_HERE_)/..
 CICC_PATH = $(TOP)/nvvm/bin
@@ -40,7 +42,7 @@ def is_one_folder(toolkit: InstalledToolkit) -> bool:
     home = toolkit.home
     parts = (toolkit.headers, toolkit.libraries, toolkit.nvcc)
     return (
-        toolkit.kind != "hpc"
+        toolkit.kind not in {"hpc", "conda"}
         and parts == (home / "include", home / "lib64", home / "bin" / "nvcc")
         and (home / "nvvm").is_dir()
     )
@@ -79,14 +81,29 @@ def _folders(toolkit: InstalledToolkit) -> dict[str, Path]:
             parts.update(_entries("include", [folder / "include"]))
             parts.update(_entries("lib64", [folder / "lib", folder / "lib64"]))
     if toolkit.kind == "conda":
-        headers = sorted((home / "include").glob("*.h"))
-        libraries = sorted((home / "lib").glob("lib*.so*"))
-        parts.update(
-            {f"include/{path.name}": path for path in headers if path.name.startswith(_HEADERS)}
-            | {f"lib64/{path.name}": path for path in libraries if path.name.startswith(_OTHERS)}
-        )
-    parts.update(_entries("include", filter(None, [toolkit.headers])))
-    parts.update(_entries("lib64", filter(None, [toolkit.libraries])))
+        parts.update(_conda_parts(home))
+    own = {folder for folder in (toolkit.headers, toolkit.libraries) if folder}
+    if toolkit.kind == "conda":
+        own -= {home / "include", home / "lib"}  # those of all packages
+    parts.update(_entries("include", own & {toolkit.headers}))
+    parts.update(_entries("lib64", own & {toolkit.libraries}))
+    return parts
+
+
+def _conda_parts(prefix: Path) -> dict[str, Path]:
+    """Return what packages of CUDA have outside of `targets`, by their lists in `conda-meta`."""
+    parts = {}
+    for listed in sorted((prefix / "conda-meta").glob("*.json")):
+        record = read_json(listed) or {}
+        if not _CONDA_PACKAGES.match(str(record.get("name", ""))):
+            continue
+        for name in map(str, record.get("files", ())):
+            top, _, rest = name.partition("/")
+            first = rest.partition("/")[0]
+            if top == "include":
+                parts[f"include/{first}"] = prefix / "include" / first
+            elif top == "lib" and first == rest and rest.startswith("lib"):
+                parts[f"lib64/{rest}"] = prefix / "lib" / rest
     return parts
 
 

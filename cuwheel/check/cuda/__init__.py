@@ -7,6 +7,7 @@ __all__ = [
     "installed_toolkits",
     "library_choice",
     "suppliers",
+    "toolkit_search",
     "toolkits",
     "torch_exports",
 ]

@@ -1,4 +1,4 @@
-"""The CUDA toolkits of a machine: where they are, of which kind and release, what they lack.
+"""A CUDA toolkit of the machine: of which kind and release it is, its parts, what it lacks.
 
 Layouts, with their sources:
 
@@ -11,8 +11,6 @@ Layouts, with their sources:
   others; `<top>/compilers/bin/nvcc` chooses one (HPC SDK Installation Guide).
 - conda: programs in `<prefix>/bin`, the rest in `<prefix>/targets/x86_64-linux` (recipes of
   conda-forge's cuda-nvcc-tools and cuda-cudart).
-- Environment Modules and Lmod name NVIDIA's layout by variables: `EBROOTCUDA` (EasyBuild),
-  `CUDA_HOME` (Spack), `CUDA_ROOT`, `CUDA_DIR`, `CUDATOOLKIT_HOME` (Cray), `NVHPC_CUDA_HOME`.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ import dataclasses
 import os
 import platform
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -31,11 +29,6 @@ from cuwheel.base.system.regular_files import open_file, read_text
 
 Kind = Literal["nvidia", "debian", "hpc", "conda", "module"]
 
-HOMES = ("CUDA_HOME", "CUDA_PATH")  # what builds read: PyTorch, CMake, setup.py of packages
-_MODULES = (
-    *("EBROOTCUDA", "CUDA_ROOT", "CUDA_DIR", "CUDATOOLKIT_HOME", "NVHPC_CUDA_HOME"),
-    "CUDA_TOOLKIT_ROOT_DIR",
-)
 TIME_LIMIT = 5.0  # seconds for nvcc to print its version
 _SCRIPTS = 8  # that call each other
 _LARGEST_SCRIPT = 1 << 16  # bytes
@@ -44,8 +37,8 @@ _CALLED = re.compile(r"^\s*exec\s+[\"']?(/[^\s\"']*/nvcc)\b", re.MULTILINE)
 _HERE = re.compile(r"^#\$ _HERE_=(/.*)$", re.MULTILINE)  # nvcc --dryrun
 _RUNTIME = re.compile(r"#define\s+CUDART_VERSION\s+(\d+)")  # 12040 in cuda_runtime_api.h
 _LIBCUDART = re.compile(r"libcudart\.so\.(\d+\.\d+)\.\d+")
-_DEBIAN = Path("usr", "lib", "nvidia-cuda-toolkit")
-_HPC_SDK = Path("opt", "nvidia", "hpc_sdk")
+_TARGETS = {"aarch64": "sbsa"}  # NVIDIA's name for servers; Jetson's is aarch64
+DEBIAN = Path("usr", "lib", "nvidia-cuda-toolkit")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +75,7 @@ class InstalledToolkit:
     lacks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return a text for messages: `CUDA 11.8 of Debian's nvidia-cuda-toolkit in /usr`."""
+        """Return a text for messages: `CUDA 11.8 of NVIDIA's HPC SDK in /opt/…/cuda/11.8`."""
         owner = {
             "debian": " of the distribution's nvidia-cuda-toolkit",
             "hpc": " of NVIDIA's HPC SDK",
@@ -109,60 +102,6 @@ class Candidate:
     root: Path
 
 
-def find_toolkits(
-    environ: Mapping[str, str], root: Path = Path("/")
-) -> tuple[InstalledToolkit, ...]:
-    """Return all toolkits; the one that a build takes first.
-
-    Args:
-        environ: of the build: variables that name toolkits, `PATH`, `CONDA_PREFIX`.
-        root: folder in which `/usr` and `/opt` are searched.
-    """
-    places = toolkit_candidates(environ, root)
-    return merge_toolkits(read_toolkit(place, environ) for place in places)
-
-
-def toolkit_candidates(environ: Mapping[str, str], root: Path = Path("/")) -> tuple[Candidate, ...]:
-    """Return the places to search, in the order of PyTorch and CMake, without running anything."""
-    candidates = (
-        Candidate(source=source, home=home, nvcc=nvcc or _nvcc_of(home or root, root), root=root)
-        for source, home, nvcc in _places(environ, root)
-    )
-    return tuple(each for each in candidates if each.home or os.access(each.nvcc, os.X_OK))
-
-
-def _places(
-    environ: Mapping[str, str], root: Path
-) -> Iterator[tuple[str, Path | None, Path | None]]:
-    if environ.get("CUDACXX"):
-        yield "CUDACXX", None, Path(environ["CUDACXX"])
-    for name in HOMES:
-        if environ.get(name):
-            yield name, Path(environ[name]), None
-    for folder in environ.get("PATH", os.defpath).split(os.pathsep):
-        yield "PATH", None, Path(folder or ".", "nvcc")
-    for name in _MODULES:
-        if environ.get(name):
-            yield name, Path(environ[name]), None
-    if environ.get("CONDA_PREFIX"):
-        yield "CONDA_PREFIX", Path(environ["CONDA_PREFIX"]), None
-    sdks = [environ["NVHPC_ROOT"]] if environ.get("NVHPC_ROOT") else []
-    for home in (
-        *sorted((root / "usr" / "local").glob("cuda*")),
-        root / "opt" / "cuda",  # Arch Linux, Gentoo
-        *(home for sdk in sdks for home in sorted(Path(sdk, "cuda").glob("[1-9]*"))),
-        *sorted((root / _HPC_SDK).glob("*/[1-9]*/cuda/[1-9]*")),
-    ):
-        yield str(home), home, None
-    yield str(root / "usr"), root / "usr", None
-
-
-def _nvcc_of(home: Path, root: Path) -> Path:
-    is_debian = home in {root / "usr", root / "usr" / "lib" / "cuda", root / _DEBIAN}
-    debian = root / "usr" / "bin" / "nvcc"
-    return debian if is_debian and debian.exists() else home / "bin" / "nvcc"
-
-
 def read_toolkit(place: Candidate, environ: Mapping[str, str]) -> InstalledToolkit | None:
     """Return the toolkit at a place; its nvcc is run. None: nothing of one is there."""
     if not (os.access(place.nvcc, os.X_OK) and place.nvcc.is_file()):
@@ -187,26 +126,6 @@ def read_toolkit(place: Candidate, environ: Mapping[str, str]) -> InstalledToolk
     return _with_parts(toolkit, place.root)
 
 
-def merge_toolkits(
-    toolkits: Iterable[InstalledToolkit | None],
-) -> tuple[InstalledToolkit, ...]:
-    """Return each toolkit once, with all that leads to it."""
-    merged: dict[tuple[Path, Path | None], InstalledToolkit] = {}
-    for toolkit in filter(None, toolkits):
-        key = (toolkit.home.resolve(), toolkit.nvcc)
-        first = merged.get(key, dataclasses.replace(toolkit, found=()))
-        found = tuple(dict.fromkeys((*first.found, *toolkit.found)))
-        merged[key] = dataclasses.replace(first, found=found)
-    return tuple(
-        dataclasses.replace(each, kind="module")
-        if each.kind == "nvidia"
-        and set(each.found) <= {"PATH", *HOMES, *_MODULES}
-        and set(each.found) & set(_MODULES)
-        else each
-        for each in merged.values()
-    )
-
-
 def _without_nvcc(place: Candidate) -> InstalledToolkit | None:
     """Return headers or libraries that have no compiler; of shared folders only headers count."""
     home = place.home
@@ -222,8 +141,11 @@ def _without_nvcc(place: Candidate) -> InstalledToolkit | None:
 def _follow_script(program: Path, root: Path) -> tuple[bool, Path]:
     """Return the nvcc that scripts call by an absolute path, and if that is a script too."""
     for _ in range(_SCRIPTS):
-        with open_file(program) as stream:
-            start = stream.read(_LARGEST_SCRIPT)
+        try:
+            with open_file(program) as stream:
+                start = stream.read(_LARGEST_SCRIPT)
+        except OSError:  # it may be run and not read
+            return False, program
         if not start.startswith(b"#!"):
             return False, program
         called = _CALLED.search(start.decode(errors="replace"))
@@ -243,13 +165,13 @@ def _ask_for_nvcc(script: Path, environ: Mapping[str, str]) -> Path:
 
 
 def _home_of(nvcc: Path, root: Path) -> Path:
-    is_debian = nvcc.parent == (root / _DEBIAN / "bin").resolve()
+    is_debian = nvcc.parent == (root / DEBIAN / "bin").resolve()
     return root / "usr" if is_debian else nvcc.parent.parent
 
 
 def _with_parts(toolkit: InstalledToolkit, root: Path) -> InstalledToolkit:
     """Return it with its kind, headers and libraries, and what it lacks."""
-    home, target = toolkit.home, f"{platform.machine()}-linux"
+    home, machine = toolkit.home, platform.machine()
     kind = toolkit.kind
     if home == root / "usr":
         kind = "debian"
@@ -257,11 +179,14 @@ def _with_parts(toolkit: InstalledToolkit, root: Path) -> InstalledToolkit:
         kind = "conda"
     elif home.parent.name == "cuda" and (home.parents[1] / "compilers").is_dir():
         kind = "hpc"
-    targets = home / "targets" / target
+    names = (f"{_TARGETS.get(machine, machine)}-linux", f"{machine}-linux")
+    targets = next(filter(Path.is_dir, (home / "targets" / name for name in names)), home)
     includes = (home / "include", targets / "include")
     libraries: tuple[Path, ...] = (home / "lib64", targets / "lib", home / "lib")
     if kind == "debian":
-        libraries = (home / "lib" / f"{target}-gnu",)
+        libraries = (home / "lib" / f"{machine}-linux-gnu",)
+    if kind == "conda":
+        includes, libraries = includes[::-1], libraries[1:]
     headers = next((each for each in includes if (each / "cuda_runtime.h").is_file()), None)
     folder = next((each for each in libraries if any(each.glob("libcudart*"))), None)
     of_headers = header_release(headers) if headers else ""

@@ -13,14 +13,12 @@ from cuwheel.base.system.compilers import newest_gcc_for
 from cuwheel.base.system.process import output_within, which
 from cuwheel.base.system.versions import version_key
 from cuwheel.check.cuda.installed_toolkits import (
-    HOMES,
     TIME_LIMIT,
     InstalledToolkit,
     header_release,
-    merge_toolkits,
     read_toolkit,
-    toolkit_candidates,
 )
+from cuwheel.check.cuda.toolkit_search import HOMES, merge_toolkits, toolkit_candidates
 from cuwheel.check.cuda.toolkits import TOOLKITS
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts
 from cuwheel.check.diagnose.facts.probe import TimedCall

@@ -38,6 +38,7 @@ from cuwheel.build.workspace.workspace import Workspace
 from tests.support.factories import heard, locked_target, make_job, make_workspace
 from tests.support.packages.foreign_platform import write_python
 from tests.support.requirements import require
+from tests.support.toolchains.layouts import write_toolkit
 
 
 def test_finds_all_problems_at_once(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,6 +156,18 @@ def test_needs_compiler_and_toolkit_for_the_other_machine(workspace: Workspace) 
     assert "neither --target-root nor CUWHEEL_TARGET_ROOT names one" in text
     assert "CUDA 12.2 comes from conda; for aarch64 it comes from NVIDIA's wheels" in other
     assert "use toolkit 13.0 or newer without `--toolchain`, or `--toolchain redist`" in other
+
+
+def test_needs_the_toolkit_of_the_machine_before_anything_else(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    home = write_toolkit(tmp_path / "cuda", "11.8")
+    named = dataclasses.replace(workspace, environ={"CUDA_HOME": str(home), "PATH": "/nonexistent"})
+
+    with pytest.raises(CuwheelError) as caught:
+        check(make_job(locked_target(provider="system"), named), "early")
+
+    assert f"CUDA_HOME={home} is CUDA 11.8 in {home}" in str(caught.value)
 
 
 def test_needs_system_packages_in_the_other_machines_root(

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from cuwheel.base.errors import ToolchainError
 from cuwheel.base.system.process import run
-from cuwheel.build.toolchains.from_system import identify_system, system_toolchain
+from cuwheel.build.toolchains.from_system import (
+    identify_system,
+    system_toolchain,
+    warn_of_other_headers,
+)
 from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.check.cuda.toolkits import toolkit_by_release
@@ -93,6 +99,28 @@ def test_takes_only_cuda_from_a_conda_environment(
     assert not (toolchain.home / "include" / "zlib.h").exists()
     assert (toolchain.home / "include" / "cudnn.h").is_file()
     assert toolchain.linked == (prefix,)
+
+
+def test_takes_only_files_of_cudas_packages_where_conda_has_no_targets(
+    cuda_home: Path, workspace: Workspace, tmp_path: Path
+) -> None:
+    """NVIDIA's channel put headers of CUDA 11 into the environment's own `include`."""
+    prefix = lay_out_conda(cuda_home, tmp_path)
+    targets = prefix / "targets" / "x86_64-linux"
+    files = []
+    for folder, name in (("include", "include"), ("lib", "lib")):
+        (prefix / folder).mkdir(exist_ok=True)
+        for entry in (targets / folder).iterdir():
+            (prefix / folder / entry.name).symlink_to(entry.resolve())
+            files.append(f"{name}/{entry.name}")
+    record = {"name": "cuda-cudart-dev", "files": files}
+    (prefix / "conda-meta" / "cuda-cudart-dev.json").write_text(json.dumps(record))
+    shutil.rmtree(prefix / "targets")
+
+    home = _toolchain(workspace, tmp_path, **environ_of("conda", tmp_path)).home
+
+    assert not (home / "include" / "zlib.h").exists()
+    assert _compile(home, tmp_path).is_file()
 
 
 @pytest.mark.parametrize("value", ["usr", "usr/lib/cuda", "usr/lib/nvidia-cuda-toolkit"])
@@ -197,6 +225,18 @@ def test_refuses_headers_that_no_package_lists(
 
     with pytest.raises(ToolchainError, match="can't be told from others"):
         _toolchain(workspace, tmp_path, **environ_of("debian", tmp_path))
+
+
+@pytest.mark.parametrize(("headers", "count"), [("11.8", 1), ("13.0", 0), ("", 0)])
+def test_warns_of_headers_of_another_release_in_usr(
+    headers: str, count: int, workspace: Workspace, tmp_path: Path
+) -> None:
+    if headers:
+        write_toolkit(tmp_path / "usr", headers)
+
+    warn_of_other_headers("13.0", workspace, tmp_path / "usr" / "include")
+
+    assert heard(workspace).count("has headers of CUDA 11.8") == count
 
 
 def test_identity_is_that_of_the_compilers(cuda_home: Path, tmp_path: Path) -> None:

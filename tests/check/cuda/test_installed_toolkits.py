@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from cuwheel.check.cuda import installed_toolkits
-from cuwheel.check.cuda.installed_toolkits import InstalledToolkit, find_toolkits, header_release
+from cuwheel.check.cuda.installed_toolkits import InstalledToolkit, header_release
+from cuwheel.check.cuda.toolkit_search import find_toolkits
 from tests.support.toolchains.layouts import LAYOUTS, environ_of, lay_out_debian, write_toolkit
 
 _NOWHERE = {"PATH": "/nonexistent"}

@@ -7,6 +7,7 @@ without most headers and libraries).
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,9 @@ def lay_out_conda(home: Path, root: Path) -> Path:
     (prefix / "include").mkdir()
     (prefix / "include" / "zlib.h").write_text("#error from conda\n")
     (prefix / "include" / "cudnn.h").write_text("#pragma once\n")
+    for name, file in (("cudnn", "include/cudnn.h"), ("libcurl", "include/zlib.h")):
+        record = json.dumps({"name": name, "files": [file]})
+        (prefix / "conda-meta" / f"{name}-1.0-0.json").write_text(record)
     (prefix / "nvvm").symlink_to(home / "nvvm")
     (prefix / _TARGET).mkdir(parents=True)
     (prefix / _TARGET / "include").symlink_to(home / "include")

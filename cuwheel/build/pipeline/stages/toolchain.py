@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cuwheel.build.toolchains.from_system import warn_of_other_headers
 from cuwheel.build.toolchains.provide import provide_toolchain
 from cuwheel.build.workspace.job import Job
 from cuwheel.build.workspace.records import Toolchain
@@ -14,7 +15,7 @@ def toolchain(job: Job) -> Toolchain:
         CuwheelError: as `provide_toolchain`.
     """
     platform = job.target.platform
-    return provide_toolchain(
+    made = provide_toolchain(
         job.target.toolkit,
         job.target.provider,
         job.workspace,
@@ -23,3 +24,6 @@ def toolchain(job: Job) -> Toolchain:
         machine=platform.machine if platform.is_foreign else "",
         host_compiler=job.target.host_compiler,
     )
+    if made.cxx is None and not platform.is_foreign:
+        warn_of_other_headers(made.release, job.workspace)
+    return made
