@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel.base import limits
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
 from cuwheel.build.recipe.source import Folder
 from cuwheel.lab.matrix.github import MAX_JOBS, changed_files, is_about, matrix_document
@@ -67,7 +68,7 @@ def test_waits_for_no_fifo_of_git(repository: Path, monkeypatch: pytest.MonkeyPa
     os.mkfifo(repository.parent / ".git" / "HEAD")
 
     with pytest.raises(UsageError):
-        changed_files(repository, "HEAD~1")
+        changed_files(repository, "HEAD~1", Caller(os.environ))
 
 
 def test_lists_changes_in_the_project(repository: Path) -> None:
@@ -76,14 +77,14 @@ def test_lists_changes_in_the_project(repository: Path) -> None:
     (repository.parent / "elsewhere").write_text("new\n")
     commit_all(repository.parent)
 
-    files = changed_files(repository, "HEAD~1")
+    files = changed_files(repository, "HEAD~1", Caller(os.environ))
 
     assert sorted(files) == ["patches/tiny_cuda/0001-x.patch", "recipes/tiny_cuda.py"]
 
 
 def test_refuses_an_unknown_commit(repository: Path) -> None:
     with pytest.raises(UsageError, match="since nosuch") as refused:
-        changed_files(repository, "nosuch")
+        changed_files(repository, "nosuch", Caller(os.environ))
 
     assert "nosuch" in refused.value.why
 
