@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cuwheel.base.caller import Caller
 from cuwheel.base.errors import (
     CuwheelError,
     InterpreterNotFoundError,
@@ -162,7 +163,8 @@ def test_needs_the_toolkit_of_the_machine_before_anything_else(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     home = write_toolkit(tmp_path / "cuda", "11.8")
-    named = dataclasses.replace(workspace, environ={"CUDA_HOME": str(home), "PATH": "/nonexistent"})
+    caller = Caller({"CUDA_HOME": str(home), "PATH": "/nonexistent"})
+    named = dataclasses.replace(workspace, caller=caller)
 
     with pytest.raises(CuwheelError) as caught:
         check(make_job(locked_target(provider="system"), named), "early")
