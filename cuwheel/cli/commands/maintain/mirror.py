@@ -38,8 +38,8 @@ def mirror_parser() -> Parser:
             "--to DIR": "folder of the mirror; an existing mirror is kept and completed",
             "--python 3.12...": "a Python to run nox with and to build for, repeatable; default: "
             "the one that runs nox here",
-            **build_options("framework"),
-            "--toolchain {pypi,conda,redist}": OPTIONS["toolchain"].metadata["help"],
+            **build_options("framework", "host_compiler"),
+            "--toolchain {pypi,debian,conda,redist}": OPTIONS["toolchain"].metadata["help"],
             "--source FILE": "the archive that the recipe pins, if this machine can't download it",
             **build_options("platform", "target_root"),
         },
