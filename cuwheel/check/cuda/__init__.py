@@ -1,4 +1,4 @@
-"""Facts about CUDA: toolkits, components, NVIDIA's wheels and the suppliers of libraries."""
+"""Facts about CUDA: toolkits, here and by table, components, wheels, suppliers of libraries."""
 
 __all__ = [
     "components",

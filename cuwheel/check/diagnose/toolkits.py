@@ -28,6 +28,7 @@ _INCLUDES = ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH")  # of GCC and Clan
 _RUNS = 3  # of nvcc, to read one toolkit
 _NUMBER = re.compile(r"\b\d+(?:\.\d+)+\b")
 _ROOT = Path("/")
+_FOR_CLANG = Path("usr", "lib", "cuda")
 _TOOLS = ("gcc", "g++", "clang", "cmake", "ninja")
 _HOST = ("NVCC_CCBIN", "CUDAHOSTCXX")  # what nvcc and CMake take before g++
 
@@ -96,7 +97,7 @@ def find_installations(environ: Mapping[str, str], root: Path | None = None) -> 
         toolkits=merge_toolkits(call.answer(None)[0] for call in toolkits),
         tools=tuple(programs[:-1]),
         host=programs[-1],
-        misnamed=tuple(_misnamed(environ)),
+        misnamed=tuple(_misnamed(environ, root or _ROOT)),
     )
 
 
@@ -116,7 +117,7 @@ def _read_tool(name: str, environ: Mapping[str, str]) -> ToolkitProgram:
     )
 
 
-def _misnamed(environ: Mapping[str, str]) -> Iterator[Misnamed]:
+def _misnamed(environ: Mapping[str, str], root: Path) -> Iterator[Misnamed]:
     for name in HOMES:
         value = environ.get(name, "")
         is_inside = Path(value).name in {"bin", "nvcc"} and not Path(value, "bin", "nvcc").exists()
@@ -124,6 +125,9 @@ def _misnamed(environ: Mapping[str, str]) -> Iterator[Misnamed]:
             why = "it has to be one folder, which contains bin, without quotes or spaces"
             fix = f"set {name} to the folder of a toolkit, or unset it"
             yield Misnamed(variable=name, value=value, why=why, fix=fix)
+        elif value and Path(value) == root / _FOR_CLANG and not Path(value, "bin", "nvcc").exists():
+            why = "it has no bin/nvcc; the distribution's nvidia-cuda-toolkit makes it for Clang"
+            yield Misnamed(variable=name, value=value, why=why, fix=f"set {name}={root / 'usr'}")
 
 
 def judge_installations(

@@ -88,6 +88,23 @@ def test_has_all_under_fixed_names(inside: PathMap, inputs: BuildInputs) -> None
     ]
 
 
+def test_shows_what_a_home_of_links_leads_to(
+    workspace: Workspace, inputs: BuildInputs, tmp_path: Path
+) -> None:
+    require("sandbox", "that a build sees a toolkit of the machine outside of /usr")
+    header = tmp_path / "env" / "include" / "cuda.h"
+    header.parent.mkdir(parents=True)
+    header.write_text("shown\n")
+    (inputs.toolchain.home / "cuda.h").symlink_to(header)
+    toolchain = dataclasses.replace(inputs.toolchain, linked=(tmp_path / "env",))
+    linked = dataclasses.replace(inputs, toolchain=toolchain)
+
+    places = places_of(workspace, linked, choose_sandbox())
+
+    assert shell(places, linked, "cat /cuwheel/toolkit/cuda.h") == "shown\n"
+    assert str(tmp_path / "env") in private_paths(make_target(), workspace, linked)
+
+
 def test_writes_into_its_own_folders_alone(inside: PathMap, inputs: BuildInputs) -> None:
     own = ("built", "events", "home", "source", "tmp")
     shared = ("cuda", "environment", "packages", "python", "toolkit")

@@ -133,6 +133,16 @@ def test_names_what_the_toolkit_lacks(part: str, tmp_path: Path) -> None:
     assert (verdict.level, verdict.anchor) == ("warning", "diagnose-incomplete-toolkit")
 
 
+def test_names_debians_folder_for_clang(tmp_path: Path) -> None:
+    usr = write_debian(tmp_path, "11.8")
+    (usr / "lib" / "cuda" / "bin").mkdir(parents=True)
+
+    verdict = toolkit_verdicts(CUDA_HOME=str(usr / "lib" / "cuda"))[0]
+
+    assert (verdict.anchor, verdict.fix) == ("malformed-cuda-home", f"set CUDA_HOME={usr}")
+    assert [each.level for each in toolkit_verdicts(CUDA_HOME=str(usr))] == ["ok"]
+
+
 def test_names_debians_package_with_headers(tmp_path: Path) -> None:
     usr = write_debian(tmp_path, "11.8")
     (usr / "include" / "cuda_runtime.h").unlink()
