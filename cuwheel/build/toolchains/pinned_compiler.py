@@ -27,7 +27,7 @@ from cuwheel.build.toolchains.store import obtain
 from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
 
-_LAYOUT = 1  # raise it when a compiler that an older cuwheel installed must not be reused
+_LAYOUT = 2  # raise it when a compiler that an older cuwheel installed must not be reused
 _ROOT = "root"
 _LOADERS = {"x86_64": "lib64/ld-linux-x86-64.so.2", "aarch64": "lib/ld-linux-aarch64.so.1"}
 # What compiling and linking need, and the licences.
@@ -35,8 +35,21 @@ _NEEDED = ("lib/", "lib64/", "usr/bin/", "usr/include/", "usr/lib/", "usr/lib64/
 _LICENCE = "usr/share/doc/"
 _DRIVERS = {"gcc": ("cc",), "g++": ("c++",), "cpp": ()}  # and their second names
 _BINUTILS = ("ar", "as", "ld", "nm", "objcopy", "objdump", "ranlib", "readelf", "strip")
-_WRAPPER = '#!/bin/sh\nroot="${{0%/*}}/root"\nexec "$root/usr/bin/{name}" {options} "$@"\n'
-_OPTIONS = '--sysroot="$root" -B"$root/usr/bin/"'
+# Folders of the machine's system become those of the root folder (`=` in GCC's options): system
+# Pythons give their `-L/usr/lib/x86_64-linux-gnu` to the linker of every extension.
+_WRAPPER = """\
+#!/bin/sh
+root="${{0%/*}}/root"
+for word do
+    shift
+    case $word in
+    -L/lib* | -L/usr/lib* | -L/usr/local/*) word="-L=${{word#-L}}" ;;
+    -I/usr/include | -I/usr/include/ | -I/usr/local/*) word="-I=${{word#-I}}" ;;
+    esac
+    set -- "$@" "$word"
+done
+exec "$root/usr/bin/{name}" --sysroot="$root" -B"$root/usr/bin/" "$@"
+"""
 # Debian's own Pythons have part of their headers in the folder of the machine's C library.
 _PYTHONS = range(9, 30)  # minor releases of Python 3
 
@@ -181,7 +194,7 @@ def _write_programs(folder: Path, name: str) -> None:
     major, triplet = name.removeprefix("gcc"), _triplet()
     for driver, others in _DRIVERS.items():
         path = folder / driver
-        path.write_text(_WRAPPER.format(name=f"{triplet}-{driver}-{major}", options=_OPTIONS))
+        path.write_text(_WRAPPER.format(name=f"{triplet}-{driver}-{major}"))
         path.chmod(0o755)
         for other in others:
             (folder / other).symlink_to(driver)

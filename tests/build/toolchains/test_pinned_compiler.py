@@ -110,6 +110,24 @@ def test_python_headers_of_the_system_are_found(toolchain: Toolchain) -> None:
     }
 
 
+def test_takes_no_library_of_the_machine(toolchain: Toolchain, tmp_path: Path) -> None:
+    """Extensions for a system's Python are linked with `-L` and the folder of its libraries."""
+    assert toolchain.compiler
+    assert toolchain.libraries
+    (tmp_path / "sine.c").write_text("double sin(double);\ndouble f(double x) { return sin(x); }\n")
+    argv = [toolchain.compiler / "gcc", "-shared", "-fPIC", tmp_path / "sine.c"]
+    folders = [f"-L/usr/lib/{toolchain.libraries.name}", "-I/usr/include"]
+
+    done = run(
+        [*argv, *folders, "-lm", "-Wl,--trace", "-o", tmp_path / "sine.so"],
+        env={"TMPDIR": str(tmp_path)},
+    )
+
+    opened = [line for line in done.output.splitlines() if "lib" in line]
+    assert any("libm" in line for line in opened)
+    assert all(line.startswith((str(toolchain.compiler), str(tmp_path))) for line in opened)
+
+
 def test_statement_names_each_package(toolchain: Toolchain) -> None:
     names = {name for name, *_ in toolchain.packages}
 
