@@ -10,7 +10,7 @@ RECIPE = Recipe(
     homepage="https://docs.nvidia.com/cuda/cuquantum/latest/cutensornet/",
     maintainers=("cuwheel-maintainers",),
     source=Folder(path="samples/cutensornet"),
-    toolkits=("12.8", "13.0"),
+    toolkits=("12.4", "12.8", "13.0"),
     never_built=("12.8",),  # conda-forge's files were out of reach
     archs=(),  # no device code: the host compiler is all that it needs
     python="abi3",  # the stable ABI of 3.10, as its setup.py says

@@ -13,16 +13,18 @@ RECIPE = Recipe(
         project="flash-attn",
         sha256="1e71dd64a9e0280e0447b8a0c2541bad4bf6ac65bdeaa2f90e51a9e57de0370d",
     ),
-    toolkits=("12.1", "13.0"),
+    toolkits=("12.1", "12.4", "13.0"),
     never_built=("12.1",),  # conda-forge's files were out of reach
     # Those that its setup.py takes, and no others: 80 serves 86 and 89 too, 120 serves 121.
     archs={
         "12.1": ("80", "90"),
+        "12.4": ("80", "90"),
         "13.0": ("80", "90", "100", "120"),
     },
     # The newest that PyTorch built with each. 2.4.1 has no wheel for a Python after 3.12.
     framework={
         "12.1": Framework(name="torch", version="2.4.1"),
+        "12.4": Framework(name="torch", version="2.6.0"),
         "13.0": Framework(name="torch", version="2.11.0"),
     },
     # einops: the package imports it.

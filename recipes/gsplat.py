@@ -13,9 +13,15 @@ RECIPE = Recipe(
         project="gsplat",
         sha256="343f080c470e891ba3c697c03bdf0952cb982d1d535fdc24adb23c2cb4fba906",
     ),
-    toolkits=("13.0",),
-    archs=("80", "90", "100", "120"),
-    framework=Framework(name="torch", version="2.11.0"),
+    toolkits=("12.4", "13.0"),
+    archs={
+        "12.4": ("80", "90"),
+        "13.0": ("80", "90", "100", "120"),
+    },
+    framework={
+        "12.4": Framework(name="torch", version="2.6.0"),
+        "13.0": Framework(name="torch", version="2.11.0"),
+    },
     patches=(Patch(file="0001-require-packaging.patch", why="it imports what it doesn't require"),),
     # After setuptools and wheel: what the package imports.
     requires=("ninja", "setuptools", "wheel", "jaxtyping", "numpy", "packaging", "rich>=12"),

@@ -15,11 +15,12 @@ RECIPE = Recipe(
         project="jax-finufft",
         sha256="821d981bf180916ba8c5076bd6e267a4d0e1cb0b01ea60c029859f78db5a55f1",
     ),
-    toolkits=("12.2", "12.8", "13.0"),
+    toolkits=("12.2", "12.4", "12.8", "13.0"),
     never_built=("12.2", "12.8"),  # conda-forge's files were out of reach
     # No PTX: the device link of separately compiled code leaves only machine code.
     archs={
         "12.2": ("70", "80", "90"),
+        "12.4": ("70", "80", "90"),
         "12.8": ("70", "80", "90", "100", "120"),
         "13.0": ("75", "80", "90", "100", "120"),
     },

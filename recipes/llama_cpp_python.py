@@ -14,9 +14,12 @@ RECIPE = Recipe(
         project="llama-cpp-python",
         sha256="832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e",
     ),
-    toolkits=("13.0",),
+    toolkits=("12.4", "13.0"),
     # ggml compiles 120 as 120a, whose instructions for 4-bit floats it needs.
-    archs=("75", "80", "90", "100", "120a"),
+    archs={
+        "12.4": ("75", "80", "90"),
+        "13.0": ("75", "80", "90", "100", "120a"),
+    },
     python="any",
     requires=("cmake>=3.21", "ninja", "scikit-build-core[pyproject]>=0.9.2"),
     build=CMake(
