@@ -14,7 +14,7 @@ RECIPE = Recipe(
         sha256="1e71dd64a9e0280e0447b8a0c2541bad4bf6ac65bdeaa2f90e51a9e57de0370d",
     ),
     toolkits=("12.1", "12.4", "13.0"),
-    never_built=("12.1",),  # conda-forge's files were out of reach
+    never_built=("12.1", "12.4"),  # conda-forge's files were out of reach
     # Those that its setup.py takes, and no others: 80 serves 86 and 89 too, 120 serves 121.
     archs={
         "12.1": ("80", "90"),

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 from cuwheel.base.errors import InstallError, LockError
 from cuwheel.base.paths import find_lock
-from cuwheel.base.system.files import remove_tree
+from cuwheel.base.system.files import describe_file, remove_tree
 from cuwheel.base.system.regular_files import read_text
 from cuwheel.build.environments.installed import fill_folder
 from cuwheel.build.toolchains.cuda_home import check_version, complete
@@ -144,7 +143,7 @@ def _merge(source: Path, target: Path) -> None:
         place = target / path.relative_to(source)
         if path.is_dir() or path.name == "__init__.py":
             continue
-        if place.exists() and place.read_bytes() != path.read_bytes():
+        if place.exists() and describe_file(place) != describe_file(path):
             raise InstallError(
                 f"{place.name} differs in two of NVIDIA's wheels",
                 why=f"{path.relative_to(source)} of {source.parent.name} is another file",
@@ -156,7 +155,9 @@ def _merge(source: Path, target: Path) -> None:
 
 def _place_compilers(home: Path, root: Path) -> None:
     own, programs = root / _OWN, home / "bin"
-    shutil.copytree(own / "bin", programs, symlinks=True, ignore=_ignore_wrappers)
+    (own / "bin").replace(programs)
+    for wrapper in ("gcc", "g++", "nvcc.profile"):  # for Debian's own GCC, in its folders
+        (programs / wrapper).unlink(missing_ok=True)
     for name in _PROGRAMS:
         (root / "usr" / "bin" / name).replace(programs / name)
     (programs / "nvcc.profile").write_text(_PROFILE)
@@ -173,8 +174,3 @@ def _place_compilers(home: Path, root: Path) -> None:
     for licence in (root / "usr" / "share" / "doc").glob("*/copyright"):
         (home / "licences").mkdir(exist_ok=True)
         licence.replace(home / "licences" / licence.parent.name)
-
-
-def _ignore_wrappers(_folder: str, names: list[str]) -> list[str]:
-    """Leave out Debian's scripts that choose its own GCC, and the link to its settings."""
-    return [name for name in names if name in {"gcc", "g++", "nvcc.profile"}]

@@ -160,7 +160,8 @@ class BuildRequest:
         Raises:
             UsageError: the requested one doesn't go with that, or with the platform.
         """
-        chosen = self.host_compiler or usual_compiler(provider)
+        usual = "system" if platform.is_foreign else usual_compiler(provider)
+        chosen = self.host_compiler or usual
         if chosen == "system":
             return chosen
         if provider == "conda":

@@ -46,6 +46,7 @@ def own_compiler(inputs: BuildInputs) -> BuildInputs:
         cc=compilers["gcc"],
         cxx=compilers["g++"],
         programs=prefix / "plain",
+        libraries=prefix / "sysroot" / "usr" / "lib64",
     )
     machine = dataclasses.replace(
         inputs.machine, host_compiler=compilers["g++"], c_compiler=compilers["gcc"]

@@ -55,6 +55,7 @@ def test_all_means_every_lock(entries: tuple[CatalogueEntry, ...]) -> None:
     twelve = itertools.product(("121", "122", "124", "128"), ("conda", "redist"))
     toolchains = {f"toolchain:{tag}:{provider}" for tag, provider in twelve}
     thirteen = {f"toolchain:13{minor}:pypi" for minor in range(6)} | {"toolchain:130:conda"}
+    thirteen |= {"toolchain:124:pypi"}  # libraries for the compilers from Debian
     debian = {
         *("toolchain:118:debian", "toolchain:124:debian"),
         *("host-compiler:gcc10", "host-compiler:gcc12"),

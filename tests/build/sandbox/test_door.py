@@ -66,8 +66,9 @@ STARTS_OF_TOOLS = frozenset(
     build/toolchains/cross/emulation.py
     build/toolchains/cuda_home.py
     build/toolchains/system_programs.py
+    build/toolchains/debian/solve.py
     build/toolchains/driver_stub.py
-    check/diagnose/toolkits.py
+    build/toolchains/pinned_compiler.py
     check/linkage/installed_loader.py
     cli/commands/maintain/checkout.py
     lab/matrix/building.py

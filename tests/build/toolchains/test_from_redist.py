@@ -153,8 +153,8 @@ def test_says_what_it_is_made_of(workspace: Workspace, job: LockSpec) -> None:
     facts = (toolchain.provider, toolchain.version, toolchain.pinned, toolchain.cxx)
     assert facts == ("redist", "13.0.88", True, None)
     assert [package[:2] for package in toolchain.packages] == [
-        ("cuda_cudart", "13.0.96"),
-        ("cuda_nvcc", "13.0.88"),
+        ("redist cuda_cudart", "13.0.96"),
+        ("redist cuda_nvcc", "13.0.88"),
     ]
     starts = [
         address.startswith(f"{RELEASES}/cuda/redist/") for _, _, address, _ in toolchain.packages

@@ -115,11 +115,21 @@ def test_takes_no_library_of_the_machine(toolchain: Toolchain, tmp_path: Path) -
     assert toolchain.compiler
     assert toolchain.libraries
     (tmp_path / "sine.c").write_text("double sin(double);\ndouble f(double x) { return sin(x); }\n")
-    argv = [toolchain.compiler / "gcc", "-shared", "-fPIC", tmp_path / "sine.c"]
+    gcc, library = toolchain.compiler / "gcc", tmp_path / "sine.so"
     folders = [f"-L/usr/lib/{toolchain.libraries.name}", "-I/usr/include"]
 
     done = run(
-        [*argv, *folders, "-lm", "-Wl,--trace", "-o", tmp_path / "sine.so"],
+        [
+            gcc,
+            "-shared",
+            "-fPIC",
+            tmp_path / "sine.c",
+            *folders,
+            "-lm",
+            "-Wl,--trace",
+            "-o",
+            library,
+        ],
         env={"TMPDIR": str(tmp_path)},
     )
 

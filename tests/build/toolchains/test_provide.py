@@ -182,7 +182,7 @@ def test_conda_toolchain_reports_what_it_is(conda_toolchain: Toolchain) -> None:
     addresses = [address for _, _, address, _ in conda_toolchain.packages]
     facts = (conda_toolchain.provider, conda_toolchain.version, conda_toolchain.pinned)
     assert facts == ("conda", "13.0.88", True)
-    assert packages["cuda-nvcc-tools"] == "13.0.88"
+    assert packages["conda cuda-nvcc-tools"] == "13.0.88"
     assert [address for address in addresses if not address.startswith(channel)] == []
 
 

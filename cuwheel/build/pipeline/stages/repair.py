@@ -192,8 +192,13 @@ def _graft(tools: RepairTools, wheel: Path, links: Links) -> Path:
 
 def _folders_to_copy_from(target: Target, workspace: Workspace) -> tuple[Path, ...]:
     """Return the folders in which the build found the libraries that auditwheel copies."""
-    home = workspace.load("toolchain", Toolchain).home
-    folders = [home / "lib64", home / "lib"]
+    toolchain = workspace.load("toolchain", Toolchain)
+    home = toolchain.home
+    folders = [
+        home / "lib64",
+        home / "lib",
+        *filter(None, [toolchain.compiler and toolchain.libraries]),
+    ]
     if workspace.has("environment"):
         site = workspace.load("environment", Environment).linked_packages
         folders += [site / component.site_folder for component in cuda_components(target)]
