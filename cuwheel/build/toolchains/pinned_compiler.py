@@ -27,7 +27,7 @@ from cuwheel.build.toolchains.store import obtain
 from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
 
-_LAYOUT = 2  # raise it when a compiler that an older cuwheel installed must not be reused
+_LAYOUT = 3  # raise it when a compiler that an older cuwheel installed must not be reused
 _ROOT = "root"
 _LOADERS = {"x86_64": "lib64/ld-linux-x86-64.so.2", "aarch64": "lib/ld-linux-aarch64.so.1"}
 # What compiling and linking need, and the licences.
@@ -40,13 +40,21 @@ _BINUTILS = ("ar", "as", "ld", "nm", "objcopy", "objdump", "ranlib", "readelf", 
 _WRAPPER = """\
 #!/bin/sh
 root="${{0%/*}}/root"
+option=
 for word do
     shift
-    case $word in
-    -L/lib* | -L/usr/lib* | -L/usr/local/*) word="-L=${{word#-L}}" ;;
-    -I/usr/include | -I/usr/include/ | -I/usr/local/*) word="-I=${{word#-I}}" ;;
+    case $option$word in
+    -L/lib* | -L/usr/lib* | -L/usr/local/* | -I/usr/include* | -I/usr/local/*) is_systems=1 ;;
+    -isystem/usr/include* | -isystem/usr/local/* | -idirafter/usr/include*) is_systems=1 ;;
+    *) is_systems= ;;
     esac
-    set -- "$@" "$word"
+    case $option$word in */usr/include/python3*) is_systems= ;; esac
+    case ${{is_systems:+$option}}/$is_systems in
+    /1) set -- "$@" "${{word%%/*}}=/${{word#*/}}" ;;
+    */1) set -- "$@" "=$word" ;;
+    *) set -- "$@" "$word" ;;
+    esac
+    case $word in -L | -I | -isystem | -idirafter) option=$word ;; *) option= ;; esac
 done
 exec "$root/usr/bin/{name}" --sysroot="$root" -B"$root/usr/bin/" "$@"
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -110,32 +111,52 @@ def test_python_headers_of_the_system_are_found(toolchain: Toolchain) -> None:
     }
 
 
-def test_takes_no_library_of_the_machine(toolchain: Toolchain, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-L{libraries}", "-I/usr/include"),
+        ("-L", "{libraries}", "-isystem", "/usr/include"),
+        ("-isystem/usr/include", "-L/lib/{triplet}", "-L/usr/local/lib"),
+    ],
+)
+def test_takes_nothing_of_the_machine(
+    toolchain: Toolchain, words: tuple[str, ...], tmp_path: Path
+) -> None:
     """Extensions for a system's Python are linked with `-L` and the folder of its libraries."""
     assert toolchain.compiler
     assert toolchain.libraries
-    (tmp_path / "sine.c").write_text("double sin(double);\ndouble f(double x) { return sin(x); }\n")
-    gcc, library = toolchain.compiler / "gcc", tmp_path / "sine.so"
-    folders = [f"-L/usr/lib/{toolchain.libraries.name}", "-I/usr/include"]
+    triplet = toolchain.libraries.name
+    source, library = tmp_path / "two words.c", tmp_path / "sine.so"
+    source.write_text("#include <math.h>\ndouble f(double x) { return sin(x); }\n")
+    folders = [word.format(libraries=f"/usr/lib/{triplet}", triplet=triplet) for word in words]
 
-    done = run(
-        [
-            gcc,
-            "-shared",
-            "-fPIC",
-            tmp_path / "sine.c",
-            *folders,
-            "-lm",
-            "-Wl,--trace",
-            "-o",
-            library,
-        ],
-        env={"TMPDIR": str(tmp_path)},
-    )
+    argv: list[str | Path] = ["-H", "-shared", "-fPIC", source, *folders, "-lm", "-Wl,--trace"]
+    done = run([toolchain.compiler / "gcc", *argv, "-o", library], env={"TMPDIR": str(tmp_path)})
 
-    opened = [line for line in done.output.splitlines() if "lib" in line]
+    lines = [line.lstrip(". ") for line in done.output.splitlines()]
+    opened = [line for line in lines if line.startswith("/")]
+    assert any("math.h" in line for line in opened)
     assert any("libm" in line for line in opened)
     assert all(line.startswith((str(toolchain.compiler), str(tmp_path))) for line in opened)
+
+
+def test_passes_each_word_on(toolchain: Toolchain, tmp_path: Path) -> None:
+    words = ("", "a b", "it's", "$HOME", '-DX="y z"', "*", "new\nline", "-I/usr/include/python3.11")
+    assert toolchain.compiler
+    wrapper = (toolchain.compiler / "gcc").read_text()
+    name = re.search(r"/usr/bin/([\w.-]+-gcc-\d+)", wrapper)
+    assert name
+    for path, text in (
+        (tmp_path / "gcc", wrapper),
+        (tmp_path / "root" / "usr" / "bin" / name[1], '#!/bin/sh\nprintf "%s\\0" "$@"\n'),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    done = run([tmp_path / "gcc", *words], env={})
+
+    assert done.output.split("\0")[2:-1] == list(words)
 
 
 def test_statement_names_each_package(toolchain: Toolchain) -> None:
