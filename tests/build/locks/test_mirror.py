@@ -39,6 +39,8 @@ from cuwheel.build.recipe.source import Archive, Folder, GitCommit, Resource
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.toolchains.conda.lock_file import CondaLock, CondaPackage
 from cuwheel.build.toolchains.conda.mirrors import MIRRORS_VARIABLE
+from cuwheel.build.toolchains.debian.archives import ARCHIVES_VARIABLE
+from cuwheel.build.toolchains.debian.lock_file import render_debian_lock
 from cuwheel.build.wheelhouse.folder_index import write_index
 from cuwheel.build.workspace.workspace import Workspace
 from tests.support.factories import (
@@ -51,6 +53,7 @@ from tests.support.factories import (
 )
 from tests.support.servers.http import Site, serving
 from tests.support.toolchains.channel import toy_packages, write_channel, write_lock
+from tests.support.toolchains.debian_archive import Toy, write_pool
 from tests.support.toolchains.redist_archives import OWN, toy_parts, write_input, write_release
 
 ANY = "py3-none-any"
@@ -453,6 +456,24 @@ def test_holds_archives_of_redist_toolchain(
     archives = {path.name for path in base.rglob(f"*{OWN}*.tar.xz")}
     held = {name for name in whole_downloads(project.folder) if "archive" in name}
     assert held == archives
+
+
+def test_holds_packages_of_a_pinned_compiler(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "debian"
+    lock = write_pool(archive, Toy(name="gcc"), Toy(name="libc6"))
+    path = project.root / "envs" / "gcc10" / "debian.lock"
+    path.parent.mkdir()
+    path.write_text(render_debian_lock(lock, "nox -s lock"))
+    monkeypatch.setenv(ARCHIVES_VARIABLE, archive.as_uri())
+
+    project.mirror(project.target(host_compiler="gcc10"))
+
+    packages = {path.name for path in archive.rglob("*.deb")}
+    assert {name for name in whole_downloads(project.folder) if name.endswith(".deb")} == packages
+    [target] = read_targets(project.folder).values()
+    assert target.command.endswith("-- --offline --host-compiler gcc10")
 
 
 def test_takes_what_another_mirror_holds(
