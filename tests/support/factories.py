@@ -73,6 +73,7 @@ def make_target(  # noqa: PLR0913 - the fields of a target, each with a default
     mode: Mode | None = None,
     source_override: Path | None = None,
     platform: Platform | None = None,
+    host_compiler: str = "system",
     **recipe: Any,
 ) -> Target:
     """A target of the small recipe; names that a target doesn't know change the recipe.
@@ -91,6 +92,7 @@ def make_target(  # noqa: PLR0913 - the fields of a target, each with a default
         mode=mode or changed.link.mode,
         source_override=source_override,
         platform=platform or own_platform(),
+        host_compiler=host_compiler,
     )
 
 
