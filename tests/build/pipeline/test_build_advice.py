@@ -32,14 +32,14 @@ NO_BUILDS = Path("/nowhere")
         ("flash-attn", "python=3.12,cuda=13.0,arch=86", "flash-attn-130 -- --arch 80"),
         ("flash-attn", "python=3.12,cuda=13.0,arch=121", "flash-attn-130 -- --arch 120"),
         ("flash-attn", "python=3.12,cuda=13.0,arch=75", "flash-attn-130"),  # none serves it
-        ("flash-attn", "python=3.12,torch=2.4.1,cuda=12.1,arch=80", "flash-attn-121 -- --arch 80"),
+        ("flash-attn", "python=3.12,torch=2.4.1,cuda=12.1,arch=80", "flash-attn-124 -- --arch 80"),
         ("flash-attn", "python=3.10,torch=2.2.2,cuda=12.1", "flash-attn-torch22-121"),
-        ("flash-attn", "python=3.12,driver=535.161.07", "flash-attn-121"),
+        ("flash-attn", "python=3.12,driver=535.161.07", "flash-attn-124"),
         ("xformers", "python=3.12", "xformers-130"),
         ("xformers", "python=3.12,torch=2.15.0,cuda=13.2", "xformers-130"),  # the wheel serves it
         ("causal-conv1d", "python=3.12", "causal-conv1d-132"),
         ("causal-conv1d", "python=3.12,cuda=13.0", "causal-conv1d-130"),
-        ("jax-finufft-cuda12x", "python=3.12", "jax-finufft-128"),
+        ("jax-finufft-cuda12x", "python=3.12", "jax-finufft-124"),
     ],
 )
 def test_names_command_that_suits_the_machine(project: str, machine: str, command: str) -> None:
