@@ -32,7 +32,7 @@ NO_BUILDS = Path("/nowhere")
         ("flash-attn", "python=3.12,cuda=13.0,arch=86", "flash-attn-130 -- --arch 80"),
         ("flash-attn", "python=3.12,cuda=13.0,arch=121", "flash-attn-130 -- --arch 120"),
         ("flash-attn", "python=3.12,cuda=13.0,arch=75", "flash-attn-130"),  # none serves it
-        ("flash-attn", "python=3.12,torch=2.4.1,cuda=12.1,arch=80", "flash-attn-124 -- --arch 80"),
+        ("flash-attn", "python=3.12,torch=2.4.1,cuda=12.1,arch=80", "flash-attn-121 -- --arch 80"),
         ("flash-attn", "python=3.10,torch=2.2.2,cuda=12.1", "flash-attn-torch22-121"),
         ("flash-attn", "python=3.12,driver=535.161.07", "flash-attn-124"),
         ("xformers", "python=3.12", "xformers-130"),
