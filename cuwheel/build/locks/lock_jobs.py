@@ -141,13 +141,16 @@ def file_jobs(names: Iterable[str], roots: tuple[Path, ...]) -> tuple[LockSpec, 
     """
     known = [job for job in _env_jobs(roots) if job.environment or job.products]
     full = [f"toolchain:{name}" if name.isdecimal() else name for name in names]
-    return tuple(dict.fromkeys(job for name in full for job in _named(name, known)))
+    return tuple(
+        dict.fromkeys(job for name in full for job in _named(name, known, session="lock-verify"))
+    )
 
 
 def _named(
     name: str,
     known: list[LockSpec],
     entries: Iterable[CatalogueEntry] = (),
+    session: str = "lock",
 ) -> list[LockSpec]:
     if name == "all":
         return known
@@ -157,18 +160,21 @@ def _named(
         job for job in known if job.name == name or (is_part and job.name.startswith(f"{name}:"))
     ]
     if not jobs:
-        raise _unknown_lock(name, [*dict.fromkeys(job.name for job in known)], entries)
+        names = [*dict.fromkeys(job.name for job in known)]
+        raise _unknown_lock(name, names, entries, session)
     return jobs
 
 
-def _unknown_lock(name: str, names: list[str], entries: Iterable[CatalogueEntry]) -> UsageError:
+def _unknown_lock(
+    name: str, names: list[str], entries: Iterable[CatalogueEntry], session: str
+) -> UsageError:
     kind, _, package = name.partition(":")
     refuse_broken(package or name, entries)
     if locks := [lock for lock in names if lock.split(":")[1:2] == [name]]:
         return UsageError(
             f'no lock is called "{name}"',
             why=f"the recipe {name} has {', '.join(locks)}",
-            fix=f"nox -s lock -- {' '.join(locks)}",
+            fix=f"nox -s {session} -- {' '.join(locks)}",
         )
     of_recipe = kind in {"build", "smoke"} and package != ""
     of_kind = [lock for lock in names if lock.startswith(f"{kind}:")]
@@ -182,7 +188,7 @@ def _unknown_lock(name: str, names: list[str], entries: Iterable[CatalogueEntry]
     return UsageError(
         f'there is no lock "{name}"',
         why=f'did you mean "{near}"?' if near else suggest(name, [*names, "all"]),
-        fix=f"nox -s lock -- {near}" if near else f"one of {', '.join(names)}, all",
+        fix=f"nox -s {session} -- {near}" if near else f"one of {', '.join(names)}, all",
     )
 
 
@@ -217,7 +223,7 @@ def toolchain_locks(target: Target, workspace: Workspace) -> tuple[Path, ...]:
     """Return the existing locks of a target's CUDA home and of its host compiler."""
     roots = workspace.caller.roots
     locks = [toolchain_lock(target, workspace)]
-    if target.provider == "debian":  # its libraries are NVIDIA's wheels
+    if target.provider == "debian" and locks[0]:  # its libraries are NVIDIA's wheels
         locks.append(find_lock(f"cuda{target.toolkit.tag}/pypi.lock", roots))
     if target.is_compiler_pinned:
         locks.append(find_lock(f"{target.host_compiler}/{debian_lock.LOCK_NAME}", roots))

@@ -8,6 +8,7 @@ environment show; what isn't there yet isn't checked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Literal
 
 from cuwheel.base.errors import InterpreterNotFoundError
@@ -33,6 +34,7 @@ from cuwheel.build.pipeline.machine_checks import (
     check_python,
     check_system_packages,
     check_system_toolkit,
+    check_toolchain_lock,
 )
 from cuwheel.build.pipeline.package_build.requirements import check_stated_requirements
 from cuwheel.build.recipe.link import External
@@ -60,6 +62,9 @@ def check(job: Job, phase: Phase) -> None:
         PreflightError: with every problem found, each with its cause and fix.
         CuwheelError: the only problem, where it has an error of its own.
     """
+    if phase == "early":  # with another toolchain, lock or environment, perhaps
+        unrecorded = replace(job.workspace, shows_records=False)
+        job = replace(job, workspace=unrecorded)
     checks = (check for check, phases in _CHECKS if phase in phases)
     raise_problems((problem for check in checks for problem in check(job)), job.target.id)
     if phase == "early":
@@ -217,6 +222,7 @@ _CHECKS: tuple[tuple[Callable[[Job], Iterable[Problem]], tuple[Phase, ...]], ...
     (_check_build_requirements, _PREFLIGHT),
     (_check_run_requirements, _PREFLIGHT),
     (check_system_toolkit, _EARLY),
+    (lambda job: problems_of(lambda: check_toolchain_lock(job)), _EARLY),
     (check_driver, _EARLY),
     (check_system_packages, _EARLY),
     (check_disk, _EARLY),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from cuwheel.base.errors import CuwheelError
+from cuwheel.base.errors import CuwheelError, LockError
 from cuwheel.base.system import machine
 from cuwheel.base.system.compilers import SYSTEM_PATH
 from cuwheel.base.system.process import which
@@ -106,6 +106,23 @@ def _fitting_toolkit(target: Target, driver: str) -> str:
     return ""
 
 
+def check_toolchain_lock(job: Job) -> None:
+    """Check that the requested provider has the release, before anything is downloaded.
+
+    Raises:
+        LockError: it has no lock for it.
+    """
+    target = job.target
+    if target.provider not in {"debian", "redist"} or toolchain_lock(target, job.workspace):
+        return
+    release, provider = target.toolkit.release, target.provider
+    raise LockError(
+        f"there is no lock of the provider {provider} for CUDA {release}",
+        why=f"no project folder has envs/cuda{target.toolkit.tag}/{provider}.lock",
+        fix=f"run without `--toolchain {provider}`, or choose another: docs/how-to/toolchains.md",
+    )
+
+
 def check_system_packages(job: Job) -> Iterator[Problem]:
     """Check the packages that the build needs in addition to the compiler.
 
@@ -194,11 +211,11 @@ def _check_debian_packages(target: Target, workspace: Workspace) -> Iterator[Pro
 def check_folder_names(job: Job) -> Iterator[Problem]:
     """Check for characters that split compiler flags: blanks in variables, commas for nvcc."""
     for path in (job.workspace.work, job.workspace.cache):
-        if re.search(r"[\s,;:'\"]", str(path)):
+        if re.search(r"[\s,;:'\"$%\\]", str(path)):
             yield Problem(
                 what=f"the folder {path} can't be used",
-                why="its name contains a space, comma, colon or quote, which compiler flags can't "
-                "contain",
+                why="its name contains a space or one of , ; : ' \" $ % \\, which compiler flags "
+                "can't contain",
                 fix="move it with -- --work DIR or CUWHEEL_CACHE",
             )
 

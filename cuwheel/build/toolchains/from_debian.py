@@ -109,7 +109,8 @@ def _debian_locks(toolkit: Toolkit, workspace: Workspace) -> tuple[Path, Path]:
                 f"there is no Debian lock for CUDA {toolkit.release}",
                 why=f"no project folder has envs/cuda{toolkit.tag}/{name}; Debian has CUDA 11.8 "
                 "and 12.4",
-                fix=f"nox -s lock -- toolchain:{toolkit.tag}:{kind}, or another `--toolchain`",
+                fix="choose another `--toolchain`, or write its input (as in envs/cuda124), then "
+                f"`nox -s lock -- toolchain:{toolkit.tag}:{kind}`",
             )
         found.append(lock)
     return found[0], found[1]

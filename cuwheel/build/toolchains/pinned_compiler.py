@@ -27,7 +27,7 @@ from cuwheel.build.toolchains.store import obtain
 from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
 
-_LAYOUT = 3  # raise it when a compiler that an older cuwheel installed must not be reused
+_LAYOUT = 4  # raise it when a compiler that an older cuwheel installed must not be reused
 _ROOT = "root"
 _LOADERS = {"x86_64": "lib64/ld-linux-x86-64.so.2", "aarch64": "lib/ld-linux-aarch64.so.1"}
 # What compiling and linking need, and the licences.
@@ -36,26 +36,31 @@ _LICENCE = "usr/share/doc/"
 _DRIVERS = {"gcc": ("cc",), "g++": ("c++",), "cpp": ()}  # and their second names
 _BINUTILS = ("ar", "as", "ld", "nm", "objcopy", "objdump", "ranlib", "readelf", "strip")
 # Folders of the machine's system become those of the root folder (`=` in GCC's options): system
-# Pythons give their `-L/usr/lib/x86_64-linux-gnu` to the linker of every extension.
+# Pythons give their `-L/usr/lib/x86_64-linux-gnu` to the linker of every extension. Thousands of
+# words are only looked at once: `set` copies all of them. The C library converts character sets
+# with modules, whose folder is built in.
 _WRAPPER = """\
 #!/bin/sh
 root="${{0%/*}}/root"
-option=
-for word do
-    shift
-    case $option$word in
-    -L/lib* | -L/usr/lib* | -L/usr/local/* | -I/usr/include* | -I/usr/local/*) is_systems=1 ;;
-    -isystem/usr/include* | -isystem/usr/local/* | -idirafter/usr/include*) is_systems=1 ;;
-    *) is_systems= ;;
-    esac
-    case $option$word in */usr/include/python3*) is_systems= ;; esac
-    case ${{is_systems:+$option}}/$is_systems in
-    /1) set -- "$@" "${{word%%/*}}=/${{word#*/}}" ;;
-    */1) set -- "$@" "=$word" ;;
-    *) set -- "$@" "$word" ;;
-    esac
-    case $word in -L | -I | -isystem | -idirafter) option=$word ;; *) option= ;; esac
-done
+unset GCC_EXEC_PREFIX COMPILER_PATH
+export GCONV_PATH="$root/usr/lib/{triplet}/gconv"
+case " $*" in
+*[LImr]/lib* | *[LImr]/usr/* | *" /lib"* | *" /usr/"*)
+    option=
+    for word do
+        shift
+        whole=$option$word
+        case ${{whole%/}} in
+        -L/lib | -L/lib64 | -L/usr/lib | -L/usr/lib64 | -L/usr/local/lib | \\
+        -L/lib/{triplet} | -L/usr/lib/{triplet} | -I/usr/local/include | \\
+        -I/usr/include | -isystem/usr/include | -idirafter/usr/include | \\
+        -I/usr/include/{triplet} | -isystem/usr/include/{triplet})
+            word="${{word%%/*}}=/${{word#*/}}" ;;
+        esac
+        case $word in -L | -I | -isystem | -idirafter) option=$word ;; *) option= ;; esac
+        set -- "$@" "$word"
+    done ;;
+esac
 exec "$root/usr/bin/{name}" --sysroot="$root" -B"$root/usr/bin/" "$@"
 """
 # Debian's own Pythons have part of their headers in the folder of the machine's C library.
@@ -101,10 +106,11 @@ def add_compiler(
     compiler = _obtain_compiler(name, workspace, offline=offline, reads_all=reads_all)
     cc, cxx = compiler.folder / "gcc", compiler.folder / "g++"
     _check_compiler(cxx, name, toolchain)
-    both = f"{toolchain.fingerprint} {compiler.digest}"
+    # The tree has the path of the cache in it.
+    parts = (toolchain.fingerprint, compiler.digest, str(_LAYOUT), _WRAPPER)
     return dataclasses.replace(
         toolchain,
-        fingerprint=hashlib.sha256(both.encode()).hexdigest(),
+        fingerprint=hashlib.sha256("\n".join(parts).encode()).hexdigest(),
         cc=cc,
         cxx=cxx,
         programs=compiler.folder,
@@ -146,7 +152,8 @@ def _check_compiler(cxx: Path, name: str, toolchain: Toolchain) -> None:
     if compiler is None:
         raise ToolchainError(
             f"the host compiler {name} doesn't run on this machine",
-            why=f"{cxx} --version fails; its programs are for {platform.machine()}",
+            why=f"{cxx} --version fails; its programs are for {platform.machine()}, and a library "
+            "in /etc/ld.so.preload has to go with their C library",
             fix=f"try `{cxx} --version`, or build with -- --host-compiler system",
         )
     newest = newest_gcc_for(toolchain.home)
@@ -202,16 +209,19 @@ def _write_programs(folder: Path, name: str) -> None:
     major, triplet = name.removeprefix("gcc"), _triplet()
     for driver, others in _DRIVERS.items():
         path = folder / driver
-        path.write_text(_WRAPPER.format(name=f"{triplet}-{driver}-{major}"))
+        path.write_text(_WRAPPER.format(name=f"{triplet}-{driver}-{major}", triplet=triplet))
         path.chmod(0o755)
         for other in others:
             (folder / other).symlink_to(driver)
     for tool in _BINUTILS:
         (folder / tool).symlink_to(f"{_ROOT}/usr/bin/{triplet}-{tool}")
+    for tool in ("gcc-ar", "gcc-nm", "gcc-ranlib"):
+        (folder / tool).symlink_to(f"{_ROOT}/usr/bin/{triplet}-{tool}-{major}")
 
 
 def _link_python_headers(root: Path) -> None:
     include = root / "usr" / "include" / _triplet()
     for minor in _PYTHONS:
         name = f"python3.{minor}"
-        (include / name).symlink_to(Path("/usr/include") / _triplet() / name)
+        if not (include / name).exists():  # its packages may be in the lock
+            (include / name).symlink_to(Path("/usr/include") / _triplet() / name)

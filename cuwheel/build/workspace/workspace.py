@@ -44,6 +44,7 @@ class Workspace:
         work: this target's own folder; a new build removes the last one's files.
         checked: folders of the cache that this process has found whole, with the facts about each:
             the builds of one command check a toolchain or an environment once.
+        shows_records: False hides the records, which are those of an earlier run.
     """
 
     cache: Path
@@ -53,6 +54,7 @@ class Workspace:
     caller: Caller = field(compare=False, repr=False)
     retry_policy: RetryPolicy = RETRY_POLICY
     checked: dict[Path, Any] = field(default_factory=dict, compare=False, repr=False)
+    shows_records: bool = field(default=True, compare=False, repr=False)
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -119,7 +121,7 @@ class Workspace:
 
     def has(self, stage: str) -> bool:
         """Return True if a stage has run to its end in this work folder, with a whole record."""
-        return self._read(stage, RECORDS[stage]) is not None
+        return self.shows_records and self._read(stage, RECORDS[stage]) is not None
 
     def load(self, stage: str, kind: type[Artefact]) -> Artefact:
         """Return the record of a stage.

@@ -29,11 +29,12 @@ from cuwheel.build.pipeline.checks import check
 from cuwheel.build.pipeline.machine import read_machine
 from cuwheel.build.recipe.link import Bundled, External, Link, Static
 from cuwheel.build.recipe.platform import AARCH64, own_platform
-from cuwheel.build.recipe.recipe import Framework, Smoke
+from cuwheel.build.recipe.recipe import CMake, Framework, Smoke
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.toolchains.conda.lock_file import read_conda_lock
 from cuwheel.build.toolchains.redist.lock_file import read_redist_lock
 from cuwheel.build.workspace.job import Job
+from cuwheel.build.workspace.records import Environment, Toolchain
 from cuwheel.build.workspace.request import BuildRequest
 from cuwheel.build.workspace.workspace import Workspace
 from tests.support.factories import heard, locked_target, make_job, make_workspace
@@ -324,3 +325,26 @@ def _refusal(target: Target, workspace: Workspace) -> str:
 
 def _conda_target(**changes: Any) -> Target:
     return locked_target(provider="conda", toolkit="12.2", **changes)
+
+
+def test_records_of_an_earlier_run_fail_no_early_check(workspace: Workspace) -> None:
+    """They may be of another toolchain, or the toolchain was corrected since."""
+    folder = workspace.work / "nothing"
+    facts = {"version": "13.0.88", "provider": "system", "fingerprint": "", "pinned": False}
+    workspace.save("toolchain", Toolchain(home=folder, **facts))  # type: ignore[arg-type]
+    environment = Environment(
+        python=folder, site_packages=folder, fingerprint="", base_python=folder, base_version=""
+    )
+    workspace.save("environment", environment)
+    target = locked_target(build=CMake(define={"FLAGS": "{link_flags}"}))
+
+    check(make_job(target, workspace), "early")
+
+
+@pytest.mark.parametrize("provider", ["debian", "redist"])
+def test_provider_without_the_release_is_refused_early(workspace: Workspace, provider: str) -> None:
+    with pytest.raises(LockError) as caught:
+        check(make_job(locked_target(provider=provider), workspace), "early")
+
+    assert f"envs/cuda130/{provider}.lock" in caught.value.why
+    assert f"without `--toolchain {provider}`" in caught.value.fix

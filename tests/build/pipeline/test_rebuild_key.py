@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -253,3 +254,16 @@ def test_names_what_changed_while_the_wheel_was_built(
 
     with pytest.raises(NotReproducibleError, match=f": {named} changed while the wheel was built"):
         check_project_state(before, job)
+
+
+def test_sees_provider_and_host_compiler(target: Target, workspace: Workspace) -> None:
+    chosen = itertools.product(("pypi", "debian"), ("system", "gcc10", "gcc12"))
+
+    keys = [
+        digest_of_key(
+            key_of(make_job(replace(target, provider=one, host_compiler=other), workspace))
+        )
+        for one, other in chosen
+    ]
+
+    assert len({*keys}) == len(keys)

@@ -116,7 +116,8 @@ def test_python_headers_of_the_system_are_found(toolchain: Toolchain) -> None:
     [
         ("-L{libraries}", "-I/usr/include"),
         ("-L", "{libraries}", "-isystem", "/usr/include"),
-        ("-isystem/usr/include", "-L/lib/{triplet}", "-L/usr/local/lib"),
+        ("-isystem/usr/include/", "-L/lib/{triplet}", "-L/usr/local/lib"),
+        ("-I/usr/include/{triplet}", "-idirafter", "/usr/include", "-L/usr/lib/"),
     ],
 )
 def test_takes_nothing_of_the_machine(
@@ -138,6 +139,30 @@ def test_takes_nothing_of_the_machine(
     assert any("math.h" in line for line in opened)
     assert any("libm" in line for line in opened)
     assert all(line.startswith((str(toolchain.compiler), str(tmp_path))) for line in opened)
+
+
+def test_takes_headers_of_a_python_in_usr_local(toolchain: Toolchain, tmp_path: Path) -> None:
+    """As in images of Python: only the folders of a system are those of the root."""
+    assert toolchain.compiler
+    (tmp_path / "empty.c").touch()
+    folder = "/usr/local/include/python3.12"
+
+    argv: list[str | Path] = ["-v", "-c", tmp_path / "empty.c", f"-I{folder}", "-o"]
+    shown = run(
+        [toolchain.compiler / "gcc", *argv, tmp_path / "empty.o"], env={"TMPDIR": str(tmp_path)}
+    )
+
+    assert f'ignoring nonexistent directory "{folder}"' in shown.output
+
+
+def test_compiles_other_character_sets(toolchain: Toolchain, tmp_path: Path) -> None:
+    assert toolchain.compiler
+    (tmp_path / "latin.c").write_bytes('const char *s = "\xe9";'.encode("latin-1"))
+    argv: list[str | Path] = ["-finput-charset=ISO-8859-1", "-S", tmp_path / "latin.c", "-o"]
+
+    run([toolchain.compiler / "gcc", *argv, tmp_path / "latin.s"], env={"TMPDIR": str(tmp_path)})
+
+    assert "\\303\\251" in (tmp_path / "latin.s").read_text()
 
 
 def test_passes_each_word_on(toolchain: Toolchain, tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from cuwheel.build.toolchains.debian.lock_file import DebianPackage
 ARCHIVES_VARIABLE = "CUWHEEL_DEBIAN_MIRROR"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 SETTING_FIX = (
-    f"set {ARCHIVES_VARIABLE} to the address of a Debian archive, the folder that has `dists` and "
-    "`pool`: https://HOST/debian or file:///FOLDER, several separated by spaces"
+    f"set or correct {ARCHIVES_VARIABLE}, the address of a Debian archive: of the folder with "
+    "`dists` and `pool`, https://HOST/debian or file:///FOLDER, several separated by spaces"
 )
 
 _APT = Path("/etc/apt")  # sources.list(5)
