@@ -68,6 +68,7 @@ RECIPE = Recipe(
         # 12.8.
         "nvidia-cuda-cupti-cu12==12.8.90",
     ),
+    oldest_gcc=11,  # XLA's headers are C++20
     build=CMake(
         install=True,  # its pyproject.toml only packs src/jaxmg/bin
         define={

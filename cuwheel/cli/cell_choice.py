@@ -61,8 +61,7 @@ class CellChooser:
         cuda: releases, `13.0`.
         frameworks: `torch==2.11.0`.
         changed_since: a commit; None: cells needn't have changed.
-        machines: read once for each origin of the compiler and platform, with another machine's
-            root for each Python.
+        machines: as for `requested_job`.
     """
 
     request: BuildRequest
@@ -74,7 +73,7 @@ class CellChooser:
     frameworks: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
     changed_since: str | None = None
-    machines: dict[tuple[str | None, ...], Machine] = field(default_factory=dict)
+    machines: dict[tuple[str, ...], Machine] = field(default_factory=dict)
 
     def cells(self) -> tuple[Cell, ...]:
         """Return every cell that is allowed; those that share kernels are adjacent.
@@ -132,19 +131,15 @@ class CellChooser:
         python = next(iter(candidate.request.python), "") or own_python().release
         if os.sep in python:  # the interpreter has to be run for its release
             return self.cell(candidate).id
-        return choose_target(candidate.entry, candidate.tag, python, candidate.request).id
+        workspace = bare_workspace(self.console, self.caller)
+        return choose_target(
+            candidate.entry, candidate.tag, python, candidate.request, workspace
+        ).id
 
     def cell(self, candidate: _Candidate) -> Cell:
         """Return the cell with its build, and the reason why that is impossible."""
         entry, tag, request = candidate.entry, candidate.tag, candidate.request
-        provider = request.toolchain or toolkit_by_release(tag).provider
-        platform = platform_of(request.platform)
-        own = provider if provider == "conda" else request.compiler_for(provider, platform)
-        read = (own, request.platform, *(request.python if request.platform else ()))
-        job = requested_job(
-            entry, tag, request, self.console, self.caller, machine=self.machines.get(read)
-        )
-        self.machines.setdefault(read, job.machine)
+        job = requested_job(entry, tag, request, self.console, self.caller, machines=self.machines)
         fault = (
             candidate.impossible
             or job.target.platform_fault

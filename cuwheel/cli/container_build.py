@@ -94,6 +94,7 @@ def request_inside(request: BuildRequest) -> BuildRequest:
         name: path.resolve() for name in folders if (path := getattr(request, name))
     }
     # As outside: the release of the Python that runs nox. `Container.run` adds `--offline`.
+    real["host_compiler"] = request.host_compiler or "system"
     alone = replace(request, container=None, container_engine=None, offline=False, **real)
     return alone.with_python()
 

@@ -28,6 +28,7 @@ from cuwheel.build.recipe.recipe import Framework, Recipe
 from cuwheel.build.recipe.recipe_check import check_recipe
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.toolchains.cross.target_root import TARGET_ROOT, oldest_served
+from cuwheel.build.toolchains.host_compiler import is_obtainable
 from cuwheel.build.toolchains.python_choice import choose_python
 from cuwheel.build.workspace.job import Job, Machine
 from cuwheel.build.workspace.request import OPTIONS, BuildRequest, flag_of
@@ -159,22 +160,23 @@ def requested_job(  # noqa: PLR0913 - what, for what, and how
     console: Console,
     caller: Caller,
     *,
-    machine: Machine | None = None,
+    machines: dict[tuple[str, ...], Machine] | None = None,
     checked: dict[Path, Any] | None = None,
 ) -> Job:
     """Return the build for one Python: the first of the request.
 
     Args:
         tag: the toolkit's, `130`.
-        machine: this one, of a build with the same options; None: read it.
+        machines: this one as builds with the same options read it, by what decides that; completed.
         checked: as in `Workspace`, of the builds of one command.
 
     Raises:
         CuwheelError: an option is wrong or doesn't go with this recipe.
     """
     python = _python_to_find(entry, request, console, caller.environ)
-    interpreter = _find_python(python, entry, tag, request, bare_workspace(console, caller))
-    target = choose_target(entry, tag, release_of(python, interpreter), request)
+    bare = bare_workspace(console, caller)
+    interpreter = _find_python(python, entry, tag, request, bare)
+    target = choose_target(entry, tag, release_of(python, interpreter), request, bare)
     work, dist = output_folders(request, caller)
     workspace = Workspace(
         cache=caller.cache,
@@ -184,21 +186,29 @@ def requested_job(  # noqa: PLR0913 - what, for what, and how
         caller=caller,
         checked={} if checked is None else checked,
     )
-    if machine is None:
-        machine = read_machine(
+    # Another machine's root folder is read for each Python.
+    of_root = (target.platform.name, target.python) if target.platform.is_foreign else ()
+    read = (str(target.has_own_compiler), *of_root)
+    machines = {} if machines is None else machines
+    if read in machines:
+        machine = with_python(machines[read], interpreter)
+    else:
+        machine = machines[read] = read_machine(
             request,
             interpreter,
             caller.environ,
             has_own_compiler=target.has_own_compiler,
             platform=target.platform,
         )
-    else:
-        machine = with_python(machine, interpreter)
     return Job(target=target, settings=request, workspace=workspace, machine=machine)
 
 
-def choose_target(entry: CatalogueEntry, tag: str, python: str, request: BuildRequest) -> Target:
+def choose_target(
+    entry: CatalogueEntry, tag: str, python: str, request: BuildRequest, workspace: Workspace
+) -> Target:
     """Return the target of a `build-…` or `mirror` command line.
+
+    Its usual host compiler is replaced by the machine's where its packages are out of reach.
 
     Args:
         tag: the toolkit's, `130`.
@@ -225,7 +235,7 @@ def choose_target(entry: CatalogueEntry, tag: str, python: str, request: BuildRe
     mode = recipe.link.mode
     if request.link and request.link != mode_name(mode):
         mode = MODES[request.link]()
-    return Target(
+    target = Target(
         recipe=recipe,
         toolkit=toolkit,
         python=python
@@ -238,8 +248,12 @@ def choose_target(entry: CatalogueEntry, tag: str, python: str, request: BuildRe
         mode=mode,
         source_override=request.source,
         platform=platform,
-        host_compiler=request.compiler_for(request.toolchain or toolkit.provider, platform),
     )
+    compiler = request.compiler_for(target)
+    is_usual = request.host_compiler is None and compiler != "system"
+    if is_usual and not is_obtainable(compiler, workspace, offline=request.offline):
+        compiler = "system"
+    return replace(target, host_compiler=compiler)
 
 
 def stable_abi_python(recipe: Recipe, platform: Platform, root: Path | None) -> str:

@@ -23,7 +23,7 @@ from cuwheel.base.system.folders.output_folder import FolderKind, new_tree, writ
 from cuwheel.base.system.regular_files import copy_regular, parse_json, read_regular
 from cuwheel.build.inputs.pinned import source_folders
 from cuwheel.build.inputs.tree import copy_source
-from cuwheel.build.recipe.target import Target, usual_compiler
+from cuwheel.build.recipe.target import Target
 from cuwheel.check.cuda.toolkits import toolkit_by_release
 
 README = "README.txt"
@@ -153,7 +153,7 @@ def _command(target: Target) -> str:
     """Return the command that builds a target from the mirror."""
     usual = toolkit_by_release(target.toolkit.release).provider
     provider = f" --toolchain {target.provider}" if target.provider != usual else ""
-    is_usual = target.host_compiler == usual_compiler(target.provider)
+    is_usual = target.host_compiler == target.usual_compiler
     compiler = "" if is_usual else f" --host-compiler {target.host_compiler}"
     foreign = f" {_PLATFORM} {target.platform.name}" if target.platform.is_foreign else ""
     python = f" --python {target.python}" if foreign and target.recipe.python != "abi3" else ""

@@ -32,6 +32,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from cuwheel.base.system.quantities import GIB, MIB
+from cuwheel.base.system.versions import version_key
 from cuwheel.build.recipe.source import Archive, Patch, Resource, Sdist, Source
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ RELEASE_PLACEHOLDERS = ("cuda", "toolkit", "toolkit_tag")  # one of them in `Lib
 CUDA_PLACEHOLDERS = ("cuda",)  # those in requirements, `Recipe.wheel_name` and `External`'s extras
 NEEDS = ("debian", "conda")  # where `Recipe.needs` may come from
 
+# Frameworks by name and first release. torch: from 2.13 on `cpp_flag` in its cpp_extension.py is
+# -std=c++20, of which GCC 10 has a part (GCC's manual, "C++ Standards Support").
+_OLDEST_GCC = (("torch", "2.13", 11),)
 
 Settings = Mapping[str, str | Mapping[str, str]]  # name → text, or text by CUDA release
 
@@ -90,6 +94,18 @@ class Framework:
             key=lambda parts: [int(part) for part in parts],
         )
         return f">={'.'.join(release)}" if self.serves else f"=={'.'.join(release)}.*"
+
+    @property
+    def oldest_gcc(self) -> int:
+        """The oldest major release of GCC that compiles against it; 0: not known."""
+        return next(
+            (
+                gcc
+                for name, since, gcc in _OLDEST_GCC
+                if name == self.name and version_key(self.version) >= version_key(since)
+            ),
+            0,
+        )
 
     @property
     def pin(self) -> str:
@@ -210,6 +226,8 @@ class Recipe:
         needs: packages that the build needs besides these and its compiler, by their source:
             `debian`, installed on the machine, or in the root folder of another kind of machine;
             `conda`, in a conda toolchain, which uses nothing of the machine.
+        oldest_gcc: the oldest major release of GCC that compiles the package, where the pinned
+            GCC 10 is too old; 0: no such limit.
         build: the build system and its settings.
         link: external libraries.
         libstdcxx: `shared`: the wheel uses the system's C++ runtime, which is required if C++
@@ -245,6 +263,7 @@ class Recipe:
     resources: tuple[Resource, ...] = ()
     requires: tuple[str, ...]
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    oldest_gcc: int = 0
     build: Build
     link: Link
     libstdcxx: Literal["shared", "static"] = "shared"

@@ -13,6 +13,8 @@ from cuwheel.build.recipe.recipe_lock import RecipeLock, lock_of
 from cuwheel.build.recipe.source import Folder, Patch
 from cuwheel.check.cuda.toolkits import Toolkit, toolkit_by_release
 
+_GCC_10, _GCC_12 = 10, 12  # the pinned compilers' major releases
+
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
@@ -23,7 +25,8 @@ class Target:
         framework: that it is compiled against; None for packages without.
         archs: compute capabilities without dot, the recipe's or those of `--arch`.
         provider: of the toolchain: `pypi`, `debian`, `conda`, `redist` or `system`.
-        host_compiler: `system`, or a pinned one, `gcc10`; a conda toolchain has its own.
+        host_compiler: `system`, or a pinned one, `gcc10`; with a conda toolchain, which has its
+            own, always `system`.
         root: the project folder of the recipe; its `envs/` and `patches/` apply.
         mode: where the wheel finds CUDA's libraries, the recipe's or that of `--link`.
         source_override: of `--source`, a folder or an archive instead of the recipe's source.
@@ -58,6 +61,17 @@ class Target:
             f"CUDA {self.toolkit.release} comes from {self.provider}; for {self.platform.machine} "
             "it comes from NVIDIA's wheels, complete from 13.0 on, or from its archives"
         )
+
+    @property
+    def usual_compiler(self) -> str:
+        """The host compiler unless an option chooses another: `gcc10`, `gcc12` or `system`.
+
+        GCC 12 is the one for newer C++, with an nvcc that takes it.
+        """
+        if self.provider == "conda" or self.platform.is_foreign:
+            return "system"
+        oldest = max(self.recipe.oldest_gcc, self.framework.oldest_gcc if self.framework else 0)
+        return "gcc12" if oldest > _GCC_10 and self.toolkit.max_gcc >= _GCC_12 else "gcc10"
 
     @property
     def is_compiler_pinned(self) -> bool:
@@ -209,22 +223,14 @@ def declared_target(recipe: Recipe, release: str, python: str, root: Path) -> Ta
         UsageError: there is no such toolkit.
     """
     toolkit = toolkit_by_release(release)
-    return Target(
+    target = Target(
         recipe=recipe,
         toolkit=toolkit,
         python=python,
         framework=recipe.framework_for(toolkit.release),
         archs=recipe.archs_for(toolkit.release),
         provider=toolkit.provider,
-        host_compiler=usual_compiler(toolkit.provider),
         root=root,
         mode=recipe.link.mode,
     )
-
-
-def usual_compiler(provider: str) -> str:
-    """Return the host compiler for an nvcc of a provider, unless an option chooses another.
-
-    A machine that gets nvcc from Debian's packages gets the compiler from there, too.
-    """
-    return "gcc10" if provider == "debian" else "system"
+    return replace(target, host_compiler=target.usual_compiler)

@@ -26,18 +26,20 @@ def check_host_compiler(job: Job) -> list[Problem]:
 
     A GCC of a lock is checked where it is installed (`conda_layout`, `pinned_compiler`).
     """
-    if job.target.has_own_compiler or _has_compiler(job.workspace):
+    target = job.target
+    if target.has_own_compiler or _has_compiler(job.workspace):
         return []
+    if job.settings.host_compiler is None and target.usual_compiler != target.host_compiler:
+        _warn_of_machine(job)
     newest, compilers = _newest_gcc(job), job.machine.compilers
     if any(compiler.major <= newest for compiler in compilers):
         return []
-    platform = job.target.platform
-    if platform.is_foreign and not compilers:
+    if target.platform.is_foreign and not compilers:
         return [
             Problem(
-                what=f"there is no compiler for {platform.machine}",
-                why=f"{platform.triplet}-g++ isn't on {SYSTEM_PATH}",
-                fix=f"apt-get install g++-{platform.triplet}",
+                what=f"there is no compiler for {target.platform.machine}",
+                why=f"{target.platform.triplet}-g++ isn't on {SYSTEM_PATH}",
+                fix=f"apt-get install g++-{target.platform.triplet}",
             )
         ]
     if not compilers:
@@ -48,11 +50,24 @@ def check_host_compiler(job: Job) -> list[Problem]:
         return [Problem(what="no host compiler was found", why=why, fix=fix)]
     return [
         Problem(
-            what=f"nvcc of CUDA {job.target.toolkit.release} supports GCC up to {newest}",
+            what=f"nvcc of CUDA {target.toolkit.release} supports GCC up to {newest}",
             why=", ".join(f"{compiler.cxx} is {compiler.version}" for compiler in compilers),
             fix=f"apt-get install g++-{newest}, or set CXX to a g++ of version {newest} or older",
         )
     ]
+
+
+def _warn_of_machine(job: Job) -> None:
+    """Warn of a build with the machine's compiler where a pinned one is usual; once a build."""
+    if job.workspace.has("toolchain") or job.settings.container:
+        return
+    usual = job.target.usual_compiler
+    job.workspace.console.warn(
+        f"the machine's compiler is used, so the wheel's bytes and platform tag depend on it: no "
+        f"Debian archive with {usual} is known. For {usual}: `export "
+        f"CUWHEEL_DEBIAN_MIRROR=https://HOST/debian`, the address of one; for no warning: "
+        "`-- --host-compiler system`"
+    )
 
 
 def host_compiler(job: Job) -> HostCompiler | None:
@@ -99,6 +114,30 @@ def compiler_lock(name: str, workspace: Workspace) -> Path:
             fix=f"nox -s lock -- host-compiler:{name}",
         )
     return lock
+
+
+def is_obtainable(name: str, workspace: Workspace, *, offline: bool) -> bool:
+    """Return True if a pinned compiler is installed, or its packages are where they come from.
+
+    One of an older lock counts as installed: builds don't change to the machine's then.
+
+    Raises:
+        LockError: there is no lock for it, or it can't be used.
+        UsageError: the variable with the archives' addresses is malformed.
+    """
+    if any(path.is_dir() for path in workspace.cache.glob(f"compilers/{name}-*")):
+        return True
+    # They load slowly.
+    from cuwheel.build.toolchains.debian.archives import configured_archives  # noqa: PLC0415
+    from cuwheel.build.toolchains.debian.install import is_reachable  # noqa: PLC0415
+
+    return is_reachable(
+        compiler_lock(name, workspace),
+        workspace.cache,
+        configured_archives(workspace.environ),
+        workspace.retry_policy,
+        offline=offline,
+    )
 
 
 def _has_compiler(workspace: Workspace) -> bool:

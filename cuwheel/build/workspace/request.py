@@ -12,8 +12,8 @@ from typing import Any
 from cuwheel.base.errors import UsageError
 from cuwheel.base.system.pythons import own_python
 from cuwheel.build.recipe.link import MODES
-from cuwheel.build.recipe.platform import PLATFORMS, Platform
-from cuwheel.build.recipe.target import usual_compiler
+from cuwheel.build.recipe.platform import PLATFORMS
+from cuwheel.build.recipe.target import Target
 from cuwheel.build.sandbox.backends import KINDS
 from cuwheel.build.sandbox.containers.engine import ENGINES
 from cuwheel.build.workspace.records import STAGES
@@ -92,7 +92,7 @@ class BuildRequest:
     host_compiler: str | None = _option(
         choices(HOST_COMPILERS),
         "compiler of host code: the machine's, or a GCC with a C library of its own from Debian 11 "
-        "or 12; default: the machine's, gcc10 for an nvcc from Debian, its own for one from conda",
+        "or 12; default: gcc10, or gcc12 for C++20; an image's or a conda toolchain's own",
     )
     work: Path | None = _option(
         "DIR", "folder for intermediate files; default: work/ in the project"
@@ -154,17 +154,17 @@ class BuildRequest:
         """False: the wheel is built again although nothing has changed."""
         return not self.no_cache
 
-    def compiler_for(self, provider: str, platform: Platform) -> str:
-        """Return the host compiler for an nvcc of this provider.
+    def compiler_for(self, target: Target) -> str:
+        """Return the host compiler for a target.
 
         Raises:
-            UsageError: the requested one doesn't go with that, or with the platform.
+            UsageError: the requested one doesn't go with its toolchain or its platform.
         """
-        usual = "system" if platform.is_foreign else usual_compiler(provider)
-        chosen = self.host_compiler or usual
+        usual = "system" if self.container else target.usual_compiler  # the image's
+        platform, chosen = target.platform, self.host_compiler or usual
         if chosen == "system":
             return chosen
-        if provider == "conda":
+        if target.provider == "conda":
             raise UsageError(
                 f"--host-compiler {chosen} can't be used with a conda toolchain",
                 why="its lock has a GCC and a C library of its own",

@@ -243,19 +243,14 @@ class StatesInside:
 def answer_states(path: Path, console: Console, caller: Caller) -> None:
     """Replace, inside, the builds that a file lists by their states."""
     entries = load_catalogue(caller.roots)
-    machines: dict[tuple[str | None, ...], Machine] = {}
+    machines: dict[tuple[str, ...], Machine] = {}
 
     def cell_of(argv: Sequence[str]) -> Cell:
         request = replace(
             read_request(argv, caller), dry_run=True
         )  # nothing is installed to know it
         entry, tag = find_target(request.targets[0], entries)
-        # Another machine's root folder is read for each Python.
-        root = (request.platform, *request.python) if request.platform else ()
-        read = (request.toolchain or tag, *root)
-        job = requested_job(entry, tag, request, console, caller, machine=machines.get(read))
-        machines.setdefault(read, job.machine)
-        return Cell(job=job)
+        return Cell(job=requested_job(entry, tag, request, console, caller, machines=machines))
 
     builds: list[list[str]] = parse_json(read_text(path), is_own=True)
     write_atomically(path, json.dumps(as_data(read_states(map(cell_of, builds)))))

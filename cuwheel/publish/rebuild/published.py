@@ -55,6 +55,8 @@ class PublishedWheel:
         """The build that is repeated."""
         stated = self.parameters
         texts: dict[str, Any] = {name: stated.get(key) or None for name, key in _OPTIONS.items()}
+        if stated and stated.get("provider") != "conda":  # not stated where it was the machine's
+            texts["host_compiler"] = texts["host_compiler"] or "system"
         python = (stated["python"],) if stated.get("python") else ()
         return BuildRequest(python=python, arch=tuple(stated.get("archs", ())), **texts)
 

@@ -15,12 +15,15 @@ from cuwheel.base.errors import UsageError
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.pythons import own_python
 from cuwheel.build.recipe.platform import AARCH64, X86_64, own_platform
+from cuwheel.build.recipe.recipe import Framework
 from cuwheel.build.toolchains.cross.target_root import TARGET_ROOT
 from cuwheel.build.workspace.request import OPTIONS, BuildRequest, read_count
 from cuwheel.cli.dispatch import parser_of
 from cuwheel.cli.target_choice import output_folders, read_request, request_of
+from tests.support.factories import make_target
 
 _EXCLUSIVE = ("quiet", "verbose")
+OTHER = AARCH64 if own_platform() == X86_64 else X86_64
 
 
 def random_request(seed: int) -> BuildRequest:
@@ -128,31 +131,42 @@ def test_refuses_what_is_no_number_of_compiles(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("provider", "requested", "compiler"),
+    ("changes", "compiler"),
     [
-        ("pypi", None, "system"),
-        ("pypi", "gcc12", "gcc12"),
-        ("debian", None, "gcc10"),
-        ("debian", "system", "system"),
-        ("conda", None, "system"),
-        ("conda", "system", "system"),
+        ({}, "gcc10"),
+        ({"provider": "debian"}, "gcc10"),
+        ({"provider": "redist", "toolkit": "12.2"}, "gcc10"),
+        ({"provider": "conda"}, "system"),
+        ({"framework": Framework(name="torch", version="2.12.1")}, "gcc10"),
+        ({"framework": Framework(name="torch", version="2.13.0")}, "gcc12"),
+        ({"oldest_gcc": 11}, "gcc12"),
+        ({"platform": OTHER}, "system"),
     ],
 )
-def test_host_compiler_follows_from_the_provider(
-    provider: str, requested: str | None, compiler: str
-) -> None:
+def test_usual_compiler_follows_from_the_target(changes: dict[str, Any], compiler: str) -> None:
+    target = make_target(**changes)
+
+    assert BuildRequest().compiler_for(target) == compiler
+
+
+@pytest.mark.parametrize("requested", ["system", "gcc12"])
+def test_requested_compiler_is_taken(requested: str) -> None:
     request = BuildRequest(host_compiler=requested)
 
-    assert request.compiler_for(provider, X86_64) == compiler
+    assert request.compiler_for(make_target(provider="debian")) == requested
+
+
+def test_image_has_its_own_compiler() -> None:
+    request = BuildRequest(container="image@sha256:0")
+
+    assert request.compiler_for(make_target()) == "system"
 
 
 def test_conda_toolchain_takes_no_other_compiler() -> None:
     with pytest.raises(UsageError, match="--host-compiler gcc10 can't be used with a conda"):
-        BuildRequest(host_compiler="gcc10").compiler_for("conda", X86_64)
+        BuildRequest(host_compiler="gcc10").compiler_for(make_target(provider="conda"))
 
 
 def test_pinned_compilers_compile_for_their_own_kind_of_machine() -> None:
-    other = AARCH64 if own_platform() == X86_64 else X86_64
-
     with pytest.raises(UsageError, match="can't compile for"):
-        BuildRequest(host_compiler="gcc12").compiler_for("pypi", other)
+        BuildRequest(host_compiler="gcc12").compiler_for(make_target(platform=OTHER))

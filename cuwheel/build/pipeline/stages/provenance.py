@@ -18,7 +18,7 @@ from cuwheel.build.pipeline.rebuild_key import (
 )
 from cuwheel.build.recipe.link import mode_name
 from cuwheel.build.recipe.source import Folder
-from cuwheel.build.recipe.target import Target, usual_compiler
+from cuwheel.build.recipe.target import Target
 from cuwheel.build.toolchains.cross.root_libraries import libraries_digest, package_version
 from cuwheel.build.toolchains.system_programs import installed_version
 from cuwheel.build.workspace.job import Job
@@ -84,17 +84,11 @@ def _parameters(target: Target) -> tuple[tuple[str, str | tuple[str, ...]], ...]
         ("archs", target.archs),
         ("ptx", target.ptx_archs),
         ("provider", target.provider),
-        ("host_compiler", _host_compiler(target)),
+        ("host_compiler", "" if target.provider == "conda" else target.host_compiler),
         ("platform", target.platform.name),
         ("link", mode_name(target.mode)),
         ("source", "given with --source" if target.source_override else source),
     )
-
-
-def _host_compiler(target: Target) -> str:
-    """Return the host compiler where it isn't the machine's by default."""
-    is_stated = target.is_compiler_pinned or usual_compiler(target.provider) != "system"
-    return target.host_compiler if is_stated else ""
 
 
 def _materials(target: Target, workspace: Workspace) -> list[Material]:

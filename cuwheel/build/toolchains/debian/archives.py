@@ -72,13 +72,27 @@ def find_url(
     Raises:
         DownloadError: none has it, or one can't be reached.
     """
+    url = address_of(package, archives, offline=offline, retry_policy=retry_policy)
+    if url is None:
+        raise _missing(package, archives)
+    return url
+
+
+def address_of(
+    package: DebianPackage,
+    archives: Sequence[DebianArchive],
+    *,
+    offline: bool,
+    retry_policy: RetryPolicy,
+) -> str | None:
+    """Return the address that `find_url` finds; None if no archive has the file."""
     for archive in archives:
         url = f"{archive.address}/{quote(package.path)}"
         if offline and not is_local(url):
             continue
         if read_head(url, Attempts(retry_policy), fix=SETTING_FIX).is_there:
             return url
-    raise _missing(package, archives)
+    return None
 
 
 def _missing(package: DebianPackage, archives: Sequence[DebianArchive]) -> DownloadError:

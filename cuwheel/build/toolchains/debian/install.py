@@ -5,20 +5,32 @@ No script of a package is run, and nothing of dpkg or apt is needed.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Iterable
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
 
 from cuwheel.base.errors import DownloadError
 from cuwheel.base.fetch.download import PinnedFile
-from cuwheel.base.fetch.store import cached_path, fetch_all
+from cuwheel.base.fetch.retry import Attempts, RetryPolicy
+from cuwheel.base.fetch.store import cached_path, fetch_all, find_mirrored
 from cuwheel.base.fetch.urls import MIRROR_VARIABLE, configured_mirror
 from cuwheel.base.system.files import check_free_disk
-from cuwheel.build.toolchains.debian.archives import SETTING_FIX, configured_archives, find_url
+from cuwheel.build.toolchains.debian.archives import (
+    SETTING_FIX,
+    DebianArchive,
+    address_of,
+    configured_archives,
+    find_url,
+)
 from cuwheel.build.toolchains.debian.deb_file import Unpacking
-from cuwheel.build.toolchains.debian.lock_file import DebianLock, DebianPackage
+from cuwheel.build.toolchains.debian.lock_file import DebianLock, DebianPackage, read_debian_lock
+from cuwheel.build.toolchains.debian.source_file import ARCHITECTURES
 from cuwheel.build.workspace.workspace import Workspace
 
+_REQUESTS = 8  # at once
 _UNPACKED = 4  # times the download: GCC 10 and its C library take 3.9 times as much
 
 
@@ -99,6 +111,40 @@ def fetch_packages(
         raise DownloadError(
             f"{title} could not be downloaded", why=f"{problem.what}: {problem.why}", fix=fix
         ) from problem
+
+
+@lru_cache
+def is_reachable(
+    lock: Path,
+    cache: Path,
+    archives: tuple[DebianArchive, ...],
+    retry_policy: RetryPolicy,
+    *,
+    offline: bool,
+) -> bool:
+    """Return True if cache, mirror or archives have a lock's packages for this kind of machine.
+
+    A server that doesn't answer counts as one that has them: the download names it.
+
+    Raises:
+        LockError: the lock can't be used.
+    """
+    policy = replace(retry_policy, attempts=1)
+
+    def is_there(package: DebianPackage) -> bool:
+        path = cached_path(cache, pinned_file(package))
+        return (
+            path.is_file()
+            or find_mirrored(path, Attempts(policy), offline=offline) is not None
+            or address_of(package, archives, offline=offline, retry_policy=policy) is not None
+        )
+
+    packages = read_debian_lock(lock).packages.get(ARCHITECTURES.get(platform.machine(), ""), ())
+    try:
+        with ThreadPoolExecutor(_REQUESTS) as pool:
+            return any(map(is_there, packages[:1])) and all(pool.map(is_there, packages))
+    except DownloadError:
+        return True
 
 
 def needed_disk(

@@ -58,15 +58,18 @@ def run_mirror(args: argparse.Namespace, console: Console, caller: Caller) -> No
     releases = [_release(python, caller) for python in args.python or [own_python().release]]
     source = caller.path(args.source) if args.source else None
     plain = request_of(args, caller, source=None)
+    workspace = bare_workspace(console, caller)
     targets = [
-        choose_target(entry, tag, release, plain) for entry, tag in named for release in releases
+        choose_target(entry, tag, release, plain, workspace)
+        for entry, tag in named
+        for release in releases
     ]
     raise_problems((fault for target in targets for fault in check_platform(target)), "mirror")
     with console.stage("mirror"):
         done = mirror(
             targets,
             caller.path(args.to),
-            bare_workspace(console, caller),
+            workspace,
             source=source,
             pythons=releases,  # a wheel of the stable ABI is built with another one
         )
