@@ -27,7 +27,7 @@ from cuwheel.build.toolchains.store import obtain
 from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
 
-_LAYOUT = 4  # raise it when a compiler that an older cuwheel installed must not be reused
+_LAYOUT = 5  # raise it when a compiler that an older cuwheel installed must not be reused
 _ROOT = "root"
 _LOADERS = {"x86_64": "lib64/ld-linux-x86-64.so.2", "aarch64": "lib/ld-linux-aarch64.so.1"}
 # What compiling and linking need, and the licences.
@@ -35,17 +35,23 @@ _NEEDED = ("lib/", "lib64/", "usr/bin/", "usr/include/", "usr/lib/", "usr/lib64/
 _LICENCE = "usr/share/doc/"
 _DRIVERS = {"gcc": ("cc",), "g++": ("c++",), "cpp": ()}  # and their second names
 _BINUTILS = ("ar", "as", "ld", "nm", "objcopy", "objdump", "ranlib", "readelf", "strip")
-# Folders of the machine's system become those of the root folder (`=` in GCC's options): system
-# Pythons give their `-L/usr/lib/x86_64-linux-gnu` to the linker of every extension. Thousands of
-# words are only looked at once: `set` copies all of them. The C library converts character sets
-# with modules, whose folder is built in.
+# Folders of the machine's system become those of the root folder (`=` in options of GCC and ld):
+# system Pythons give their `-L/usr/lib/x86_64-linux-gnu` to the linker of every extension. A file
+# of options that has one is refused, variables that name folders are dropped (GCC's manual,
+# "Environment Variables"). Thousands of words are only looked at once: `set` copies all of them.
+# The C library converts character sets with modules, whose folder is built in.
 _WRAPPER = """\
 #!/bin/sh
 root="${{0%/*}}/root"
-unset GCC_EXEC_PREFIX COMPILER_PATH
+unset GCC_EXEC_PREFIX COMPILER_PATH LIBRARY_PATH LD_RUN_PATH
+unset CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH OBJC_INCLUDE_PATH
 export GCONV_PATH="$root/usr/lib/{triplet}/gconv"
+refuse() {{
+    echo "cuwheel: the pinned compiler doesn't read the machine's folders: $1" >&2
+    exit 1
+}}
 case " $*" in
-*[LImr]/lib* | *[LImr]/usr/* | *" /lib"* | *" /usr/"*)
+*[BLImr]/lib* | *[BLImr]/usr/* | *" /lib"* | *" /usr/"* | *[\\ ,]@*)
     option=
     for word do
         shift
@@ -54,10 +60,23 @@ case " $*" in
         -L/lib | -L/lib64 | -L/usr/lib | -L/usr/lib64 | -L/usr/local/lib | \\
         -L/lib/{triplet} | -L/usr/lib/{triplet} | -I/usr/local/include | \\
         -I/usr/include | -isystem/usr/include | -idirafter/usr/include | \\
-        -I/usr/include/{triplet} | -isystem/usr/include/{triplet})
+        -I/usr/include/{triplet} | -isystem/usr/include/{triplet} | \\
+        -Wl,-L/lib* | -Wl,-L/usr/lib* | -Wl,-L/usr/local/lib)
             word="${{word%%/*}}=/${{word#*/}}" ;;
+        -B/lib* | -B/usr/*)
+            word="${{word%%/*}}$root/${{word#*/}}" ;;
+        -Wl,*,-L/lib* | -Wl,*,-L/usr/*)
+            refuse "$word" ;;
+        @* | -Wl,*@*)
+            [ ! -f "${{word##*@}}" ] || while IFS= read -r line || [ -n "$line" ]; do
+                case " $line " in
+                *[\\ \\"]-[BL]/lib* | *-[BL]/usr/lib* | *-[BL]/usr/local/lib* | \\
+                *-I/usr/include[\\ \\"]* | *-isystem*/usr/include[\\ \\"]*)
+                    refuse "$word: $line" ;;
+                esac
+            done <"${{word##*@}}" ;;
         esac
-        case $word in -L | -I | -isystem | -idirafter) option=$word ;; *) option= ;; esac
+        case $word in -L | -B | -I | -isystem | -idirafter) option=$word ;; *) option= ;; esac
         set -- "$@" "$word"
     done ;;
 esac

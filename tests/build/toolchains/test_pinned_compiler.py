@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.base.errors import LockError, ToolchainError
+from cuwheel.base.errors import CommandFailedError, LockError, ToolchainError
 from cuwheel.base.formats.binaries.elf import Elf, read_elf
 from cuwheel.base.system.process import run
 from cuwheel.base.system.versions import version_key
@@ -118,6 +118,7 @@ def test_python_headers_of_the_system_are_found(toolchain: Toolchain) -> None:
         ("-L", "{libraries}", "-isystem", "/usr/include"),
         ("-isystem/usr/include/", "-L/lib/{triplet}", "-L/usr/local/lib"),
         ("-I/usr/include/{triplet}", "-idirafter", "/usr/include", "-L/usr/lib/"),
+        ("-Wl,-L/usr/lib/{triplet}", "-B/usr/lib/{triplet}", "-B", "/usr/bin"),
     ],
 )
 def test_takes_nothing_of_the_machine(
@@ -132,13 +133,38 @@ def test_takes_nothing_of_the_machine(
     folders = [word.format(libraries=f"/usr/lib/{triplet}", triplet=triplet) for word in words]
 
     argv: list[str | Path] = ["-H", "-shared", "-fPIC", source, *folders, "-lm", "-Wl,--trace"]
-    done = run([toolchain.compiler / "gcc", *argv, "-o", library], env={"TMPDIR": str(tmp_path)})
+    named = {"CPATH": "/usr/include", "LIBRARY_PATH": f"/usr/lib/{triplet}"}
+    env = {"TMPDIR": str(tmp_path), **named}
+    done = run([toolchain.compiler / "gcc", *argv, "-o", library], env=env)
 
     lines = [line.lstrip(". ") for line in done.output.splitlines()]
     opened = [line for line in lines if line.startswith("/")]
     assert any("math.h" in line for line in opened)
     assert any("libm" in line for line in opened)
     assert all(line.startswith((str(toolchain.compiler), str(tmp_path))) for line in opened)
+
+
+@pytest.mark.parametrize("word", ["@{file}", "-Wl,@{file}", "-Wl,-O1,-L/usr/lib"])
+def test_refuses_what_it_cannot_redirect(toolchain: Toolchain, word: str, tmp_path: Path) -> None:
+    assert toolchain.compiler
+    file = tmp_path / "options"
+    file.write_text("-O1\n-L/usr/lib/x86_64-linux-gnu -lm\n")
+
+    with pytest.raises(CommandFailedError) as caught:
+        run([toolchain.compiler / "gcc", word.format(file=file)], env={"TMPDIR": str(tmp_path)})
+
+    assert "doesn't read the machine's folders" in "\n".join(caught.value.tail)
+
+
+def test_takes_files_of_options(toolchain: Toolchain, tmp_path: Path) -> None:
+    assert toolchain.compiler
+    (tmp_path / "empty.c").touch()
+    options = tmp_path / "options"
+    options.write_text(f"-c {tmp_path}/empty.c -I/usr/include/python3.11\n-o {tmp_path}/empty.o")
+
+    run([toolchain.compiler / "gcc", f"@{options}"], env={"TMPDIR": str(tmp_path)})
+
+    assert (tmp_path / "empty.o").is_file()
 
 
 def test_takes_headers_of_a_python_in_usr_local(toolchain: Toolchain, tmp_path: Path) -> None:
