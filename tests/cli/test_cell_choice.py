@@ -12,6 +12,7 @@ from cuwheel.base.system.console import Console
 from cuwheel.build.recipe.cells import PYTHONS
 from cuwheel.build.recipe.platform import AARCH64, PLATFORMS
 from cuwheel.build.toolchains.cross.target_root import TARGET_ROOT
+from cuwheel.build.toolchains.debian.archives import ARCHIVES_VARIABLE
 from cuwheel.cli.commands.matrix import chooser_of, matrix_parser
 from cuwheel.cli.dispatch import run_command
 from cuwheel.lab.matrix.state import Cell
@@ -39,6 +40,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         output = {"name": "torch", "version": version, "cuda": cuda, "pythons": pythons}
         copy = cache / "frameworks" / f"torch-{version}.json"
         copy.write_text(json.dumps(output))
+    monkeypatch.setenv(ARCHIVES_VARIABLE, tmp_path.as_uri())  # without packages
     monkeypatch.setenv("CUWHEEL_PROJECT", str(project))
     monkeypatch.setenv("CUWHEEL_CACHE", str(cache))
     return project

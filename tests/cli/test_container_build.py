@@ -87,7 +87,8 @@ def test_hands_every_option_on(tmp_path: Path) -> None:
     )
     outside: dict[str, Any] = {"container": IMAGE, "container_engine": "docker", "offline": True}
 
-    assert request_inside(replace(request, **outside)) == request
+    inside = replace(request, host_compiler="system")
+    assert request_inside(replace(request, **outside)) == inside
 
 
 def test_folders_have_their_real_names(tmp_path: Path) -> None:
@@ -98,7 +99,7 @@ def test_folders_have_their_real_names(tmp_path: Path) -> None:
 
 
 def test_python_is_that_of_nox() -> None:
-    assert inside().argv() == ("tiny-130", "--python", own_python().release)
+    assert inside().argv()[:3] == ("tiny-130", "--python", own_python().release)
 
 
 STAND_IN = """\

@@ -17,6 +17,10 @@ pytestmark = pytest.mark.nightly
 
 # With their SHA-256: parts of the compiler.
 PINS = {
+    "12.0": {
+        "nvidia-cuda-nvcc-cu12==12.0.140": "958d54df87d0c0b7207e7fed403d6eed"
+        "a0890a01cc44cfeaccf87c7f90e9b165",
+    },
     "12.1": {
         "nvidia-cuda-nvcc-cu12==12.1.105": "a0712a05ffd57d9f017580ffcc808b20"
         "7f7f4ef7a5ca8ac1312318b153739a18",
@@ -25,13 +29,29 @@ PINS = {
         "nvidia-cuda-nvcc-cu12==12.2.140": "c6ff4ae7a636eb6cab7621191e19ac37"
         "79690686bbcf52c04d8b1ca2944e1e27",
     },
+    "12.3": {
+        "nvidia-cuda-nvcc-cu12==12.3.107": "a3344b94f5e89023fa17e0bbf8fb0dd2"
+        "6d5ef6f4091a5aab08f215e4999eac62",
+    },
     "12.4": {
         "nvidia-cuda-nvcc-cu12==12.4.131": "e4c9a35435c3b0e36c6397c5696334c9"
         "ea6650e524736cbd1c5d345ea099bb04",
     },
+    "12.5": {
+        "nvidia-cuda-nvcc-cu12==12.5.82": "b03e545b8e8c3ce7ebcd7fc44063180f"
+        "f52ff01d064ece2127ed90a04ef12cd0",
+    },
+    "12.6": {
+        "nvidia-cuda-nvcc-cu12==12.6.85": "d75d9d74599f4d7c0865df19ed21b739"
+        "e6cb77a6497a3f73d6f61e8038a765e4",
+    },
     "12.8": {
         "nvidia-cuda-nvcc-cu12==12.8.93": "2d6dc36fb7cb5ac9c0b8825bc13d193c"
         "35487a315664007287d0126531238011",
+    },
+    "12.9": {
+        "nvidia-cuda-nvcc-cu12==12.9.86": "5d6a0d32fdc7ea39917c20065614ae93"
+        "add6f577d840233237ff08e9a38f58f0",
     },
 }
 every_release = pytest.mark.parametrize("release", PINS)

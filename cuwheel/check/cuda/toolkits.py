@@ -26,9 +26,10 @@ class Toolkit:
             Compatibility".
         provider: where its toolchain comes from unless `--toolchain` says otherwise: `pypi` from
             13.0 on; before, NVIDIA's own wheels hold no nvcc: `debian` where Debian has that
-            release, else `conda`.
+            release, else `conda`, or `redist` where conda has no lock.
         libraries: the release of each library that doesn't count as CUDA does, as its component
-            and `major.minor`; from the pins of cuda-toolkit on the package index.
+            and `major.minor`; from the pins of cuda-toolkit on the package index, and the manifests
+            of NVIDIA's archives.
         site_folder: where its wheels put a whole compiler, below site-packages; empty where they
             hold none.
     """
@@ -53,10 +54,11 @@ class Toolkit:
         return int(self.release.split(".", maxsplit=1)[0])
 
 
-# Versions of nvcc: for 12.x the one that conda-forge has, for 13.x the one that the cuda-toolkit of
-# envs/cuda<tag>/pypi.in pins. The limits and archs of 12.x were read from the nvidia-cuda-nvcc-cu12
-# wheels of the same versions, which hold host_config.h and ptxas (tests/e2e/test_cuda12_facts.py),
-# those of 13.x from the locked nvcc itself (tests/e2e/test_cuda13_facts.py).
+# Versions of nvcc: for 12.x the one of conda-forge or NVIDIA's archives, for 13.x the one that the
+# cuda-toolkit of envs/cuda<tag>/pypi.in pins. The limits and archs of 12.x were read from the
+# nvidia-cuda-nvcc-cu12 wheels of the same versions, which hold host_config.h and ptxas
+# (tests/e2e/test_cuda12_facts.py), those of 13.x from the locked nvcc itself
+# (tests/e2e/test_cuda13_facts.py).
 _ARCHS_12 = (
     *("50", "52", "53", "60", "61", "62", "70", "72", "75"),
     *("80", "86", "87", "89", "90", "90a"),
@@ -94,11 +96,35 @@ def _cuda_13(release: str, libraries: str, **fields: Any) -> Toolkit:
 
 
 TOOLKITS = (
+    _cuda_12(
+        *("12.0", "12.0 11.0 10.3 11.4 12.0", "redist"),
+        nvcc="12.0.140",
+        max_gcc=12,
+        archs=_ARCHS_12,
+    ),
     _cuda_12("12.1", "12.1 11.0 10.3 11.4 12.1", nvcc="12.1.105", max_gcc=12, archs=_ARCHS_12),
     _cuda_12("12.2", "12.2 11.0 10.3 11.5 12.1", nvcc="12.2.140", max_gcc=12, archs=_ARCHS_12),
     _cuda_12(
+        *("12.3", "12.3 11.0 10.3 11.5 12.2", "redist"),
+        nvcc="12.3.107",
+        max_gcc=12,
+        archs=_ARCHS_12,
+    ),
+    _cuda_12(
         *("12.4", "12.4 11.2 10.3 11.6 12.3", "debian"),
         nvcc="12.4.131",
+        max_gcc=13,
+        archs=_ARCHS_12,
+    ),
+    _cuda_12(
+        *("12.5", "12.5 11.2 10.3 11.6 12.5", "redist"),
+        nvcc="12.5.82",
+        max_gcc=13,
+        archs=_ARCHS_12,
+    ),
+    _cuda_12(
+        *("12.6", "12.6 11.3 10.3 11.7 12.5", "redist"),
+        nvcc="12.6.85",
         max_gcc=13,
         archs=_ARCHS_12,
     ),
@@ -108,6 +134,15 @@ TOOLKITS = (
         nvcc="12.8.93",
         max_gcc=14,
         archs=(*_ARCHS_12, "100", "100a", "101", "101a", "120", "120a"),
+    ),
+    _cuda_12(
+        *("12.9", "12.9 11.4 10.3 11.7 12.5", "redist"),
+        nvcc="12.9.86",
+        max_gcc=14,
+        archs=(
+            *(*_ARCHS_12, "100", "100a", "100f", "101", "101a", "101f", "103", "103a", "103f"),
+            *_FROM_110[3:],
+        ),
     ),
     # cuBLAS is 13.1 in fact: the requirement stays, so that published wheels keep their bytes.
     _cuda_13("13.0", "13.0 12.0 10.4 12.0 12.6", nvcc="13.0.88", max_gcc=15, archs=_ARCHS_13),

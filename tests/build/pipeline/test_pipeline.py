@@ -454,10 +454,11 @@ def test_full_disk_is_named_and_leaves_nothing(engine: Engine, tmp_path: Path) -
 
 
 def _cache_with_downloads(tmp_path: Path, shared_cache: Path) -> Path:
-    """Return a cache with nothing but the installer's downloads: a test makes everything again."""
+    """Return a cache with nothing but downloads: a test makes everything again."""
     cache = tmp_path / "cache"
     cache.mkdir()
-    (cache / "uv").symlink_to(shared_cache / "uv")
+    for name in ("uv", "downloads"):
+        (cache / name).symlink_to(shared_cache / name)
     return cache
 
 

@@ -11,6 +11,7 @@ from packaging.version import Version
 from cuwheel.base.errors import UsageError
 from cuwheel.base.paths import ROOT
 from cuwheel.build.environments.lock_file import pinned_version
+from cuwheel.build.toolchains.redist.lock_file import read_redist_lock
 from cuwheel.check.cuda.components import (
     COMPONENTS,
     KNOWN_COMPONENTS,
@@ -38,6 +39,13 @@ _IN_CONDA = {
 def pins_of(toolkit: Toolkit) -> dict[str, Version]:
     """Return the release of each component of the toolchain."""
     folder = ROOT / "envs" / f"cuda{toolkit.tag}"
+    if toolkit.provider == "redist":
+        archives = read_redist_lock(folder / "redist.lock").archives
+        return {
+            archive.name.removeprefix("lib"): Version(archive.version)
+            for archive in archives
+            if archive.name.removeprefix("lib") in dict(toolkit.libraries)
+        }
     if not (folder / "environment.yml").is_file():
         return {
             component.name: Version(version)

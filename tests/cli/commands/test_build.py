@@ -88,7 +88,7 @@ def test_refuses_compiler_that_nvcc_does_not_take(
     newer.chmod(0o755)
 
     with pytest.raises(PreflightError) as caught:
-        build(CXX=str(newer))
+        build("--host-compiler", "system", CXX=str(newer))
 
     assert "supports GCC up to 15" in str(caught.value)
 
