@@ -17,6 +17,10 @@ pytestmark = pytest.mark.nightly
 
 # With their SHA-256: parts of the compiler.
 PINS = {
+    "11.8": {
+        "nvidia-cuda-nvcc-cu11==11.8.89": "f8e1e995166c884f2f5bf94975d7abb8"
+        "9175363b8712f7f81cd38d0df1b2cd85",
+    },
     "12.0": {
         "nvidia-cuda-nvcc-cu12==12.0.140": "958d54df87d0c0b7207e7fed403d6eed"
         "a0890a01cc44cfeaccf87c7f90e9b165",
@@ -87,7 +91,7 @@ def site(module_path: Path, shared_cache: Path) -> Callable[[Toolkit], Path]:
 def test_table_holds_version_of_nvcc(release: str) -> None:
     toolkit = toolkit_by_release(release)
 
-    assert f"nvidia-cuda-nvcc-cu12=={toolkit.nvcc}" in PINS[release]
+    assert f"nvidia-cuda-nvcc-cu{toolkit.major}=={toolkit.nvcc}" in PINS[release]
 
 
 @every_release

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 
 from cuwheel.base.errors import UsageError, suggest
 from cuwheel.check.cuda.foreign_wheels import FOREIGN_WHEELS
-from cuwheel.check.cuda.nvidia_wheels import OTHER_WHEELS, TOOLKIT_WHEELS, NvidiaWheel
+from cuwheel.check.cuda.nvidia_wheels import (
+    CUDA_11_WHEELS,
+    OTHER_WHEELS,
+    TOOLKIT_WHEELS,
+    NvidiaWheel,
+)
 from cuwheel.check.cuda.toolkits import Toolkit
 
 
@@ -123,8 +128,8 @@ def _components_of(wheel: NvidiaWheel, cuda: int) -> Iterator[Component]:
 COMPONENTS = (
     *(
         component
-        for cuda in _MAJORS
-        for wheel in (*TOOLKIT_WHEELS, *OTHER_WHEELS)
+        for cuda in (11, *_MAJORS)
+        for wheel in (*CUDA_11_WHEELS, *TOOLKIT_WHEELS, *OTHER_WHEELS)
         if cuda in wheel.majors
         for component in _components_of(wheel, cuda)
     ),

@@ -55,9 +55,9 @@ class Toolkit:
 
 
 # Versions of nvcc: for 12.x the one of conda-forge or NVIDIA's archives, for 13.x the one that the
-# cuda-toolkit of envs/cuda<tag>/pypi.in pins. The limits and archs of 12.x were read from the
-# nvidia-cuda-nvcc-cu12 wheels of the same versions, which hold host_config.h and ptxas
-# (tests/e2e/test_cuda12_facts.py), those of 13.x from the locked nvcc itself
+# cuda-toolkit of envs/cuda<tag>/pypi.in pins. The limits and archs of 11.8 and 12.x were read from
+# the nvidia-cuda-nvcc-cu11 and -cu12 wheels of the same versions, which hold host_config.h and
+# ptxas (tests/e2e/test_cuda12_facts.py), those of 13.x from the locked nvcc itself
 # (tests/e2e/test_cuda13_facts.py).
 _ARCHS_12 = (
     *("50", "52", "53", "60", "61", "62", "70", "72", "75"),
@@ -77,65 +77,66 @@ _ARCHS_13_4 = (*_UP_TO_103, "107", "107a", "107f", *_FROM_110)
 _LIBRARIES = ("cublas", "cufft", "curand", "cusolver", "cusparse", "cudnn")
 
 
-def _cuda_12(release: str, libraries: str, provider: str = "conda", **fields: Any) -> Toolkit:
+_OLDEST_DRIVERS = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
+
+
+def _toolkit(release: str, libraries: str, provider: str = "conda", **fields: Any) -> Toolkit:
     parts = tuple(zip(_LIBRARIES, libraries.split(), strict=False))
-    return Toolkit(
-        release=release, libraries=parts, min_driver="525.60.13", provider=provider, **fields
-    )
+    driver = _OLDEST_DRIVERS[int(release.split(".", maxsplit=1)[0])]
+    return Toolkit(release=release, libraries=parts, min_driver=driver, provider=provider, **fields)
 
 
 def _cuda_13(release: str, libraries: str, **fields: Any) -> Toolkit:
-    return Toolkit(
-        release=release,
-        libraries=tuple(zip(_LIBRARIES, libraries.split(), strict=False)),
-        min_driver="580.65.06",
-        provider="pypi",
-        site_folder="nvidia/cu13",
-        **fields,
-    )
+    return _toolkit(release, libraries, "pypi", site_folder="nvidia/cu13", **fields)
 
 
 TOOLKITS = (
-    _cuda_12(
+    _toolkit(
+        *("11.8", "11.11 10.9 10.3 11.4 11.7", "debian"),
+        nvcc="11.8.89",
+        max_gcc=11,
+        archs=("35", "37", *_ARCHS_12[:-1]),
+    ),
+    _toolkit(
         *("12.0", "12.0 11.0 10.3 11.4 12.0", "redist"),
         nvcc="12.0.140",
         max_gcc=12,
         archs=_ARCHS_12,
     ),
-    _cuda_12("12.1", "12.1 11.0 10.3 11.4 12.1", nvcc="12.1.105", max_gcc=12, archs=_ARCHS_12),
-    _cuda_12("12.2", "12.2 11.0 10.3 11.5 12.1", nvcc="12.2.140", max_gcc=12, archs=_ARCHS_12),
-    _cuda_12(
+    _toolkit("12.1", "12.1 11.0 10.3 11.4 12.1", nvcc="12.1.105", max_gcc=12, archs=_ARCHS_12),
+    _toolkit("12.2", "12.2 11.0 10.3 11.5 12.1", nvcc="12.2.140", max_gcc=12, archs=_ARCHS_12),
+    _toolkit(
         *("12.3", "12.3 11.0 10.3 11.5 12.2", "redist"),
         nvcc="12.3.107",
         max_gcc=12,
         archs=_ARCHS_12,
     ),
-    _cuda_12(
+    _toolkit(
         *("12.4", "12.4 11.2 10.3 11.6 12.3", "debian"),
         nvcc="12.4.131",
         max_gcc=13,
         archs=_ARCHS_12,
     ),
-    _cuda_12(
+    _toolkit(
         *("12.5", "12.5 11.2 10.3 11.6 12.5", "redist"),
         nvcc="12.5.82",
         max_gcc=13,
         archs=_ARCHS_12,
     ),
-    _cuda_12(
+    _toolkit(
         *("12.6", "12.6 11.3 10.3 11.7 12.5", "redist"),
         nvcc="12.6.85",
         max_gcc=13,
         archs=_ARCHS_12,
     ),
-    _cuda_12(
+    _toolkit(
         "12.8",
         "12.8 11.3 10.3 11.7 12.5 9.13",
         nvcc="12.8.93",
         max_gcc=14,
         archs=(*_ARCHS_12, "100", "100a", "101", "101a", "120", "120a"),
     ),
-    _cuda_12(
+    _toolkit(
         *("12.9", "12.9 11.4 10.3 11.7 12.5", "redist"),
         nvcc="12.9.86",
         max_gcc=14,
@@ -172,14 +173,9 @@ def toolkit_by_release(release: str) -> Toolkit:
     )
 
 
-# Of majors of third-party wheels only, from the same table of NVIDIA.
-_OLDER_DRIVERS = {11: "450.80.02"}
-
-
 def oldest_driver(major: int | None) -> str:
     """Return the oldest Linux driver for a major release of CUDA; empty if unknown."""
-    drivers = (toolkit.min_driver for toolkit in TOOLKITS if toolkit.major == major)
-    return next(drivers, _OLDER_DRIVERS.get(major or 0, ""))
+    return _OLDEST_DRIVERS.get(major or 0, "")
 
 
 def check_archs(owner: str, toolkit: Toolkit, archs: tuple[str, ...]) -> None:
