@@ -131,15 +131,17 @@ def lock_jobs(
 
 
 def file_jobs(names: Iterable[str], roots: tuple[Path, ...]) -> tuple[LockSpec, ...]:
-    """Return the locks that name files, conda's and redist's, by name.
+    """Return the locks that name files, conda's, redist's and Debian's, by name.
 
     Args:
-        names: `122`, `toolchain:122`, `toolchain:122:redist`, `python:312` or `all`.
+        names: `122`, `toolchain:122:redist`, `host-compiler:gcc12`, `python:312` or `all`.
 
     Raises:
         UsageError: a name is unknown; the message names the nearest.
     """
-    known = [job for job in _env_jobs(roots) if job.environment or job.products]
+    known = [
+        job for job in _env_jobs(roots) if job.environment or job.products or job.debian_source
+    ]
     full = [f"toolchain:{name}" if name.isdecimal() else name for name in names]
     return tuple(
         dict.fromkeys(job for name in full for job in _named(name, known, session="lock-verify"))

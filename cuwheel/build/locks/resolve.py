@@ -28,8 +28,14 @@ from cuwheel.build.toolchains.conda.lock_file import (
 from cuwheel.build.toolchains.conda.mirrors import Mirrors
 from cuwheel.build.toolchains.conda.solve import solve
 from cuwheel.build.toolchains.conda.write import write_conda_lock
-from cuwheel.build.toolchains.debian.archives import configured_archives
-from cuwheel.build.toolchains.debian.lock_file import faults_of_debian_lock, render_debian_lock
+from cuwheel.build.toolchains.debian.archives import configured_archives, missing_error
+from cuwheel.build.toolchains.debian.install import missing_packages
+from cuwheel.build.toolchains.debian.lock_file import (
+    DebianPackage,
+    faults_of_debian_lock,
+    read_debian_lock,
+    render_debian_lock,
+)
 from cuwheel.build.toolchains.debian.solve import solve as solve_debian
 from cuwheel.build.toolchains.debian.source_file import read_source as read_debian_source
 from cuwheel.build.toolchains.redist.install import fetch_archives
@@ -42,7 +48,7 @@ from cuwheel.build.toolchains.redist.lock_file import (
 from cuwheel.build.toolchains.redist.manifest import lock_products
 from cuwheel.build.workspace.workspace import Workspace
 
-LockedFile: TypeAlias = CondaPackage | RedistArchive
+LockedFile: TypeAlias = CondaPackage | DebianPackage | RedistArchive
 _LockedFile = TypeVar("_LockedFile", CondaPackage, RedistArchive)
 
 
@@ -146,7 +152,8 @@ def verify_locks(
     """Download every file that locks name, compare hashes and sizes, and record that in the locks.
 
     A hash or size that the channel's index or the manifest lacked is filled in. The manifest of
-    NVIDIA's archives is compared too, except offline.
+    NVIDIA's archives is compared too, except offline. Debian's packages are only looked for: their
+    hashes are from an index that Debian signed.
 
     Returns:
         The files of each lock.
@@ -160,6 +167,8 @@ def verify_locks(
     for job in jobs:
         with workspace.console.stage(f"verify {job.name}"):
             verify = _verify_archives if job.products else _verify_conda
+            if job.debian_source:
+                verify = _verify_debian
             locks.append(verify(job, workspace, offline=offline))
             size = show_size(sum(file.size for file in locks[-1]))
             files = plural(len(locks[-1]), "file")
@@ -210,6 +219,17 @@ def _verify_archives(
     lock = replace(lock, archives=archives, files=_verified_today())
     write_atomically(job.lock, render_redist_lock(lock, command=job.command))
     return archives
+
+
+def _verify_debian(job: LockSpec, workspace: Workspace, *, offline: bool) -> tuple[LockedFile, ...]:
+    archives = configured_archives(workspace.environ)
+    listed = read_debian_lock(job.lock).packages.values()
+    packages = tuple(dict.fromkeys(package for part in listed for package in part))
+    policy = workspace.retry_policy
+    missing = missing_packages(packages, workspace.cache, archives, policy, offline=offline)
+    if missing:
+        raise missing_error(missing, archives)
+    return packages
 
 
 def _compare(package: _LockedFile, file: Path) -> _LockedFile:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from cuwheel.base.errors import CuwheelError, LockError
+from cuwheel.base.errors import CuwheelError
 from cuwheel.base.system import machine
 from cuwheel.base.system.compilers import SYSTEM_PATH
 from cuwheel.base.system.process import which
@@ -22,6 +22,7 @@ from cuwheel.build.toolchains.cross.root_libraries import package_version
 from cuwheel.build.toolchains.debian.lock_file import read_debian_lock
 from cuwheel.build.toolchains.from_system import choose_toolkit
 from cuwheel.build.toolchains.host_compiler import compiler_lock
+from cuwheel.build.toolchains.provider_lock import provider_lock
 from cuwheel.build.toolchains.redist.install import disk_for_archives
 from cuwheel.build.toolchains.redist.lock_file import read_redist_lock
 from cuwheel.build.toolchains.system_programs import installed_version
@@ -112,15 +113,8 @@ def check_toolchain_lock(job: Job) -> None:
     Raises:
         LockError: it has no lock for it.
     """
-    target = job.target
-    if target.provider not in {"debian", "redist"} or toolchain_lock(target, job.workspace):
-        return
-    release, provider = target.toolkit.release, target.provider
-    raise LockError(
-        f"there is no lock of the provider {provider} for CUDA {release}",
-        why=f"no project folder has envs/cuda{target.toolkit.tag}/{provider}.lock",
-        fix=f"run without `--toolchain {provider}`, or choose another: docs/how-to/toolchains.md",
-    )
+    if job.target.provider in {"debian", "redist"}:
+        provider_lock(job.target.toolkit, job.target.provider, job.workspace)
 
 
 def check_system_packages(job: Job) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ __all__ = [
     "from_system",
     "host_compiler",
     "provide",
+    "provider_lock",
     "python_choice",
     "redist",
     "store",

@@ -39,6 +39,23 @@ exec "$home/bin/nvlink-real" "$@"
 """
 
 
+def finish_home(
+    home: Path, release: str, owner: str, *, fix: str, compilers: Path | None = None
+) -> str:
+    """Make a home of a lock's files whole, check it, and return nvcc's version.
+
+    Args:
+        compilers: this machine's home, where the files are for another kind of machine.
+
+    Raises:
+        ToolchainError: as `check_version`.
+    """
+    if compilers:
+        replace_programs(home, compilers)
+    complete(home)
+    return check_version(home, release, owner, fix=fix)
+
+
 def complete(home: Path) -> None:
     """Add `lib64`, library names without version and a quiet `nvlink` to the files of wheels."""
     # RECORD has no modes, so a lost one wouldn't show as damage.

@@ -12,14 +12,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cuwheel.base.errors import InstallError, LockError
-from cuwheel.base.paths import find_lock
+from cuwheel.base.errors import InstallError
 from cuwheel.base.system.files import describe_file, remove_tree
 from cuwheel.base.system.regular_files import read_text
 from cuwheel.build.environments.installed import fill_folder
-from cuwheel.build.toolchains.cuda_home import check_version, complete
+from cuwheel.build.toolchains.cuda_home import finish_home
 from cuwheel.build.toolchains.debian.install import unpack_packages
 from cuwheel.build.toolchains.debian.lock_file import read_debian_lock
+from cuwheel.build.toolchains.provider_lock import provider_lock
 from cuwheel.build.toolchains.store import obtain
 from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
@@ -61,7 +61,8 @@ def debian_toolchain(
         InstallError: the packages can't be installed.
         ToolchainError: they are no whole toolkit of this release.
     """
-    packages, wheels = _debian_locks(toolkit, workspace)
+    packages = provider_lock(toolkit, "debian", workspace)
+    wheels = provider_lock(toolkit, "debian", workspace, "pypi")
     lock, machine = read_debian_lock(packages), platform.machine()
     identity = f"{_LAYOUT} {machine} {lock.digest_for(machine)} {read_text(wheels)}"
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
@@ -71,18 +72,22 @@ def debian_toolchain(
         title = f"the packages of {packages.parent.name}/{packages.name}"
         root, site = home / "packages", home / "wheels"
         unpack_packages(
-            lock, root, workspace, machine=machine, offline=offline, title=title, only=_is_needed
+            *(lock, root, workspace),
+            machine=machine,
+            offline=offline,
+            title=title,
+            only=_is_needed,
+            unpacked=1,  # most of nvidia-cuda-dev are archives that the wheels replace
         )
         log = workspace.shared_folder("logs") / f"{folder.name}.log"
         fill_folder(site, Path(sys.executable), wheels, workspace, offline=offline, log=log)
         _place_wheels(home, site)
-        _place_compilers(home, root)
+        _place_compilers(home, root, title)
         remove_tree(root)
         remove_tree(site)
-        complete(home)
         owner = f"the lock {packages.parent.name}/{packages.name}"
         relock = f"correct its debian.yml, then `nox -s lock -- toolchain:{toolkit.tag}:debian`"
-        return {"nvcc": check_version(home, toolkit.release, owner, fix=relock)}
+        return {"nvcc": finish_home(home, toolkit.release, owner, fix=relock)}
 
     stored = obtain(folder, make, workspace, reads_all=reads_all)
     return Toolchain(
@@ -93,27 +98,6 @@ def debian_toolchain(
         pinned=True,
         packages=lock.stated_packages(machine),
     )
-
-
-def _debian_locks(toolkit: Toolkit, workspace: Workspace) -> tuple[Path, Path]:
-    """Return the locks of a toolchain's compilers and of its libraries.
-
-    Raises:
-        LockError: one of them is missing.
-    """
-    found = []
-    for name, kind in (("debian.lock", "debian"), ("pypi.lock", "pypi")):
-        lock = find_lock(f"cuda{toolkit.tag}/{name}", workspace.caller.roots)
-        if lock is None:
-            raise LockError(
-                f"there is no Debian lock for CUDA {toolkit.release}",
-                why=f"no project folder has envs/cuda{toolkit.tag}/{name}; Debian has CUDA 11.8 "
-                "and 12.4",
-                fix="choose another `--toolchain`, or write its input (as in envs/cuda124), then "
-                f"`nox -s lock -- toolchain:{toolkit.tag}:{kind}`",
-            )
-        found.append(lock)
-    return found[0], found[1]
 
 
 def _is_needed(member: str) -> bool:
@@ -154,8 +138,18 @@ def _merge(source: Path, target: Path) -> None:
         path.replace(place)
 
 
-def _place_compilers(home: Path, root: Path) -> None:
+def _place_compilers(home: Path, root: Path, title: str) -> None:
+    """Move the compilers to their places; raise an InstallError for those that are missing."""
     own, programs = root / _OWN, home / "bin"
+    needed = [own / "bin" / "cicc", own / "libdevice"]
+    needed += [root / "usr" / "bin" / name for name in _PROGRAMS]
+    if missing := [str(path.relative_to(root)) for path in needed if not path.exists()]:
+        raise InstallError(
+            f"{title} are no whole compiler",
+            why=f"they have no {', '.join(missing)}",
+            fix="write the lock again from a suite whose nvidia-cuda-toolkit has them: "
+            "`nox -s lock`",
+        )
     (own / "bin").replace(programs)
     for wrapper in ("gcc", "g++", "nvcc.profile"):  # for Debian's own GCC, in its folders
         (programs / wrapper).unlink(missing_ok=True)

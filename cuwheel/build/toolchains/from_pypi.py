@@ -8,16 +8,11 @@ import sys
 from pathlib import Path
 
 from cuwheel.base.errors import LockError
-from cuwheel.base.paths import find_lock
 from cuwheel.base.system.regular_files import read_text
 from cuwheel.build.environments.installed import fill_folder
 from cuwheel.build.environments.lock_file import pinned_version
-from cuwheel.build.toolchains.cuda_home import (
-    check_one_release,
-    check_version,
-    complete,
-    replace_programs,
-)
+from cuwheel.build.toolchains.cuda_home import check_one_release, finish_home
+from cuwheel.build.toolchains.provider_lock import provider_lock
 from cuwheel.build.toolchains.store import obtain
 from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
@@ -46,14 +41,8 @@ def pypi_toolchain(
         InstallError: the locked packages can't be downloaded.
         ToolchainError: they are no whole toolkit of this release.
     """
-    source = find_lock(f"cuda{toolkit.tag}/pypi.lock", workspace.caller.roots)
-    if source is None:
-        check_has_compiler(toolkit)
-        raise LockError(
-            f"there is no PyPI lock for CUDA {toolkit.release}",
-            why=f"envs/cuda{toolkit.tag}/pypi.lock doesn't exist",
-            fix=f"nox -s lock -- toolchain:{toolkit.tag}",
-        )
+    check_has_compiler(toolkit)
+    source = provider_lock(toolkit, "pypi", workspace)
     compilers = None
     if machine:
         compilers = pypi_toolchain(toolkit, workspace, offline=offline, reads_all=reads_all).home
@@ -69,11 +58,8 @@ def pypi_toolchain(
         owner = f"the lock {source.parent.name}/{source.name}"
         check_one_release(aside, toolkit.nvcc, owner)
         home = aside / toolkit.site_folder
-        if compilers:
-            replace_programs(home, compilers)
-        complete(home)
         relock = f"correct pypi.in, then `nox -s lock -- toolchain:{toolkit.tag}:pypi`"
-        check_version(home, toolkit.release, owner, fix=relock)
+        finish_home(home, toolkit.release, owner, fix=relock, compilers=compilers)
         return {}
 
     stored = obtain(folder, make, workspace, reads_all=reads_all)
@@ -96,5 +82,5 @@ def check_has_compiler(toolkit: Toolkit) -> None:
         raise LockError(
             f"there is no CUDA {toolkit.release} toolchain from NVIDIA's wheels",
             why="they contain a complete compiler only from CUDA 13.0 on",
-            fix="run without `--toolchain pypi`: the default for this release is conda",
+            fix=f"run without `--toolchain pypi`: the default is {toolkit.provider}",
         )

@@ -7,7 +7,8 @@ import platform
 from pathlib import Path
 
 from cuwheel.base.errors import LockError, ToolchainError
-from cuwheel.build.toolchains.cuda_home import check_version, complete, replace_programs
+from cuwheel.build.toolchains.cuda_home import finish_home
+from cuwheel.build.toolchains.provider_lock import provider_lock
 from cuwheel.build.toolchains.redist.install import install_archives
 from cuwheel.build.toolchains.redist.lock_file import (
     NOT_FETCHED,
@@ -52,7 +53,7 @@ def redist_toolchain(
         InstallError: the archives can't be made into one folder.
         ToolchainError: they are no whole toolkit of this release, or not for this machine.
     """
-    source = _find_source(toolkit, workspace)
+    source = provider_lock(toolkit, "redist", workspace)
     owner = f"the lock {source.parent.name}/{source.name}"
     relock = f"nox -s lock -- toolchain:{toolkit.tag}:redist"
     lock = _read_lock(source, owner, relock)
@@ -78,11 +79,8 @@ def redist_toolchain(
             )
         install_archives(archives, home, workspace, offline=offline, owner=owner)
         _check_whole(home, owner, relock)
-        if compilers:
-            replace_programs(home, compilers)
-        complete(home)
         fix = f"correct redist.in, then `{relock}`"
-        return {"nvcc": check_version(home, toolkit.release, owner, fix=fix)}
+        return {"nvcc": finish_home(home, toolkit.release, owner, fix=fix, compilers=compilers)}
 
     stored = obtain(folder, make, workspace, reads_all=reads_all)
     return Toolchain(
@@ -127,17 +125,3 @@ def _key_of(archives: tuple[RedistArchive, ...], compilers: Path | None) -> str:
     """
     identity = (str(_LAYOUT), content_of(archives), compilers.name if compilers else "")
     return hashlib.sha256(" ".join(identity).encode()).hexdigest()[:16]
-
-
-def _find_source(toolkit: Toolkit, workspace: Workspace) -> Path:
-    """Return the lock of the first project folder that declares such a toolchain."""
-    for root in workspace.caller.roots:
-        lock = root / "envs" / f"cuda{toolkit.tag}" / "redist.lock"
-        if lock.is_file() or lock.with_name("redist.in").is_file():
-            return lock  # reading a missing one raises
-    raise LockError(
-        f"there is no lock of NVIDIA's archives for CUDA {toolkit.release}",
-        why=f"no project folder has envs/cuda{toolkit.tag}/redist.lock",
-        fix="write redist.in there (envs/cuda122 shows one), then "
-        f"`nox -s lock -- toolchain:{toolkit.tag}:redist`; or run without `--toolchain redist`",
-    )

@@ -11,9 +11,9 @@ import pytest
 from cuwheel.base.paths import ROOT
 from cuwheel.build.recipe.catalogue import load_catalogue
 from cuwheel.build.toolchains.debian.archives import ARCHIVES_VARIABLE
-from cuwheel.build.toolchains.debian.install import pinned_file
 from cuwheel.build.toolchains.debian.lock_file import DebianPackage, read_debian_lock
 from cuwheel.build.toolchains.host_compiler import check_host_compiler, is_obtainable
+from cuwheel.build.toolchains.locked_files import pinned
 from cuwheel.build.workspace.request import BuildRequest
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.cli.target_choice import choose_target
@@ -30,7 +30,7 @@ def in_pool(folder: Path, package: DebianPackage) -> Path:
 
 
 def in_cache(folder: Path, package: DebianPackage) -> Path:
-    file = pinned_file(package)
+    file = pinned(package)
     return folder / "cache" / "downloads" / file.sha256 / file.name
 
 

@@ -14,14 +14,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from cuwheel.base.errors import DownloadError, InstallError
+from cuwheel.base.errors import InstallError
 from cuwheel.base.fetch.download import PinnedFile
 from cuwheel.base.fetch.private_files import make_private
-from cuwheel.base.fetch.store import cached_path, fetch_all
-from cuwheel.base.fetch.urls import MIRROR_VARIABLE, configured_mirror, redact_url
+from cuwheel.base.fetch.urls import redact_url
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.files import (
-    check_free_disk,
     disk_full,
     empty,
     file_lock,
@@ -36,6 +34,7 @@ from cuwheel.build.toolchains.conda.link_process import REFUSED, LinkRequest
 from cuwheel.build.toolchains.conda.lock_file import CondaPackage
 from cuwheel.build.toolchains.conda.mirrors import Mirrors
 from cuwheel.build.toolchains.conda.solve import UNREACHABLE_FIX
+from cuwheel.build.toolchains.locked_files import fetch_locked, missing_bytes, pinned
 from cuwheel.build.workspace.serialization import to_json
 from cuwheel.build.workspace.workspace import Workspace
 
@@ -59,38 +58,21 @@ def fetch_packages(
         HashMismatchError: a download isn't the file that the lock names.
         DiskFullError: the disk is full.
     """
-    check_free_disk(workspace.cache, needed_disk(packages, workspace.cache))
-    try:
-        return fetch_all(
-            [(pinned_file(package), partial(mirrors.url_for, package.url)) for package in packages],
-            cache=workspace.cache,
-            console=workspace.console,
-            offline=offline,
-            title=title,
-            retry_policy=workspace.retry_policy,
-        )
-    except DownloadError as problem:
-        fix = f"run without --offline, or {UNREACHABLE_FIX}" if offline else UNREACHABLE_FIX
-        if configured_mirror(workspace.environ, offline=offline):
-            fix = (
-                f"the mirror in {MIRROR_VARIABLE} doesn't have everything for this target; "
-                "complete it on a machine with a network: `nox -s mirror -- RECIPE-TOOLKIT --to "
-                "DIR`, docs/how-to/offline.md"
-            )
-        channels = sorted({redact_url(mirrors.url_for(package.channel)) for package in packages})
-        raise DownloadError(
-            f"{title} could not be downloaded",
-            why=f"from the conda channel {', '.join(channels)}: {problem.what}: {problem.why}",
-            fix=fix,
-        ) from problem
+    channels = sorted({redact_url(mirrors.url_for(package.channel)) for package in packages})
+    return fetch_locked(
+        [(pinned_file(package), partial(mirrors.url_for, package.url)) for package in packages],
+        workspace,
+        needed=needed_disk(packages, workspace.cache),
+        offline=offline,
+        title=title,
+        origin=f"from the conda channel {', '.join(channels)}: ",
+        fix=UNREACHABLE_FIX,
+    )
 
 
 def needed_disk(packages: Iterable[CondaPackage], cache: Path) -> int:
     """Return the bytes that packages add to the cache; those of unknown size count nothing."""
-    missing = (
-        package for package in packages if not cached_path(cache, pinned_file(package)).is_file()
-    )
-    return sum(package.size for package in missing) * _UNPACKED
+    return missing_bytes(map(pinned_file, packages), cache) * _UNPACKED
 
 
 def install_packages(  # noqa: PLR0913 - source, destination and report
@@ -159,17 +141,7 @@ def install_packages(  # noqa: PLR0913 - source, destination and report
 
 def pinned_file(package: CondaPackage) -> PinnedFile:
     """Return the download of a package of a lock."""
-    relock = "write the lock again with `nox -s lock`"
-    return PinnedFile(
-        name=package.file_name,
-        sha256=package.sha256,
-        md5=package.md5,
-        max_size=package.size or _MAX_SIZE,
-        size=package.size or None,
-        pinned_by="the lock",
-        repin=relock,
-        regrow=relock,
-    )
+    return pinned(package, max_size=_MAX_SIZE, md5=package.md5)
 
 
 def _link(request: LinkRequest, log: Path, workspace: Workspace) -> str:

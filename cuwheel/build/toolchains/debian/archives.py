@@ -74,7 +74,7 @@ def find_url(
     """
     url = address_of(package, archives, offline=offline, retry_policy=retry_policy)
     if url is None:
-        raise _missing(package, archives)
+        raise missing_error((package,), archives)
     return url
 
 
@@ -95,17 +95,21 @@ def address_of(
     return None
 
 
-def _missing(package: DebianPackage, archives: Sequence[DebianArchive]) -> DownloadError:
+def missing_error(
+    packages: Sequence[DebianPackage], archives: Sequence[DebianArchive]
+) -> DownloadError:
+    """Return the error for packages that no archive has."""
+    names = ", ".join(package.file_name for package in packages)
     if not archives:
         return DownloadError(
-            f"{package.file_name} could not be downloaded: no Debian archive is known",
+            f"{names} could not be downloaded: no Debian archive is known",
             why=f"{ARCHIVES_VARIABLE} isn't set, and apt of this machine has no Debian archive",
             fix=SETTING_FIX,
         )
     addresses = ", ".join(redact_url(archive.address) for archive in archives)
     return DownloadError(
-        f"{package.file_name} is not in the Debian archive any more",
-        why=f"{addresses} has no {package.path}: a point release replaces files of a suite, "
+        f"{names}: not in the Debian archive any more",
+        why=f"{addresses} has no {packages[0].path}: a point release replaces files of a suite, "
         "and old suites move to another archive",
         fix="use a mirror that was written while the archive had it (CUWHEEL_MIRROR, "
         f"docs/how-to/offline.md); or set {ARCHIVES_VARIABLE} to the address that a snapshot "

@@ -6,7 +6,7 @@ No script of a package is run, and nothing of dpkg or apt is needed.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -15,9 +15,7 @@ from pathlib import Path
 from cuwheel.base.errors import DownloadError
 from cuwheel.base.fetch.download import PinnedFile
 from cuwheel.base.fetch.retry import Attempts, RetryPolicy
-from cuwheel.base.fetch.store import cached_path, fetch_all, find_mirrored
-from cuwheel.base.fetch.urls import MIRROR_VARIABLE, configured_mirror
-from cuwheel.base.system.files import check_free_disk
+from cuwheel.base.fetch.store import cached_path, find_mirrored
 from cuwheel.build.toolchains.debian.archives import (
     SETTING_FIX,
     DebianArchive,
@@ -28,6 +26,7 @@ from cuwheel.build.toolchains.debian.archives import (
 from cuwheel.build.toolchains.debian.deb_file import Unpacking
 from cuwheel.build.toolchains.debian.lock_file import DebianLock, DebianPackage, read_debian_lock
 from cuwheel.build.toolchains.debian.source_file import ARCHITECTURES
+from cuwheel.build.toolchains.locked_files import fetch_locked, missing_bytes, pinned
 from cuwheel.build.workspace.workspace import Workspace
 
 _REQUESTS = 8  # at once
@@ -43,6 +42,7 @@ def unpack_packages(  # noqa: PLR0913 - source, destination and report
     offline: bool,
     title: str,
     only: Callable[[str], bool] | None = None,
+    unpacked: int = _UNPACKED,
 ) -> None:
     """Download the packages of a lock and unpack them into a folder.
 
@@ -51,6 +51,7 @@ def unpack_packages(  # noqa: PLR0913 - source, destination and report
         machine: `x86_64` or `aarch64`.
         title: of the packages, for messages.
         only: chooses members by path, `usr/bin/gcc`; None for all.
+        unpacked: as for `needed_disk`.
 
     Raises:
         LockError: the lock has no packages for the machine.
@@ -60,9 +61,7 @@ def unpack_packages(  # noqa: PLR0913 - source, destination and report
         DiskFullError: there is too little space for the packages.
     """
     packages = lock.packages_for(machine)
-    files = fetch_packages(
-        packages, workspace, offline=offline, title=title, unpacked=0 if only else _UNPACKED
-    )
+    files = fetch_packages(packages, workspace, offline=offline, title=title, unpacked=unpacked)
     unpacking = Unpacking(folder=root, title=title, only=only)
     with workspace.console.live("unpacking") as line:
         for package, file in zip(packages, files, strict=True):
@@ -89,28 +88,14 @@ def fetch_packages(
         DiskFullError: there is too little space.
     """
     packages = tuple(packages)
-    check_free_disk(workspace.cache, needed_disk(packages, workspace.cache, unpacked=unpacked))
-    try:
-        return fetch_all(
-            downloads_of(packages, workspace, offline=offline),
-            cache=workspace.cache,
-            console=workspace.console,
-            offline=offline,
-            title=title,
-            retry_policy=workspace.retry_policy,
-            fix=f"run without --offline, or {SETTING_FIX}" if offline else SETTING_FIX,
-        )
-    except DownloadError as problem:
-        fix = problem.fix
-        if configured_mirror(workspace.environ, offline=offline):
-            fix = (
-                f"the mirror in {MIRROR_VARIABLE} doesn't have everything for this target; "
-                "complete it on a machine with a network: `nox -s mirror -- RECIPE-TOOLKIT --to "
-                f"DIR`, docs/how-to/offline.md; or {fix}"
-            )
-        raise DownloadError(
-            f"{title} could not be downloaded", why=f"{problem.what}: {problem.why}", fix=fix
-        ) from problem
+    return fetch_locked(
+        downloads_of(packages, workspace, offline=offline),
+        workspace,
+        needed=needed_disk(packages, workspace.cache, unpacked=unpacked),
+        offline=offline,
+        title=title,
+        fix=SETTING_FIX,
+    )
 
 
 @lru_cache
@@ -130,21 +115,41 @@ def is_reachable(
         LockError: the lock can't be used.
     """
     policy = replace(retry_policy, attempts=1)
-
-    def is_there(package: DebianPackage) -> bool:
-        path = cached_path(cache, pinned_file(package))
-        return (
-            path.is_file()
-            or find_mirrored(path, Attempts(policy), offline=offline) is not None
-            or address_of(package, archives, offline=offline, retry_policy=policy) is not None
-        )
-
     packages = read_debian_lock(lock).packages.get(ARCHITECTURES.get(platform.machine(), ""), ())
     try:
-        with ThreadPoolExecutor(_REQUESTS) as pool:
-            return any(map(is_there, packages[:1])) and all(pool.map(is_there, packages))
+        return bool(packages) and not any(
+            missing_packages(part, cache, archives, policy, offline=offline)
+            for part in (packages[:1], packages)
+        )
     except DownloadError:
         return True
+
+
+def missing_packages(
+    packages: Sequence[DebianPackage],
+    cache: Path,
+    archives: Sequence[DebianArchive],
+    retry_policy: RetryPolicy,
+    *,
+    offline: bool,
+) -> tuple[DebianPackage, ...]:
+    """Return the packages that neither cache, mirror nor a Debian archive has, by HEAD requests.
+
+    Raises:
+        DownloadError: a server can't be reached.
+    """
+
+    def is_there(package: DebianPackage) -> bool:
+        path = cached_path(cache, pinned(package))
+        return (
+            path.is_file()
+            or find_mirrored(path, Attempts(retry_policy), offline=offline) is not None
+            or address_of(package, archives, offline=offline, retry_policy=retry_policy) is not None
+        )
+
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        found = list(pool.map(is_there, packages))
+    return tuple(package for package, there in zip(packages, found, strict=True) if not there)
 
 
 def needed_disk(
@@ -156,23 +161,8 @@ def needed_disk(
         unpacked: how many bytes each byte of a package takes once it is unpacked, 0 if it isn't.
     """
     packages = tuple(packages)
-    missing = (each for each in packages if not cached_path(cache, pinned_file(each)).is_file())
-    download = sum(package.size for package in missing)
+    download = missing_bytes(map(pinned, packages), cache)
     return download + unpacked * sum(package.size for package in packages)
-
-
-def pinned_file(package: DebianPackage) -> PinnedFile:
-    """Return the download of a package of a lock."""
-    relock = "write the lock again with `nox -s lock`"
-    return PinnedFile(
-        name=package.file_name,
-        sha256=package.sha256,
-        max_size=package.size,
-        size=package.size,
-        pinned_by="the lock",
-        repin=relock,
-        regrow=relock,
-    )
 
 
 def downloads_of(
@@ -186,7 +176,7 @@ def downloads_of(
     archives, policy = configured_archives(workspace.environ), workspace.retry_policy
     return [
         (
-            pinned_file(package),
+            pinned(package),
             partial(find_url, package, archives, offline=offline, retry_policy=policy),
         )
         for package in packages

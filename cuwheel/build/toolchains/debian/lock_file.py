@@ -69,6 +69,11 @@ class DebianPackage:
         """`g++-12_12.2.0-14_amd64.deb`."""
         return PurePosixPath(self.path).name
 
+    @property
+    def url(self) -> str:
+        """Its name as the package-url specification's type `deb` writes it, for statements."""
+        return f"pkg:deb/debian/{self.name}@{self.version}?arch={self.architecture}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class DebianLock:
@@ -112,18 +117,11 @@ class DebianLock:
     def stated_packages(self, machine: str) -> tuple[tuple[str, str, str, str], ...]:
         """Return the packages for a machine as `Toolchain.packages` names them.
 
-        The addresses have the form of the package-url specification's type `deb`.
-
         Raises:
             LockError: as `packages_for`.
         """
         return tuple(
-            (
-                f"Debian package {package.name}",
-                package.version,
-                f"pkg:deb/debian/{package.name}@{package.version}?arch={package.architecture}",
-                package.sha256,
-            )
+            (f"Debian package {package.name}", package.version, package.url, package.sha256)
             for package in self.packages_for(machine)
         )
 

@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from cuwheel.base.errors import DownloadError, InstallError, UnsafeArchiveError
+from cuwheel.base.errors import InstallError, UnsafeArchiveError
 from cuwheel.base.fetch.download import PinnedFile
-from cuwheel.base.fetch.store import cached_path, fetch_all
-from cuwheel.base.fetch.urls import MIRROR_VARIABLE as DOWNLOADS_MIRROR
-from cuwheel.base.fetch.urls import configured_mirror, redact_url
-from cuwheel.base.system.files import check_free_disk, describe_file, remove_tree
+from cuwheel.base.fetch.urls import redact_url
+from cuwheel.base.system.files import describe_file, remove_tree
 from cuwheel.build.inputs.archives import unpack_archive
+from cuwheel.build.toolchains.locked_files import fetch_locked, missing_bytes, pinned
 from cuwheel.build.toolchains.redist.lock_file import RedistArchive
 from cuwheel.build.toolchains.redist.manifest import UNREACHABLE_FIX, base_address
 from cuwheel.build.workspace.workspace import Workspace
@@ -31,22 +30,12 @@ _LICENSES = "licenses"
 
 def pinned_archive(archive: RedistArchive) -> PinnedFile:
     """Return the download of an archive."""
-    relock = "write the lock again with `nox -s lock`"
-    return PinnedFile(
-        name=archive.file_name,
-        sha256=archive.sha256,
-        max_size=archive.size or _MAX_SIZE,
-        size=archive.size or None,
-        pinned_by="the lock",
-        repin=relock,
-        regrow=relock,
-    )
+    return pinned(archive, max_size=_MAX_SIZE)
 
 
 def disk_for_archives(archives: Iterable[RedistArchive], cache: Path) -> int:
     """Return the bytes that archives add to the cache; those of unknown size count nothing."""
-    missing = (item for item in archives if not cached_path(cache, pinned_archive(item)).is_file())
-    return sum(archive.size for archive in missing) * _UNPACKED
+    return missing_bytes(map(pinned_archive, archives), cache) * _UNPACKED
 
 
 def fetch_archives(
@@ -60,29 +49,16 @@ def fetch_archives(
         DiskFullError: the disk is full.
     """
     base = base_address(workspace.environ)
-    check_free_disk(workspace.cache, disk_for_archives(archives, workspace.cache))
-    try:
-        return fetch_all(
-            [(pinned_archive(item), partial("{}/{}".format, base, item.path)) for item in archives],
-            cache=workspace.cache,
-            console=workspace.console,
-            offline=offline,
-            title=f"the archives of {owner}",
-            retry_policy=workspace.retry_policy,
-        )
-    except DownloadError as problem:
-        fix = f"run without --offline, or {UNREACHABLE_FIX}" if offline else UNREACHABLE_FIX
-        if configured_mirror(workspace.environ, offline=offline):
-            fix = (
-                f"the mirror in {DOWNLOADS_MIRROR} doesn't have everything for this target; "
-                "complete it on a machine with a network: `nox -s mirror -- RECIPE-TOOLKIT "
-                "--toolchain redist --to DIR`, docs/how-to/offline.md"
-            )
-        raise DownloadError(
-            f"the archives of {owner} could not be downloaded",
-            why=f"from {redact_url(base)}: {problem.what}: {problem.why}",
-            fix=fix,
-        ) from problem
+    return fetch_locked(
+        [(pinned_archive(item), partial("{}/{}".format, base, item.path)) for item in archives],
+        workspace,
+        needed=disk_for_archives(archives, workspace.cache),
+        offline=offline,
+        title=f"the archives of {owner}",
+        origin=f"from {redact_url(base)}: ",
+        fix=UNREACHABLE_FIX,
+        mirror_options=" --toolchain redist",
+    )
 
 
 def install_archives(

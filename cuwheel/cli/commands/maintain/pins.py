@@ -157,9 +157,10 @@ def lock_verify_parser() -> Parser:
     """Return the parser of the session `lock-verify`."""
     return make_parser(
         "lock-verify",
-        "Download all files of conda and redist locks and compare their hashes.",
+        "Download all files of conda and redist locks and compare their hashes; look for those of "
+        "Debian locks.",
         {
-            "names 122|toolchain:122:redist|python:312|all+": "locks by name",
+            "names 122|toolchain:122:redist|host-compiler:gcc12|python:312|all+": "locks by name",
             "--offline": "download nothing; compare what is in the cache",
             "--quiet": "print only warnings and errors",
             "--verbose": "name each file and its SHA-256",
@@ -169,7 +170,7 @@ def lock_verify_parser() -> Parser:
 
 
 def run_lock_verify(args: argparse.Namespace, console: Console, caller: Caller) -> None:
-    """Compare the files of conda and redist locks with their hashes."""
+    """Compare the files of locks with their hashes."""
     jobs = file_jobs(args.names, caller.roots)
     verified = verify_locks(jobs, bare_workspace(console, caller), offline=args.offline)
     if args.json:

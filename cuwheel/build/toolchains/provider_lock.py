@@ -1,0 +1,35 @@
+"""The lock of a CUDA release from one provider of toolchains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cuwheel.base.errors import LockError
+from cuwheel.base.paths import find_lock
+from cuwheel.build.workspace.workspace import Workspace
+from cuwheel.check.cuda.toolkits import Toolkit
+
+_INPUTS = {"pypi": "pypi.in", "debian": "debian.yml", "redist": "redist.in"}
+
+
+def provider_lock(toolkit: Toolkit, provider: str, workspace: Workspace, kind: str = "") -> Path:
+    """Return the path of a lock, `envs/cuda124/debian.lock`.
+
+    Args:
+        provider: `pypi`, `debian` or `redist`.
+        kind: of another lock that this provider needs, `pypi`.
+
+    Raises:
+        LockError: there is none.
+    """
+    kind = kind or provider
+    name = f"cuda{toolkit.tag}/{kind}.lock"
+    lock = find_lock(name, workspace.caller.roots)
+    if lock is None:
+        raise LockError(
+            f"there is no lock of the provider {provider} for CUDA {toolkit.release}",
+            why=f"no project folder has envs/{name}",
+            fix=f"run without `--toolchain {provider}`; or write {_INPUTS[kind]} there "
+            f"(docs/how-to/toolchains.md), then `nox -s lock -- toolchain:{toolkit.tag}:{kind}`",
+        )
+    return lock
