@@ -18,6 +18,7 @@ from cuwheel.build.toolchains.conda.environment_file import name_of_lock
 from cuwheel.build.toolchains.debian import lock_file as debian_lock
 from cuwheel.build.toolchains.debian import source_file as debian_source
 from cuwheel.build.workspace.workspace import Workspace
+from cuwheel.check.cuda.toolkits import TOOLKITS
 
 _TOOLCHAIN_LOCKS = {  # by provider
     "pypi": "pypi.lock",
@@ -114,8 +115,8 @@ def lock_jobs(
     """Return the locks of these names.
 
     Args:
-        names: as on the command line; `all` means every one, `toolchain:130` those of all its
-            providers.
+        names: as on the command line; `all` means every one, `toolchain:130` those of its default
+            provider.
         framework: for `build:` locks, instead of the recipe's own.
         roots: the project folders, with the locks of toolchains and Pythons.
 
@@ -156,11 +157,17 @@ def _named(
 ) -> list[LockSpec]:
     if name == "all":
         return known
-    # `toolchain:130` means its locks of all providers; `toolchain` alone none.
+    # `toolchain` alone means none.
     is_part = ":" in name
     jobs = [
         job for job in known if job.name == name or (is_part and job.name.startswith(f"{name}:"))
     ]
+    kind, _, tag = name.partition(":")
+    if session == "lock" and kind == "toolchain":
+        providers = {toolkit.tag: toolkit.provider for toolkit in TOOLKITS}
+        provider = providers.get(tag, "")
+        kinds = ("debian", "pypi") if provider == "debian" else (provider,)  # with its libraries
+        jobs = [job for job in jobs if job.name.rpartition(":")[2] in kinds] or jobs
     if not jobs:
         names = [*dict.fromkeys(job.name for job in known)]
         raise _unknown_lock(name, names, entries, session)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from cuwheel.base.errors import UsageError, suggest
 from cuwheel.check.cuda.foreign_wheels import FOREIGN_WHEELS
 from cuwheel.check.cuda.nvidia_wheels import (
-    CUDA_11_WHEELS,
     OTHER_WHEELS,
     TOOLKIT_WHEELS,
     NvidiaWheel,
@@ -128,8 +127,8 @@ def _components_of(wheel: NvidiaWheel, cuda: int) -> Iterator[Component]:
 COMPONENTS = (
     *(
         component
-        for cuda in (11, *_MAJORS)
-        for wheel in (*CUDA_11_WHEELS, *TOOLKIT_WHEELS, *OTHER_WHEELS)
+        for cuda in _MAJORS
+        for wheel in (*TOOLKIT_WHEELS, *OTHER_WHEELS)
         if cuda in wheel.majors
         for component in _components_of(wheel, cuda)
     ),
@@ -157,7 +156,8 @@ def component_by_name(name: str, cuda: int | None = None) -> Component:
     Raises:
         UsageError: there is none; the message names the nearest.
     """
-    fitting = [component for component in COMPONENTS if fits(component, cuda)]
+    known = COMPONENTS if cuda in {None, *_MAJORS} else KNOWN_COMPONENTS  # of CUDA 11
+    fitting = [component for component in known if fits(component, cuda)]
     for component in fitting:
         if component.name == name:
             return component

@@ -1,4 +1,4 @@
-"""NVIDIA's wheels that third-party wheels need and no recipe can link: CUDA 11, cuDNN 8, TensorRT.
+"""NVIDIA's wheels that only third-party wheels need, cuDNN 8 and TensorRT, and those of CUDA 11.
 
 Rows as in `nvidia_wheels`; `bounds` are the releases with the names of the row. TensorRT's own
 wheels are only on NVIDIA's index: its rows are from its sources (NVIDIA/TensorRT on GitHub,

@@ -283,19 +283,6 @@ TOOLKIT_WHEELS = (
     ),
 )
 
-# Of CUDA 11 only what every package links.
-CUDA_11_WHEELS = (
-    wheel(
-        "nvidia-cuda-runtime-cu11",
-        library("cudart", "11.0", static="cudart_static"),
-        folder="nvidia/cuda_runtime/lib",
-        bounds=">={release},<12",
-        read="11.8.89",
-        conda="cuda-cudart",
-        majors=(11,),
-    ),
-)
-
 # Not parts of CUDA, with separate releases.
 OTHER_WHEELS = (
     wheel(

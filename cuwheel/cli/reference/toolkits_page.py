@@ -27,6 +27,7 @@ are named by their compute capability.
 `ptx="last"` embeds the PTX of the last plain arch. Machine code for Jetson's GPUs (`53`, `62`,
 `72`, `87`, `101`, `110`) and that for the others don't run on each other, whatever the table says
 ("CUDA C++ Programming Guide", section "Binary Compatibility")."""
+_COLUMNS = ("release", "nvcc", "max_gcc", "min_driver", "provider", "libraries")
 _ARCH_COLUMNS = ("arch", "compiled by CUDA", "machine code runs on", "PTX runs on")
 _COMPONENTS_INTRO = """\
 Valid names for `link` of a recipe. Unless the recipe's `mode` says otherwise, a wheel contains none
@@ -47,10 +48,10 @@ _LOST_COLUMNS = ("component", "CUDA", "doesn't reach", "in releases")
 _CONDA_INTRO = """\
 What the provider `conda` installs, from `envs/cuda<tag>/conda-lock.yml`;
 More in [how-to/toolchains.md](../how-to/toolchains.md)."""
-_CONDA_COLUMNS = ("toolkit", "nvcc", "GCC", "sysroot", "packages", "download", "files")
+_CONDA_COLUMNS = ("toolkit", "nvcc", "GCC", "sysroot", "packages", "download", "fetched")
 
 _REDIST_INTRO = "What the provider `redist` installs, from `envs/cuda<tag>/redist.lock`."
-_REDIST_COLUMNS = ("toolkit", "nvcc", "archives", *PLATFORMS.values(), "files")
+_REDIST_COLUMNS = ("toolkit", "nvcc", "archives", *PLATFORMS.values(), "fetched")
 
 
 def toolkits_page() -> str:
@@ -80,10 +81,9 @@ def toolkits_page() -> str:
 
 
 def _releases_table() -> str:
-    """Return a row for each toolkit below the columns' meanings; without archs."""
-    columns = [name for name in read_docstring(toolkits.Toolkit).entries if name != "archs"]
-    rows = [[_cell(getattr(toolkit, name)) for name in columns] for toolkit in toolkits.TOOLKITS]
-    return f"{_meanings(toolkits.Toolkit)}\n\n{table(columns, rows)}"
+    """Return a row for each toolkit below the columns' meanings."""
+    rows = [[_cell(getattr(toolkit, name)) for name in _COLUMNS] for toolkit in toolkits.TOOLKITS]
+    return f"{_meanings(toolkits.Toolkit, _COLUMNS)}\n\n{table(_COLUMNS, rows)}"
 
 
 def _known_archs() -> tuple[str, ...]:
@@ -155,7 +155,7 @@ def _conda_row(path: Path) -> list[str]:
         f"glibc {versions['sysroot_linux-64']}",
         str(len(lock.packages)),
         f"{lock.download_size >> 20} MiB",
-        lock.files,
+        _fetched(lock.files),
     ]
 
 
@@ -168,18 +168,23 @@ def _redist_row(path: Path) -> list[str]:
         toolkits.toolkit_by_release(path.parent.name.removeprefix("cuda")).release,
         versions["cuda_nvcc"],
         str(len(versions)),
-        *(f"{sum(known) >> 20} MiB" if all(known) else "size unknown" for known in sizes),
-        lock.files,
+        *(f"{sum(known) >> 20} MiB" if all(known) else "?" for known in sizes),
+        _fetched(lock.files),
     ]
 
 
-def _meanings(kind: type) -> str:
+def _fetched(files: str) -> str:
+    return "no" if files.startswith("not ") else files
+
+
+def _meanings(kind: type, chosen: Sequence[str] = ()) -> str:
+    """Return the meanings of some fields; of all without a choice."""
     columns = read_docstring(kind).entries
-    return "\n".join(f"- {code(name)}: {text}" for name, text in columns.items())
+    return "\n".join(f"- {code(name)}: {columns[name]}" for name in chosen or columns)
 
 
 def _cell(value: str | int | tuple[str | tuple[str, str], ...] | None) -> str:
-    """Return a field's text; a pair is two words."""
+    """Return a field's text; a pair is two words joined by `=`."""
     if isinstance(value, tuple):
-        return " ".join(code(item if isinstance(item, str) else " ".join(item)) for item in value)
+        return " ".join(code(item if isinstance(item, str) else "=".join(item)) for item in value)
     return code(str(value)) if value not in {"", None} else ""

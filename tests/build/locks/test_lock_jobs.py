@@ -54,8 +54,12 @@ def test_all_means_every_lock(entries: tuple[CatalogueEntry, ...]) -> None:
 
     twelve = itertools.product(("121", "122", "124", "128"), ("conda", "redist"))
     toolchains = {f"toolchain:{tag}:{provider}" for tag, provider in twelve}
+    toolchains |= {f"toolchain:{tag}:redist" for tag in (118, 120, 123, 125, 126, 129)}
     thirteen = {f"toolchain:13{minor}:pypi" for minor in range(6)} | {"toolchain:130:conda"}
-    thirteen |= {"toolchain:124:pypi"}  # libraries for the compilers from Debian
+    thirteen |= {
+        "toolchain:118:pypi",
+        "toolchain:124:pypi",
+    }  # libraries for the compilers from Debian
     debian = {
         *("toolchain:118:debian", "toolchain:124:debian"),
         *("host-compiler:gcc10", "host-compiler:gcc12"),
@@ -68,10 +72,15 @@ def test_all_means_every_lock(entries: tuple[CatalogueEntry, ...]) -> None:
     assert names == engine | toolchains | thirteen | debian | pythons | recipes
 
 
-def test_name_without_provider_means_all_of_them(entries: tuple[CatalogueEntry, ...]) -> None:
-    names = [job.name for job in lock_jobs(["toolchain:130"], entries)]
+@pytest.mark.parametrize(
+    ("tag", "kinds"), [("130", ["pypi"]), ("122", ["conda"]), ("124", ["pypi", "debian"])]
+)
+def test_name_without_provider_means_the_default(
+    tag: str, kinds: list[str], entries: tuple[CatalogueEntry, ...]
+) -> None:
+    names = [job.name for job in lock_jobs([f"toolchain:{tag}"], entries)]
 
-    assert names == ["toolchain:130:pypi", "toolchain:130:conda"]
+    assert names == [f"toolchain:{tag}:{kind}" for kind in kinds]
 
 
 @pytest.mark.parametrize("name", ["122", "toolchain:122"])

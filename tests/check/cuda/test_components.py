@@ -39,7 +39,7 @@ _IN_CONDA = {
 def pins_of(toolkit: Toolkit) -> dict[str, Version]:
     """Return the release of each component of the toolchain."""
     folder = ROOT / "envs" / f"cuda{toolkit.tag}"
-    if toolkit.provider == "redist":
+    if not (folder / "environment.yml").is_file() and (folder / "redist.lock").is_file():
         archives = read_redist_lock(folder / "redist.lock").archives
         return {
             archive.name.removeprefix("lib"): Version(archive.version)
@@ -80,6 +80,10 @@ def test_names_nearest_component() -> None:
 @pytest.mark.parametrize(("cuda", "soname"), [(12, "libcudart.so.12"), (13, "libcudart.so.13")])
 def test_gives_component_of_major(cuda: int, soname: str) -> None:
     assert component_by_name("cudart", cuda).sonames == (soname,)
+
+
+def test_gives_component_of_cuda_11() -> None:
+    assert component_by_name("cudart", 11).distribution == "nvidia-cuda-runtime-cu11"
 
 
 @pytest.mark.parametrize("cuda", [12, 13])

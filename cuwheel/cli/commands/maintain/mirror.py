@@ -112,6 +112,7 @@ def run_toolchain(args: argparse.Namespace, console: Console, caller: Caller) ->
     for toolkit in toolkits:
         provider = args.toolchain or toolkit.provider
         with console.stage("toolchain"):
+            console.note(f"  CUDA {toolkit.release} from the provider {provider}")
             toolchain = provide_toolchain(
                 toolkit, provider, workspace, offline=args.offline, reads_all=True
             )
