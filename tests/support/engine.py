@@ -66,8 +66,6 @@ class Engine:
             arguments += ["--source", str(source)]
         if "--sandbox" not in options:
             arguments += ["--sandbox", sandbox_here()]
-        if "--host-compiler" not in options:  # few tests are about it, and it takes 20 seconds
-            arguments += ["--host-compiler", "system"]
         command = [*self.within, str(self.python), "-m", "cuwheel", "build", f"{name}-{self.tag}"]
         with subprocess.Popen(
             [*command, *arguments, *options],
