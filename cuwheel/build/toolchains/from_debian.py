@@ -79,10 +79,11 @@ def debian_toolchain(
             only=_is_needed,
             unpacked=1,  # most of nvidia-cuda-dev are archives that the wheels replace
         )
+        _check_compilers(root, title)
         log = workspace.shared_folder("logs") / f"{folder.name}.log"
         fill_folder(site, Path(sys.executable), wheels, workspace, offline=offline, log=log)
         _place_wheels(home, site)
-        _place_compilers(home, root, title)
+        _place_compilers(home, root)
         remove_tree(root)
         remove_tree(site)
         owner = f"the lock {packages.parent.name}/{packages.name}"
@@ -138,18 +139,20 @@ def _merge(source: Path, target: Path) -> None:
         path.replace(place)
 
 
-def _place_compilers(home: Path, root: Path, title: str) -> None:
-    """Move the compilers to their places; raise an InstallError for those that are missing."""
-    own, programs = root / _OWN, home / "bin"
-    needed = [own / "bin" / "cicc", own / "libdevice"]
-    needed += [root / "usr" / "bin" / name for name in _PROGRAMS]
-    if missing := [str(path.relative_to(root)) for path in needed if not path.exists()]:
+def _check_compilers(root: Path, title: str) -> None:
+    """Raise an InstallError if packages lack what is moved from them."""
+    needed = [f"{_OWN}/bin/cicc", f"{_OWN}/libdevice", *(f"usr/bin/{name}" for name in _PROGRAMS)]
+    if missing := [name for name in needed if not (root / name).exists()]:
         raise InstallError(
             f"{title} are no whole compiler",
             why=f"they have no {', '.join(missing)}",
             fix="write the lock again from a suite whose nvidia-cuda-toolkit has them: "
             "`nox -s lock`",
         )
+
+
+def _place_compilers(home: Path, root: Path) -> None:
+    own, programs = root / _OWN, home / "bin"
     (own / "bin").replace(programs)
     for wrapper in ("gcc", "g++", "nvcc.profile"):  # for Debian's own GCC, in its folders
         (programs / wrapper).unlink(missing_ok=True)

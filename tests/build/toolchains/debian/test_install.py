@@ -22,11 +22,15 @@ from cuwheel.base.errors import (
 )
 from cuwheel.base.fetch.urls import MIRROR_VARIABLE
 from cuwheel.base.paths import ROOT
+from cuwheel.build.locks.lock_jobs import LockSpec
+from cuwheel.build.locks.resolve import verify_locks
 from cuwheel.build.toolchains.debian.archives import ARCHIVES_VARIABLE
 from cuwheel.build.toolchains.debian.install import downloads_of, unpack_packages
 from cuwheel.build.toolchains.debian.lock_file import DebianLock, render_debian_lock
+from cuwheel.build.toolchains.from_debian import debian_toolchain
 from cuwheel.build.toolchains.store import obtain
 from cuwheel.build.workspace.workspace import Workspace
+from cuwheel.check.cuda.toolkits import toolkit_by_release
 from tests.support.factories import heard, later, make_workspace, noise
 from tests.support.requirements import require
 from tests.support.servers.http import Site, serving
@@ -383,3 +387,39 @@ def _on_small_disk(folder: Path, setup: str, arguments: tuple[str, ...]) -> str:
     small.mkdir()
     inside = f"mount -t tmpfs -o size=8m none '{small}' && {setup} && exec \"$@\""
     return start("unshare", "-rm", "sh", "-c", inside, "sh", *arguments).communicate()[0]
+
+
+def debian_lock(folder: Path, lock: DebianLock) -> Path:
+    path = folder / "debian.lock"
+    path.parent.mkdir(parents=True)
+    path.write_text(render_debian_lock(lock, "nox -s lock"))
+    return path
+
+
+@pytest.mark.usefixtures("site")
+def test_names_compilers_that_packages_lack(
+    lock: DebianLock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "project" / "envs" / "cuda124"
+    debian_lock(folder, lock).with_name("pypi.lock").touch()
+    monkeypatch.setenv("CUWHEEL_PROJECT", str(tmp_path / "project"))
+
+    with pytest.raises(InstallError, match="no whole compiler") as caught:
+        debian_toolchain(toolkit_by_release("12.4"), make_workspace(tmp_path))
+
+    assert "usr/bin/ptxas" in caught.value.why
+
+
+def test_lock_verify_looks_for_each_package(
+    workspace: Workspace, lock: DebianLock, site: Site, tmp_path: Path
+) -> None:
+    path = debian_lock(tmp_path / "gcc10", lock)
+    source = path.with_name("debian.yml")
+    job = LockSpec(name="host-compiler:gcc10", source=source, lock=path)
+
+    [files] = verify_locks((job,), workspace)
+
+    assert {file.file_name for file in files} == {Path(name).name for name in site.files}
+    site.files.popitem()
+    with pytest.raises(DownloadError, match="any more"):
+        verify_locks((job,), workspace)
