@@ -147,6 +147,11 @@ KNOWN_COMPONENTS = (
 )
 
 
+def linkable_components(cuda: int | None) -> tuple[Component, ...]:
+    """Return what recipes can link; those of CUDA 11 are with third-party wheels'."""
+    return COMPONENTS if cuda in {None, *_MAJORS} else KNOWN_COMPONENTS
+
+
 def component_by_name(name: str, cuda: int | None = None) -> Component:
     """Return the component with the name of `Link(...)`.
 
@@ -156,8 +161,7 @@ def component_by_name(name: str, cuda: int | None = None) -> Component:
     Raises:
         UsageError: there is none; the message names the nearest.
     """
-    known = COMPONENTS if cuda in {None, *_MAJORS} else KNOWN_COMPONENTS  # of CUDA 11
-    fitting = [component for component in known if fits(component, cuda)]
+    fitting = [component for component in linkable_components(cuda) if fits(component, cuda)]
     for component in fitting:
         if component.name == name:
             return component

@@ -7,7 +7,13 @@ import re
 from fnmatch import fnmatchcase, translate
 from pathlib import PurePosixPath
 
-from cuwheel.check.cuda.components import COMPONENTS, KNOWN_COMPONENTS, Component, fits
+from cuwheel.check.cuda.components import (
+    COMPONENTS,
+    KNOWN_COMPONENTS,
+    Component,
+    fits,
+    linkable_components,
+)
 
 DRIVER_SONAME = "libcuda.so.1"  # the part of the driver that programs link
 
@@ -51,9 +57,10 @@ def component_of(soname: str, cuda: int | None = None) -> Component | None:
     Args:
         cuda: the target's major release of CUDA; None: any.
     """
-    if not _any_component().match(soname):
+    parts = linkable_components(cuda)
+    if parts is COMPONENTS and not _any_component().match(soname):
         return None
-    return next((part for part in COMPONENTS if fits(part, cuda) and _has(part, soname)), None)
+    return next((part for part in parts if fits(part, cuda) and _has(part, soname)), None)
 
 
 def components_of(soname: str) -> tuple[Component, ...]:

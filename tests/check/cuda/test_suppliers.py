@@ -56,6 +56,13 @@ def test_finds_no_component_for_recipes(soname: str) -> None:
     assert component_of(soname) is None
 
 
+def test_finds_component_for_recipes_of_cuda_11() -> None:
+    component = component_of("libcudart.so.11.0", 11)
+
+    assert component
+    assert component.distribution == "nvidia-cuda-runtime-cu11"
+
+
 @pytest.mark.parametrize(
     ("soname", "cuda", "supplier"),
     [
