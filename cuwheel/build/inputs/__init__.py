@@ -1,3 +1,12 @@
 """A package's source: pinned, fetched, unpacked, copied, patched."""
 
-__all__ = ["archives", "checkouts", "identity", "patch_health", "patches", "pinned", "tree"]
+__all__ = [
+    "archives",
+    "checkouts",
+    "identity",
+    "locked_files",
+    "patch_health",
+    "patches",
+    "pinned",
+    "tree",
+]

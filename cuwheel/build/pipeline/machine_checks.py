@@ -19,10 +19,10 @@ from cuwheel.build.recipe.platform import own_platform
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.toolchains.conda.lock_file import read_conda_lock
 from cuwheel.build.toolchains.cross.root_libraries import package_version
+from cuwheel.build.toolchains.cuda_home import provider_lock
 from cuwheel.build.toolchains.debian.lock_file import read_debian_lock
 from cuwheel.build.toolchains.from_system import choose_toolkit
 from cuwheel.build.toolchains.host_compiler import compiler_lock
-from cuwheel.build.toolchains.provider_lock import provider_lock
 from cuwheel.build.toolchains.redist.install import disk_for_archives
 from cuwheel.build.toolchains.redist.lock_file import read_redist_lock
 from cuwheel.build.toolchains.system_programs import installed_version

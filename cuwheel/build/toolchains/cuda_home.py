@@ -1,4 +1,4 @@
-"""The CUDA home: completed where NVIDIA's wheels lack parts, and checked to be of one release."""
+"""The CUDA home: its lock, its completion where wheels lack parts, and its check."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import re
 import shutil
 from pathlib import Path
 
-from cuwheel.base.errors import CommandFailedError, ToolchainError
+from cuwheel.base.errors import CommandFailedError, LockError, ToolchainError
 from cuwheel.base.system.files import remove_tree
 from cuwheel.base.system.process import run
 from cuwheel.base.system.regular_files import open_file
+from cuwheel.build.workspace.workspace import Workspace
+from cuwheel.check.cuda.toolkits import Toolkit
 
 # Folders of programs and of their files. Of these only libdevice gets into compiled code, and it is
 # the same for every machine.
 _PROGRAMS = ("bin", "nvvm")
+_INPUTS = {"pypi": "pypi.in", "debian": "debian.yml", "redist": "redist.in"}  # of providers' locks
 _VERSION = re.compile(r"V(\d+\.\d+\.\d+)")
 
 # These have to be of one release: nvcc writes PTX that ptxas must read, and calls nvvm's cicc
@@ -144,3 +147,33 @@ def _version_of(program: Path, owner: str, fix: str) -> str:
         ) from error
     version = _VERSION.search(output)
     return version[1] if version else "unknown"
+
+
+def provider_lock(toolkit: Toolkit, provider: str, workspace: Workspace, kind: str = "") -> Path:
+    """Return the path of a lock, `envs/cuda124/debian.lock`.
+
+    Args:
+        provider: `pypi`, `debian` or `redist`.
+        kind: of another lock that this provider needs, `pypi`.
+
+    Raises:
+        LockError: there is none.
+    """
+    kind = kind or provider
+    folder, relock = f"cuda{toolkit.tag}", f"nox -s lock -- toolchain:{toolkit.tag}:{kind}"
+    for root in workspace.caller.roots:
+        lock = root / "envs" / folder / f"{kind}.lock"
+        if lock.is_file():
+            return lock
+        if lock.with_name(_INPUTS[kind]).is_file():  # no other project's lock is meant
+            raise LockError(
+                f"{folder}/{lock.name} is missing",
+                why=f"{lock.parent} has only its input, {_INPUTS[kind]}",
+                fix=relock,
+            )
+    raise LockError(
+        f"there is no lock of the provider {provider} for CUDA {toolkit.release}",
+        why=f"no project folder has envs/{folder}/{kind}.lock",
+        fix=f"run without `--toolchain {provider}`; or write {_INPUTS[kind]} there "
+        f"(docs/how-to/toolchains.md), then `{relock}`",
+    )

@@ -16,10 +16,9 @@ from cuwheel.base.errors import InstallError
 from cuwheel.base.system.files import describe_file, remove_tree
 from cuwheel.base.system.regular_files import read_text
 from cuwheel.build.environments.installed import fill_folder
-from cuwheel.build.toolchains.cuda_home import finish_home
+from cuwheel.build.toolchains.cuda_home import finish_home, provider_lock
 from cuwheel.build.toolchains.debian.install import unpack_packages
 from cuwheel.build.toolchains.debian.lock_file import read_debian_lock
-from cuwheel.build.toolchains.provider_lock import provider_lock
 from cuwheel.build.toolchains.store import obtain
 from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace

@@ -11,8 +11,7 @@ from cuwheel.base.errors import LockError
 from cuwheel.base.system.regular_files import read_text
 from cuwheel.build.environments.installed import fill_folder
 from cuwheel.build.environments.lock_file import pinned_version
-from cuwheel.build.toolchains.cuda_home import check_one_release, finish_home
-from cuwheel.build.toolchains.provider_lock import provider_lock
+from cuwheel.build.toolchains.cuda_home import check_one_release, finish_home, provider_lock
 from cuwheel.build.toolchains.store import obtain
 from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace

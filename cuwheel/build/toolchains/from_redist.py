@@ -7,8 +7,7 @@ import platform
 from pathlib import Path
 
 from cuwheel.base.errors import LockError, ToolchainError
-from cuwheel.build.toolchains.cuda_home import finish_home
-from cuwheel.build.toolchains.provider_lock import provider_lock
+from cuwheel.build.toolchains.cuda_home import finish_home, provider_lock
 from cuwheel.build.toolchains.redist.install import install_archives
 from cuwheel.build.toolchains.redist.lock_file import (
     NOT_FETCHED,

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from cuwheel.base.paths import ROOT
+from cuwheel.build.inputs.locked_files import pinned
 from cuwheel.build.recipe.catalogue import load_catalogue
 from cuwheel.build.toolchains.debian.archives import ARCHIVES_VARIABLE
 from cuwheel.build.toolchains.debian.lock_file import DebianPackage, read_debian_lock
 from cuwheel.build.toolchains.host_compiler import check_host_compiler, is_obtainable
-from cuwheel.build.toolchains.locked_files import pinned
 from cuwheel.build.workspace.request import BuildRequest
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.cli.target_choice import choose_target

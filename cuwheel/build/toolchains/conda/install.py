@@ -30,11 +30,11 @@ from cuwheel.base.system.files import (
 from cuwheel.base.system.folders.temporary import temporary_folder
 from cuwheel.base.system.process import run
 from cuwheel.base.system.regular_files import parse_json, read_text
+from cuwheel.build.inputs.locked_files import fetch_locked, missing_bytes, pinned
 from cuwheel.build.toolchains.conda.link_process import REFUSED, LinkRequest
 from cuwheel.build.toolchains.conda.lock_file import CondaPackage
 from cuwheel.build.toolchains.conda.mirrors import Mirrors
 from cuwheel.build.toolchains.conda.solve import UNREACHABLE_FIX
-from cuwheel.build.toolchains.locked_files import fetch_locked, missing_bytes, pinned
 from cuwheel.build.workspace.serialization import to_json
 from cuwheel.build.workspace.workspace import Workspace
 

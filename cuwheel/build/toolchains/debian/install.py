@@ -16,6 +16,7 @@ from cuwheel.base.errors import DownloadError
 from cuwheel.base.fetch.download import PinnedFile
 from cuwheel.base.fetch.retry import Attempts, RetryPolicy
 from cuwheel.base.fetch.store import cached_path, find_mirrored
+from cuwheel.build.inputs.locked_files import fetch_locked, missing_bytes, pinned
 from cuwheel.build.toolchains.debian.archives import (
     SETTING_FIX,
     DebianArchive,
@@ -26,7 +27,6 @@ from cuwheel.build.toolchains.debian.archives import (
 from cuwheel.build.toolchains.debian.deb_file import Unpacking
 from cuwheel.build.toolchains.debian.lock_file import DebianLock, DebianPackage, read_debian_lock
 from cuwheel.build.toolchains.debian.source_file import ARCHITECTURES
-from cuwheel.build.toolchains.locked_files import fetch_locked, missing_bytes, pinned
 from cuwheel.build.workspace.workspace import Workspace
 
 _REQUESTS = 8  # at once

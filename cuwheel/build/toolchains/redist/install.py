@@ -17,7 +17,7 @@ from cuwheel.base.fetch.download import PinnedFile
 from cuwheel.base.fetch.urls import redact_url
 from cuwheel.base.system.files import describe_file, remove_tree
 from cuwheel.build.inputs.archives import unpack_archive
-from cuwheel.build.toolchains.locked_files import fetch_locked, missing_bytes, pinned
+from cuwheel.build.inputs.locked_files import fetch_locked, missing_bytes, pinned
 from cuwheel.build.toolchains.redist.lock_file import RedistArchive
 from cuwheel.build.toolchains.redist.manifest import UNREACHABLE_FIX, base_address
 from cuwheel.build.workspace.workspace import Workspace

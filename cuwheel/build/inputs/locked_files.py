@@ -16,7 +16,7 @@ from cuwheel.build.workspace.workspace import Workspace
 _RELOCK = "write the lock again with `nox -s lock`"
 
 
-class LockedFile(Protocol):
+class _LockLine(Protocol):
     """A line of a lock; `size` is 0 where it isn't known."""
 
     @property
@@ -32,7 +32,7 @@ class LockedFile(Protocol):
         """Bytes."""
 
 
-def pinned(file: LockedFile, *, max_size: int = 0, md5: str = "") -> PinnedFile:
+def pinned(file: _LockLine, *, max_size: int = 0, md5: str = "") -> PinnedFile:
     """Return the download of a file.
 
     Args:
