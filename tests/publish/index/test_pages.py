@@ -1,4 +1,4 @@
-"""HTML pages of a site; tests/e2e/test_publish.py opens them in a browser."""
+"""HTML pages of a site; tests/e2e/publish/test_site.py opens them in a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a verification ends; the builds are in tests/e2e/test_verify.py."""
+"""How a verification ends; the builds are in tests/e2e/publish/test_verify.py."""
 
 from __future__ import annotations
 
