@@ -8,7 +8,6 @@ from typing import Literal
 
 CauseKey = Literal[
     "build-path",
-    "relative-path",
     "build-time",
     "temporary-name",
     "module-path",
@@ -23,7 +22,6 @@ CauseKey = Literal[
     "member-times",
     "member-modes",
     "member-order",
-    "deflate-level",
     "deflate",
     "wheel-generator",
     "record",
@@ -52,10 +50,6 @@ CAUSES: dict[CauseKey, DifferenceCause] = {
         "an option that a tool records)",
         remedy="build at one fixed path, or map it: -ffile-prefix-map=<folder>=/src, and"
         " -Xcompiler for nvcc",
-    ),
-    "relative-path": DifferenceCause(
-        text="a source was compiled by a relative path in one of them; ccache's base_dir does that",
-        remedy="map `..` too: -ffile-prefix-map=..=/src; or build at a fixed path without base_dir",
     ),
     "build-time": DifferenceCause(
         text="the time of the build is in the file (from `__DATE__`, `__TIME__` or a script)",
@@ -112,9 +106,6 @@ CAUSES: dict[CauseKey, DifferenceCause] = {
     "member-order": DifferenceCause(
         text="members of the archive are in another order",
         remedy="rewrite the wheel with sorted members",
-    ),
-    "deflate-level": DifferenceCause(
-        text="equal content was compressed at another level", remedy="the same level for both"
     ),
     "deflate": DifferenceCause(
         text="equal content was compressed to other bytes: another level, or another zlib",

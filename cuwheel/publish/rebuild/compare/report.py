@@ -104,7 +104,7 @@ class ComparisonDocument:
         differences: all of them.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("comparison", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("comparison", "1.1")
 
     is_same: bool
     a: Side
