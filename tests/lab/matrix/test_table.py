@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 import rich.console
@@ -56,7 +57,7 @@ def every_kind(tmp_path: Path) -> tuple[CellState, ...]:
     target = make_target(python="3.12", requires_python=">=3.10")
     stable = dataclasses.replace(target, recipe=dataclasses.replace(target.recipe, python="abi3"))
     cells = [make_cell(stable, workspace), *[make_cell(target, workspace)] * 4]
-    built = {
+    built: dict[str, Any] = {
         "date": "2026-11-23T02:30:00+00:00",
         "wheel": "tiny_cuda-1.2.3+cu130-cp310-abi3-linux_x86_64.whl",
         "sha256": "0123456789abcdef" * 4,
