@@ -230,14 +230,6 @@ def test_ends_quietly_with_closed_pipe(tmp_path: Path, option: str) -> None:
     assert "BrokenPipe" not in finished.output
 
 
-@pytest.mark.parametrize("arch", ["9.0", "sm_90", "native", "80,90"])
-def test_refuses_invalid_arch(tmp_path: Path, arch: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        run_command("audit", [str(tmp_path), "--arch", arch], Console())
-
-    assert f"--arch {arch}" in caught.value.what
-
-
 def test_annotates_findings_in_a_workflow(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

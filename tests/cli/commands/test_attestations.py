@@ -53,5 +53,5 @@ def test_shows_who_has_rebuilt_it(
 def test_refuses_wheel_that_is_not_there(wheels: list[Path], tmp_path: Path) -> None:
     wheels[0].unlink()
 
-    with pytest.raises(UsageError, match="doesn't exist"):
+    with pytest.raises(UsageError):
         attestations(wheels[0], policy=tmp_path / "rebuilders.txt")

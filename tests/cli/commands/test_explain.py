@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.base.errors import UsageError
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.console import Console
 from cuwheel.check.explain.catalogue import causes
@@ -83,30 +82,6 @@ def test_command_gives_data(text: str, tmp_path: Path, command: Callable[..., st
     assert [one["log"] for one in read_document(output, "explain")["logs"]] == ["build.log"]
 
 
-@pytest.mark.parametrize(
-    ("words", "given", "output"),
-    [
-        (["missing.log"], "", "there is no log missing.log"),
-        (["empty"], "", "empty contains no logs"),
-        (["program"], "", "program is not a text file"),
-        (["--jsonl", "-"], "{", "standard input:1 can't be read"),
-        (["--jsonl", "-"], '{"id": 1}', "it has no 'log'"),
-        (["--jsonl", "-"], '{"id": 1, "log": 2}', "`log` is not a string"),
-        ([], "", "the following arguments are required"),
-    ],
-)
-def test_command_reports_what_is_wrong(
-    words: list[str], given: str, output: str, tmp_path: Path, command: Callable[..., str]
-) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "program").write_bytes(b"\x7fELF\0\0")
-
-    with pytest.raises(UsageError) as caught:
-        command(*words, given=given)
-
-    assert output in str(caught.value)
-
-
 def test_ends_quietly_when_the_reader_stops(tmp_path: Path) -> None:
     (tmp_path / "build.log").write_text(GCC_TOO_NEW)
     script = f"{sys.executable} -m cuwheel explain {tmp_path} | true; exit ${{PIPESTATUS[0]}}"
@@ -136,12 +111,3 @@ def test_prints_an_entry_by_its_name(command: Callable[..., str]) -> None:
 
     titles = re.findall(r"^# .*", out, re.MULTILINE)
     assert titles == [f"# {causes()['no-kernel-image'].title}", "# Usage"]
-
-
-def test_names_the_nearest_entry(command: Callable[..., str]) -> None:
-    with pytest.raises(
-        UsageError, match="there is no entry and no file cuda-home-nit-set"
-    ) as caught:
-        command("cuda-home-nit-set")
-
-    assert "cuda-home-not-set" in caught.value.why

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.base.errors import UsageError
 from cuwheel.base.system.console import Console
 from cuwheel.cli.dispatch import run_command
 from tests.support.documents import read_document
@@ -84,19 +83,3 @@ def test_returns_as_data_what_is_removed(
     assert (data["state"], data["in_use"], data["size_before"]) == (state, [], 3 << 20)
     assert data["size"] == (3 << 20 if option else 1 << 20)
     assert (cache / "environments" / "tiny-000000000001").exists() == bool(option)
-
-
-@pytest.mark.parametrize("arguments", [["--prune"], ["--size", "20G"], ["--unused-for", "3"]])
-@pytest.mark.usefixtures("cache")
-def test_removes_nothing_that_was_not_requested(arguments: list[str]) -> None:
-    with pytest.raises(UsageError) as caught:
-        run_command("cache", arguments, Console())
-
-    assert "--prune --size 20G" in caught.value.fix
-
-
-@pytest.mark.parametrize("arguments", [["--prune", "--size", "lots"], ["--unused-for", "-1"]])
-@pytest.mark.usefixtures("cache")
-def test_refuses_what_is_no_limit(arguments: list[str]) -> None:
-    with pytest.raises(UsageError):
-        run_command("cache", arguments, Console())
