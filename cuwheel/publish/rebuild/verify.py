@@ -15,9 +15,8 @@ from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import write_atomically
 from cuwheel.base.system.output.documents import as_file
 from cuwheel.publish.rebuild.builds import BuiltAgain, Variation, rebuild
-from cuwheel.publish.rebuild.compare.differences import CAUSES, WheelComparison
+from cuwheel.publish.rebuild.compare.differences import WheelComparison
 from cuwheel.publish.rebuild.compare.report import (
-    comparison_document,
     difference_lines,
     keep_diffoscope,
     print_comparison,
@@ -79,7 +78,7 @@ def compare_wheels(a: Path, b: Path, folder: Path, out: rich.console.Console) ->
     """Compare two wheels, print the differences, and keep the report in a folder."""
     comparison = compare(a, b)
     print_comparison(comparison, out)
-    write_atomically(folder / "comparison.json", as_file(comparison_document(comparison)))
+    write_atomically(folder / "comparison.json", as_file(comparison))
     out.print(f"kept in {folder / 'comparison.json'}", soft_wrap=True, highlight=False)
     out.print(keep_diffoscope(a, b, folder), soft_wrap=True, highlight=False)
     return comparison
@@ -87,11 +86,10 @@ def compare_wheels(a: Path, b: Path, folder: Path, out: rich.console.Console) ->
 
 def causes_of(comparison: WheelComparison) -> Iterator[str]:
     """Yield the causes why two wheels differ, in words, and the number of unknown ones."""
-    causes = (CAUSES[key] for key, _ in comparison.causes)
     # What only follows from another difference has no remedy of its own.
-    yield from (cause.text for cause in causes if cause.remedy)
+    yield from (cause.text for cause in comparison.causes.values() if cause.remedy)
     if comparison.unexplained:
-        yield f"{len(comparison.unexplained)} differences of unknown cause"
+        yield f"{comparison.unexplained} differences of unknown cause"
 
 
 @dataclass(frozen=True, kw_only=True)

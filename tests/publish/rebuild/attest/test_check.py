@@ -85,7 +85,7 @@ def test_lets_pass_what_enough_have_rebuilt(wheel: Path, policy: Policy, keys: K
 
     raise_if_refused(verdict)
     assert verdict.counted == ("alice", "carol")
-    assert [name for name, _ in verdict.silent] == ["bob"]
+    assert [one.name for one in verdict.silent] == ["bob"]
 
 
 def test_counts_a_rebuilder_once(wheel: Path, policy: Policy, keys: Keys) -> None:
@@ -115,7 +115,7 @@ def test_key_counts_on_its_last_day_and_not_after(wheel: Path, folder: Path, key
     assert judge(wheel, policy, [statement]).is_met
     verdict = judge(wheel, policy, [statement], TODAY + datetime.timedelta(days=1))
     assert not verdict.is_met
-    assert [name for name, _ in verdict.refused] == [statement.name]
+    assert [one.statement for one in verdict.refused] == [statement.name]
 
 
 def test_any_change_of_the_wheel_is_refused(wheel: Path, policy: Policy, keys: Keys) -> None:
@@ -126,7 +126,7 @@ def test_any_change_of_the_wheel_is_refused(wheel: Path, policy: Policy, keys: K
 
     verdict = judge(changed, policy, statements)
 
-    assert [name for name, _ in verdict.refused] == [one.name for one in statements]
+    assert [one.statement for one in verdict.refused] == [one.name for one in statements]
 
 
 def test_renamed_wheel_is_refused(wheel: Path, policy: Policy, keys: Keys) -> None:
@@ -256,9 +256,9 @@ def test_refuses_statements_that_lie(
     verdict = judge(wheel, policy, [*lies, signed(wheel, keys["bob"])])
 
     assert (verdict.counted, verdict.is_met) == (("bob",), False)
-    assert [name for name, _ in verdict.refused] == [*_LIES]
+    assert [one.statement for one in verdict.refused] == [*_LIES]
     # What Python or a library says of a fault differs between releases.
-    reasons = [(name, re.sub(r" \(.*\)$", "", reason)) for name, reason in verdict.refused]
+    reasons = [(one.statement, re.sub(r" \(.*\)$", "", one.why)) for one in verdict.refused]
     text = "\n".join(f"{name}: {reason}" for name, reason in reasons)
     names = {key.public.short_id: f"KEY-OF-{name}" for name, key in keys.items()}
     golden.check("attest/refusals.txt", text, names)
@@ -269,7 +269,7 @@ def test_refuses_what_is_nested_without_end(wheel: Path, policy: Policy, keys: K
 
     verdict = judge(wheel, policy, [deep, signed(wheel, keys["bob"])])
 
-    assert [name for name, _ in verdict.refused] == ["deep.json"]
+    assert [one.statement for one in verdict.refused] == ["deep.json"]
 
 
 _WRONG: tuple[Any, ...] = (None, [], {}, [None], {"a": None}, 0, 1e400, True, "", "\ud800")
@@ -311,7 +311,7 @@ def test_field_of_another_type_spoils_one_statement(
 
         counts = result == "PASSED" and place[-1] in _UNREAD
         assert verdict.counted == (("alice", "bob") if counts else ("bob",)), value
-        assert [name for name, _ in verdict.refused] == ["lie.json"] * (not counts), value
+        assert [one.statement for one in verdict.refused] == ["lie.json"] * (not counts), value
 
 
 @pytest.mark.parametrize("place", _ENVELOPE_PLACES, ids=lambda one: ".".join(map(str, one)))
@@ -326,7 +326,7 @@ def test_field_of_another_type_spoils_one_envelope(
         verdict = judge(wheel, policy, [lying, signed(wheel, keys["bob"])])
 
         assert verdict.counted == ("bob",), value
-        assert [name for name, _ in verdict.refused] == ["lie.json"], value
+        assert [one.statement for one in verdict.refused] == ["lie.json"], value
 
 
 def test_signature_of_another_statement_is_refused(wheel: Path, policy: Policy, keys: Keys) -> None:
@@ -338,7 +338,7 @@ def test_signature_of_another_statement_is_refused(wheel: Path, policy: Policy, 
 
     verdict = judge(wheel, policy, [lying])
 
-    assert [name for name, _ in verdict.refused] == ["x"]
+    assert [one.statement for one in verdict.refused] == ["x"]
 
 
 def test_every_changed_byte_of_a_statement_is_refused_or_means_the_same(
@@ -361,7 +361,7 @@ def test_shows_what_others_have_built(wheel: Path, policy: Policy, keys: Keys) -
 
     verdict = judge(wheel, policy, [statement])
 
-    assert f"gave other bytes: {facts[0]} and 1 more" in verdict.refused[0][1]
+    assert f"gave other bytes: {facts[0]} and 1 more" in verdict.refused[0].why
 
 
 def test_finds_statements_next_to_the_wheel_and_elsewhere(
@@ -415,9 +415,9 @@ def test_address_that_refuses_leaves_the_others(
     verdict = judge(toy, policy, outcome)
 
     assert verdict.counted == ("alice", "carol")
-    [(name, reason)] = verdict.refused
-    assert name == one.url(f"/f/{alice.name.replace('+', '%2B')}")
-    assert str(status) in reason
+    [refused] = verdict.refused
+    assert refused.statement == one.url(f"/f/{alice.name.replace('+', '%2B')}")
+    assert str(status) in refused.why
 
 
 def test_names_address_that_does_not_answer(policy: Policy, keys: Keys, toy: Path) -> None:

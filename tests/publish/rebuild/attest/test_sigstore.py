@@ -107,7 +107,7 @@ def test_counts_an_identity_once(wheel: Path, sigstore: LocalSigstore) -> None:
     verdict = _check(wheel, [_bundle(wheel, sigstore, ALICE) for _ in "ab"])
 
     assert (verdict.counted, verdict.is_met) == (("alice",), False)
-    assert [name for name, _ in verdict.silent] == ["bob"]
+    assert [one.name for one in verdict.silent] == ["bob"]
 
 
 def test_counts_identities_next_to_keys(
@@ -176,7 +176,7 @@ _CHANGES: dict[str, Callable[[Bundle, Bundle], object]] = {
 
 def _reasons(verdict: PolicyVerdict) -> str:
     """Return our reasons, with the first words of the library's."""
-    return "\n".join(f"{name}: {reason[:130]}" for name, reason in verdict.refused)
+    return "\n".join(f"{one.statement}: {one.why[:130]}" for one in verdict.refused)
 
 
 def test_refuses_changed_bundles(wheel: Path, sigstore: LocalSigstore, golden: Golden) -> None:
@@ -189,7 +189,7 @@ def test_refuses_changed_bundles(wheel: Path, sigstore: LocalSigstore, golden: G
     verdict = _check(wheel, [*changed, _bundle(wheel, sigstore, BOB)])
 
     assert verdict.counted == ("bob",)
-    assert [name for name, _ in verdict.refused] == [one.name for one in changed]
+    assert [one.statement for one in verdict.refused] == [one.name for one in changed]
     golden.check("attest/changed-bundles.txt", _reasons(verdict))
 
 
@@ -223,7 +223,7 @@ def test_refuses_what_another_log_has_signed(
 
     verdict = _check(wheel, [_bundle(wheel, sigstore, ALICE)], root="other.json")
 
-    assert means in verdict.refused[0][1]
+    assert means in verdict.refused[0].why
     assert verdict.counted == ()
 
 

@@ -32,7 +32,7 @@ def test_shows_line_of_text_and_lets_record_follow(tmp_path: Path) -> None:
     assert (result["pkg/__init__.py"].a, result["pkg/__init__.py"].b) == ("Y = 2", "Y = 3")
     assert result["pkg/__init__.py"].causes == ()
     assert result[f"{INFO}/RECORD"].causes == ("record",)
-    assert len(comparison.unexplained) == 1
+    assert comparison.unexplained == 1
 
 
 def _changed(wheel: Path, folder: Path, name: str, change: Callable[[bytes], bytes]) -> Path:
