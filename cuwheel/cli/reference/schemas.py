@@ -49,7 +49,7 @@ _NAMES = (
     "publish.release.record.Release",
     "cli.commands.build.SmokeDocument",
     "cli.commands.build.StageDocument",
-    "publish.rebuild.documents.VerifyDocument",
+    "publish.rebuild.verify.Verified",
     "publish.rebuild.documents.WheelVerification",
 )
 FOLDER = "docs/reference/schemas"

@@ -127,8 +127,12 @@ def test_prints_where_the_encoding_lacks_characters(
 
 
 def test_ends_with_error_of_wheel(
-    tmp_path: Path, golden: Golden, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    golden: Golden,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     wheel = make_wheel(tmp_path, "-Wl,-z,execstack")
 
     with pytest.raises(AuditError) as caught:

@@ -28,6 +28,7 @@ def command(
     """Run the command in a folder; give what it prints."""
 
     def run(*words: str, given: str = "") -> str:
+        monkeypatch.setenv("COLUMNS", "80")
         monkeypatch.setenv("CUWHEEL_INVOKED_FROM", str(tmp_path))
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
         run_command("explain", words, Console())
@@ -42,7 +43,7 @@ _LOGS = {
     "guess.log": "start\nRuntimeError: libcudnn_ops of cuDNN was refused by dlopen\n",
     "overcome.log": f"{GCC_TOO_NEW}\n{BUILT}\n",
     "two.log": f"{GCC_TOO_NEW}\nnvcc fatal   : Unsupported gpu architecture 'compute_120'\n",
-    "unknown.log": "one\ntwo\nthree\nwidget.c:4: error: no such frobnicator\nfive\nsix\n",
+    "unknown.log": "alpha\nbeta\ngamma\nwidget.c:4: error: no such frobnicator\ndelta\nzeta\n",
 }
 
 

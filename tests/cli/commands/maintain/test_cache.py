@@ -25,6 +25,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / name / "file").write_bytes(b"x" * (1 << 20))
         os.utime(folder / name, _OLD)
     monkeypatch.setenv("CUWHEEL_CACHE", str(folder))
+    monkeypatch.setenv("COLUMNS", "80")
     return folder
 
 
