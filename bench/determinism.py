@@ -32,7 +32,6 @@ from cuwheel.base.paths import ROOT
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import remove_tree, sha256_of_file, write_atomically
 from cuwheel.base.system.process import run
-from cuwheel.publish.rebuild.compare.differences import CAUSES
 from cuwheel.publish.rebuild.compare.wheel import compare
 
 PAGE = ROOT / "docs" / "reproducibility.md"
@@ -217,8 +216,8 @@ def causes(objects: Sequence[Path], folder: Path) -> list[str]:
         pack(info.parent, wheels[-1], epoch=_EPOCH)
     compared = compare(*wheels)
     remove_tree(folder)
-    found: list[str] = [key for key, _ in compared.causes if CAUSES[key].remedy]
-    return [*found, *([f"{len(compared.unexplained)} unknown"] if compared.unexplained else [])]
+    found: list[str] = [key for key, cause in compared.causes.items() if cause.remedy]
+    return [*found, *([f"{compared.unexplained} unknown"] if compared.unexplained else [])]
 
 
 def section(record: dict[str, Any]) -> str:

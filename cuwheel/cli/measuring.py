@@ -297,13 +297,6 @@ class _Environments:
         return install_wheel(environment, base, wheel.path, wheel.sha256, job), job
 
 
-def _sweep_of(args: argparse.Namespace, caller: Caller) -> SweepRequest | None:
-    if not args.sweep:
-        return None
-    model = _model(args, caller)
-    return SweepRequest(requests=args.requests, most=args.sweep_max, model=model)
-
-
 def _model(args: argparse.Namespace, caller: Caller) -> str | None:
     """Return the real path of `--model`, or a name on a hub."""
     folder = caller.path(args.model).resolve() if args.model else None

@@ -166,30 +166,6 @@ def test_dry_run_prints_the_reasons(
     assert not engine.work.exists()
 
 
-def test_audit_prints_less_or_more(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    quiet, usual, verbose = (
-        output_of(capsys, "audit", str(wheel), *options)[0].splitlines()
-        for options in (("-q",), (), ("-v",))
-    )
-
-    assert len(quiet) < len(usual) <= len(verbose)
-    assert quiet[-1] == usual[-1]
-    assert not [line for line in quiet if line.startswith(("rules", "note:", "size"))]
-
-
-def test_explain_prints_a_line_for_each_cause(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "400")  # so that a long path keeps to its line
-
-    out, _ = output_of(capsys, "explain", str(LOG), "-q")
-
-    first, *causes = out.splitlines()
-    assert first.endswith(f"from {len(LOG.read_text().splitlines())} lines")
-    assert causes[0].startswith("1. ")
-    assert "because" not in out
-
-
 @pytest.mark.parametrize("columns", [40, 80])
 def test_explain_keeps_to_the_width(
     columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -1,7 +1,8 @@
 """The recipe of jax-finufft: its options, what its build is given, and what its patch does with it.
 
-Upstream's source is fetched and built in tests/e2e/test_jax_finufft.py. Here CMake itself reads the
-files that the patch leaves, with folders of the tests in place of xsimd, FFTW and the toolkit.
+Upstream's source is fetched and built in tests/e2e/build/test_jax_finufft.py. Here CMake itself
+reads the files that the patch leaves, with folders of the tests in place of xsimd, FFTW and the
+toolkit.
 """
 
 from __future__ import annotations

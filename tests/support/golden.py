@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).resolve().parent.parent / "golden"
 
@@ -18,7 +19,7 @@ class Golden:
     def __init__(self, *, updates: bool) -> None:
         self._updates = updates
 
-    def check(self, name: str, text: str, replaced: Mapping[str | Path, str] | None = None) -> None:
+    def check(self, name: str, text: str, replaced: Mapping[Any, str] | None = None) -> None:
         """Compare a text with the file `name`; write it instead with `--update-golden`.
 
         Args:

@@ -5,7 +5,7 @@ numbers only: `(a|b)` is `a` for CUDA 12 and `b` for CUDA 13, and an empty name 
 
 Names, folders, `DT_NEEDED`, rpaths and archives are from the files of the releases in `read`,
 `brings` from their METADATA. `may_open` are names that occur as strings in a library which imports
-`dlopen` from the C library; those in `opens` have a comment. tests/e2e/test_component_facts.py
+`dlopen` from the C library; those in `opens` have a comment. tests/e2e/tables/test_components.py
 reads the wheels again. The libraries of the driver (libcuda.so.1) and of the system (libz.so.1 for
 cuDNN, libibverbs.so.1 for cuFile) are left out.
 """

@@ -57,8 +57,8 @@ class Toolkit:
 # Versions of nvcc: for 12.x the one of conda-forge or NVIDIA's archives, for 13.x the one that the
 # cuda-toolkit of envs/cuda<tag>/pypi.in pins. The limits and archs of 11.8 and 12.x were read from
 # the nvidia-cuda-nvcc-cu11 and -cu12 wheels of the same versions, which hold host_config.h and
-# ptxas (tests/e2e/test_cuda12_facts.py), those of 13.x from the locked nvcc itself
-# (tests/e2e/test_cuda13_facts.py).
+# ptxas (tests/e2e/tables/test_cuda12.py), those of 13.x from the locked nvcc itself
+# (tests/e2e/tables/test_cuda13.py).
 _ARCHS_12 = (
     *("50", "52", "53", "60", "61", "62", "70", "72", "75"),
     *("80", "86", "87", "89", "90", "90a"),

@@ -3,65 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from cuwheel.base.caller import Caller
 from cuwheel.base.system.console import Console
-from cuwheel.base.system.output.documents import Schema
 from cuwheel.build.workspace.workspace import bare_workspace
 from cuwheel.cli.parser import Parser, existing, new_parser
-from cuwheel.publish.rebuild.attest.check import (
-    PolicyVerdict,
-    check_policy,
-    find_statements,
-    raise_if_refused,
-)
+from cuwheel.publish.rebuild.attest.check import check_policy, find_statements, raise_if_refused
 from cuwheel.publish.rebuild.attest.policy import read_policy
 from cuwheel.publish.rebuild.published import is_address
-
-
-@dataclass(frozen=True, kw_only=True)
-class RefusedStatement:
-    """A statement that doesn't count: where it is, and why."""
-
-    statement: str
-    why: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class SilentRebuilder:
-    """A rebuilder without a statement that counts: the name, and why."""
-
-    name: str
-    why: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttestationsDocument:
-    """What `attestations --json` prints, one line for each wheel.
-
-    Attributes:
-        wheel: its file name.
-        sha256: of it.
-        threshold: how many rebuilders it needs.
-        is_met: whether it passes the policy.
-        counted: names of the rebuilders who got the same bytes, each once.
-        refused: statements that don't count.
-        silent: rebuilders without a statement that counts.
-    """
-
-    SCHEMA: ClassVar[Schema] = Schema("attestations", "1.0")
-
-    wheel: str
-    sha256: str
-    threshold: int
-    is_met: bool
-    counted: tuple[str, ...]
-    refused: tuple[RefusedStatement, ...]
-    silent: tuple[SilentRebuilder, ...]
-
 
 STATEMENTS = {
     "--statements DIR|FILE|ADDRESS...": "a folder or URL with rebuilders' statements, besides the "
@@ -108,21 +58,9 @@ def run_attestations(args: argparse.Namespace, console: Console, caller: Caller)
         statements = find_statements(wheel, policy, places, console)
         verdicts.append(check_policy(wheel, policy, statements, workspace))
         if args.json:
-            console.answer(_document(verdicts[-1]))
+            console.answer(verdicts[-1])
     for verdict in verdicts:
         raise_if_refused(verdict)
         console.note(verdict.summary)
-        for name, reason in (*verdict.refused, *verdict.silent):
-            console.note(f"{name}: {reason}")
-
-
-def _document(verdict: PolicyVerdict) -> AttestationsDocument:
-    return AttestationsDocument(
-        wheel=verdict.wheel,
-        sha256=verdict.sha256,
-        threshold=verdict.threshold,
-        is_met=verdict.is_met,
-        counted=verdict.counted,
-        refused=tuple(RefusedStatement(statement=name, why=why) for name, why in verdict.refused),
-        silent=tuple(SilentRebuilder(name=name, why=why) for name, why in verdict.silent),
-    )
+        for reason in verdict.reasons:
+            console.note(reason)

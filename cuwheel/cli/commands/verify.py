@@ -37,11 +37,11 @@ from cuwheel.publish.rebuild.attest.signatures import SigningKey, make_signing_k
 from cuwheel.publish.rebuild.attest.sigstore import Sigstore
 from cuwheel.publish.rebuild.builds import Variation, variations
 from cuwheel.publish.rebuild.documents import (
+    leftovers_of,
     print_leftovers,
     rebuild_document,
     record_target,
     record_verification,
-    verify_document,
 )
 from cuwheel.publish.rebuild.published import (
     check_is_of,
@@ -153,7 +153,7 @@ def _verify(job: Job, args: argparse.Namespace, console: Console, caller: Caller
         ways = variations(folder, workspace.caller, args.sandbox)
         verified = verify(_build_argv(job), ways, folder, console, _out(args, console))
         if args.json:
-            console.answer(verify_document(verified, name, folder))
+            console.answer(replace(verified, target=name, left=leftovers_of(folder)))
     written = record_verification(verified, name, folder_of(args.report, caller, "reports"))
     console.note(f"recorded: {written}")
     if args.record:

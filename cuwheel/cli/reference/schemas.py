@@ -23,12 +23,12 @@ from cuwheel.cli.reference.pages import MARK, Docstring, page, read_docstring
 
 # Module and class of each. By name, as the commands import the pages' writer.
 _NAMES = (
-    "cli.commands.attestations.AttestationsDocument",
+    "publish.rebuild.attest.check.PolicyVerdict",
     "check.audit.report.AuditDocument",
     "cli.commands.build.BuildDocument",
     "cli.commands.maintain.cache.CacheDocument",
     "cli.commands.maintain.cache.CachePruneDocument",
-    "publish.rebuild.compare.report.ComparisonDocument",
+    "publish.rebuild.compare.differences.WheelComparison",
     "check.diagnose.document.DiagnoseDocument",
     "base.system.output.documents.ErrorDocument",
     "check.explain.explain.ExplainDocument",
@@ -49,7 +49,7 @@ _NAMES = (
     "publish.release.record.Release",
     "cli.commands.build.SmokeDocument",
     "cli.commands.build.StageDocument",
-    "publish.rebuild.documents.VerifyDocument",
+    "publish.rebuild.verify.Verified",
     "publish.rebuild.documents.WheelVerification",
 )
 FOLDER = "docs/reference/schemas"

@@ -37,7 +37,7 @@ addition there is `driver`, for the libraries of the machine's NVIDIA driver, wh
 _SUPPLIERS_INTRO = """\
 Which wheel on the package index supplies them, what our wheel requires for it, and the package of
 conda-forge's index with the same. `cuwheel/check/cuda/nvidia_wheels.py` names the releases that the
-rows were read from; tests/e2e/test_component_facts.py reads them again."""
+rows were read from; tests/e2e/tables/test_components.py reads them again."""
 _LOST_INTRO = """\
 NVIDIA's libraries find each other by their own rpath. These don't, in the wheels' layout, in the
 releases listed: something else has to load the other library first, as `import torch` does with

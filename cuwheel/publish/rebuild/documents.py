@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import write_atomically
@@ -21,11 +21,10 @@ from cuwheel.build.recipe.target import Target
 from cuwheel.build.workspace.serialization import from_json
 from cuwheel.publish.rebuild.builds import BuiltAgain
 from cuwheel.publish.rebuild.published import read_published
-from cuwheel.publish.rebuild.verify import Verified, VerifiedAgainst
+from cuwheel.publish.rebuild.verify import BytesState, Leftover, Verified, VerifiedAgainst
 
 _NAME, _SIZE = 10, 11  # characters of two columns
 _BLOCK = 512  # bytes, what st_blocks counts (stat(2))
-BytesState = Literal["the same bytes", "other bytes"]
 FOLDER = "verify"  # of the folder of reports
 DATA = "docs/reproducibility.json"
 REPRODUCIBILITY_PAGE = "docs/reproducibility.md"
@@ -43,20 +42,6 @@ _COLUMNS = (
     "sha256",
     "verified",
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Leftover:
-    """A folder that stays.
-
-    Attributes:
-        path: of the folder.
-        size: bytes that are free once it is removed; a file with a name elsewhere, such as a hard
-            link into the cache, frees nothing.
-    """
-
-    path: Path
-    size: int
 
 
 def leftovers_of(folder: Path) -> tuple[Leftover, ...]:
@@ -86,29 +71,6 @@ def _freed(folder: Path) -> int:
                 status = os.lstat(os.path.join(parent, name))  # noqa: PTH118 - of 100,000
                 size += status.st_blocks * _BLOCK if status.st_nlink == 1 else 0
     return size
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerifyDocument:
-    """What `verify --json` prints, a line for each target.
-
-    Attributes:
-        target: `causal-conv1d-130-cp312-torch2.11`.
-        state: whether all builds gave the same.
-        builds: all of them; the first is what the others are compared with.
-        unequal: names of those that gave other bytes.
-        causes: the known causes of what differs, in words; of unknown ones it says so.
-        left: what stays on disk, the largest first.
-    """
-
-    SCHEMA: ClassVar[Schema] = Schema("verify", "1.0")
-
-    target: str
-    state: BytesState
-    builds: tuple[BuiltAgain, ...]
-    unequal: tuple[str, ...]
-    causes: tuple[str, ...]
-    left: tuple[Leftover, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,18 +108,6 @@ class RebuildDocument:
     differences: tuple[str, ...]
     statement: Path | None
     left: tuple[Leftover, ...]
-
-
-def verify_document(verified: Verified, target: str, folder: Path) -> VerifyDocument:
-    """Return the result of a verification as a document."""
-    return VerifyDocument(
-        target=target,
-        state="other bytes" if verified.unequal else "the same bytes",
-        builds=verified.builds,
-        unequal=verified.unequal,
-        causes=verified.causes,
-        left=leftovers_of(folder),
-    )
 
 
 def rebuild_document(

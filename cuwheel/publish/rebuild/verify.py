@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar, Literal
 
 import rich.console
 import rich.table
@@ -13,11 +14,10 @@ from cuwheel.base.errors import NotReproducibleError
 from cuwheel.base.formats.wheel.publication import statement_of
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import write_atomically
-from cuwheel.base.system.output.documents import as_file
+from cuwheel.base.system.output.documents import Schema, as_file
 from cuwheel.publish.rebuild.builds import BuiltAgain, Variation, rebuild
-from cuwheel.publish.rebuild.compare.differences import CAUSES, WheelComparison
+from cuwheel.publish.rebuild.compare.differences import WheelComparison
 from cuwheel.publish.rebuild.compare.report import (
-    comparison_document,
     difference_lines,
     keep_diffoscope,
     print_comparison,
@@ -25,22 +25,50 @@ from cuwheel.publish.rebuild.compare.report import (
 from cuwheel.publish.rebuild.compare.wheel import compare
 from cuwheel.publish.rebuild.published import PublishedWheel, read_published
 
+BytesState = Literal["the same bytes", "other bytes"]
 _SHA256_SHOWN = 16  # characters of a hash in the table
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verified:
-    """The result of a verification.
+class Leftover:
+    """A folder that stays.
 
     Attributes:
-        builds: all of them; the first is what the others are compared with.
-        unequal: names of those that gave other bytes.
-        causes: of what differs, in words; unknown ones are mentioned.
+        path: of the folder.
+        size: bytes that are free once it is removed; a file with a name elsewhere, such as a hard
+            link into the cache, frees nothing.
     """
 
+    path: Path
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """What `verify --json` prints, a line for each target.
+
+    Attributes:
+        target: `causal-conv1d-130-cp312-torch2.11`.
+        state: whether all builds gave the same.
+        builds: all of them; the first is what the others are compared with.
+        unequal: names of those that gave other bytes.
+        causes: the known causes of what differs, in words; of unknown ones it says so.
+        left: what stays on disk, the largest first.
+    """
+
+    SCHEMA: ClassVar[Schema] = Schema("verify", "1.0")
+
+    target: str = ""
+    state: BytesState = field(init=False)
     builds: tuple[BuiltAgain, ...]
     unequal: tuple[str, ...]
     causes: tuple[str, ...]
+    left: tuple[Leftover, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Derive the state from the builds that gave other bytes."""
+        state: BytesState = "other bytes" if self.unequal else "the same bytes"
+        object.__setattr__(self, "state", state)
 
 
 def verify(
@@ -79,7 +107,7 @@ def compare_wheels(a: Path, b: Path, folder: Path, out: rich.console.Console) ->
     """Compare two wheels, print the differences, and keep the report in a folder."""
     comparison = compare(a, b)
     print_comparison(comparison, out)
-    write_atomically(folder / "comparison.json", as_file(comparison_document(comparison)))
+    write_atomically(folder / "comparison.json", as_file(comparison))
     out.print(f"kept in {folder / 'comparison.json'}", soft_wrap=True, highlight=False)
     out.print(keep_diffoscope(a, b, folder), soft_wrap=True, highlight=False)
     return comparison
@@ -87,11 +115,10 @@ def compare_wheels(a: Path, b: Path, folder: Path, out: rich.console.Console) ->
 
 def causes_of(comparison: WheelComparison) -> Iterator[str]:
     """Yield the causes why two wheels differ, in words, and the number of unknown ones."""
-    causes = (CAUSES[key] for key, _ in comparison.causes)
     # What only follows from another difference has no remedy of its own.
-    yield from (cause.text for cause in causes if cause.remedy)
+    yield from (cause.text for cause in comparison.causes.values() if cause.remedy)
     if comparison.unexplained:
-        yield f"{len(comparison.unexplained)} differences of unknown cause"
+        yield f"{comparison.unexplained} differences of unknown cause"
 
 
 @dataclass(frozen=True, kw_only=True)

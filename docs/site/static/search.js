@@ -1,7 +1,7 @@
 // Sphinx's own search shows only the pages that hold every word. Whoever pastes a line of a log
 // has words of their own in it (paths, versions, names), so here pages that hold some of the words
 // count too, those with the rarest words first. What is replaced is `performTermsSearch` of
-// Sphinx's searchtools.js; tests/e2e/test_site.py holds that it does what is said here.
+// Sphinx's searchtools.js; tests/e2e/docs/test_docs_site.py holds that it does what is said here.
 "use strict";
 
 const SHORTEST_PART = 4; // characters of a word that is looked for inside others

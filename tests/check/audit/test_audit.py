@@ -21,7 +21,9 @@ from cuwheel.check.audit import audit as command
 from cuwheel.check.audit.verdict import AuditResult, audit_wheel
 from cuwheel.cli.dispatch import run_command
 from tests.support.check.audits import TAG, make_wheel, run_session
+from tests.support.documents import read_document
 from tests.support.factories import make_recipe, write_wheel
+from tests.support.golden import Golden
 
 
 def make_entry(root: Path, **changes: Any) -> CatalogueEntry:
@@ -46,31 +48,29 @@ def write_bad_record(path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("write", "fact"),
+    "write",
     [
-        (lambda path: write_bad_record(path, "a\rb,,\r"), "RECORD"),
-        (lambda path: write_bad_record(path, "a" * (200 << 10) + ",,\n"), "RECORD"),
-        (lambda path: path.write_bytes(b"PK no archive"), "it can't be read as a wheel"),
-        (os.mkfifo, "it can't be read as a wheel: it is not a regular file"),
+        lambda path: write_bad_record(path, "a\rb,,\r"),
+        lambda path: write_bad_record(path, "a" * (200 << 10) + ",,\n"),
+        lambda path: path.write_bytes(b"PK no archive"),
+        os.mkfifo,
     ],
     ids=["line ends", "long name", "no archive", "FIFO"],
 )
 def test_reads_others_after_a_bad_one(
     write: Callable[[Path], object],
-    fact: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     write(tmp_path / "a_one-1-py3-none-any.whl")
     sound = make_wheel(tmp_path, name="b_two")
 
-    with pytest.raises(AuditError) as caught:
-        run_session(tmp_path, tmp_path)
+    with pytest.raises(AuditError):
+        run_session(tmp_path, tmp_path, as_json=True)
 
-    output = capsys.readouterr().out
-    assert caught.value.what.startswith("1 of 2 wheels has ")
-    assert fact in output.partition("error: archive")[2]
-    assert f"{sound.name}: nothing found" in output
+    bad, good = read_document(capsys.readouterr().out, "audit")["wheels"]
+    assert (bad["verdict"], good["verdict"], good["wheel"]) == ("error", "ok", sound.name)
+    assert "archive" in [finding["rule"] for finding in bad["findings"]]
 
 
 def test_internal_error_is_a_finding_of_that_wheel(
@@ -86,11 +86,11 @@ def test_internal_error_is_a_finding_of_that_wheel(
     monkeypatch.setattr(command, "audit_wheel", audit)
 
     with pytest.raises(AuditError):
-        run_session(tmp_path, tmp_path)
+        run_session(tmp_path, tmp_path, as_json=True)
 
-    output = capsys.readouterr().out
-    assert "please report it: IndexError in audit: of a list" in output
-    assert f"{sound.name}: nothing found" in output
+    bad, good = read_document(capsys.readouterr().out, "audit")["wheels"]
+    assert "IndexError" in bad["findings"][0]["fact"]
+    assert (bad["verdict"], good["verdict"], good["wheel"]) == ("error", "ok", sound.name)
 
 
 def test_escapes_control_characters_of_a_wheel(
@@ -126,16 +126,20 @@ def test_prints_where_the_encoding_lacks_characters(
     assert b"t\\xefny" in done.stdout or b"t\\u00efny" in done.stdout
 
 
-def test_ends_with_error_of_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ends_with_error_of_wheel(
+    tmp_path: Path,
+    golden: Golden,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     wheel = make_wheel(tmp_path, "-Wl,-z,execstack")
 
     with pytest.raises(AuditError) as caught:
         run_session(tmp_path, wheel)
 
-    output = capsys.readouterr().out
-    assert caught.value.what == "1 of 1 wheel has 1 error"
-    assert "error: executable stack" in output
-    assert "TROUBLESHOOTING.md#audit-executable-stack" in output
+    output = re.sub(r"(?m)^(size|sha256) .*", r"\1", capsys.readouterr().out)
+    golden.check("audit/error.txt", f"{output}{caught.value}", {wheel: "WHEEL"})
 
 
 def test_ends_with_warning_of_wheel(tmp_path: Path) -> None:
@@ -162,8 +166,8 @@ def test_names_all_paths_that_are_no_wheels(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         run_session(tmp_path, tmp_path / "nothing.whl", tmp_path)
 
-    assert "nothing.whl: there is no such file" in caught.value.why
-    assert f"{tmp_path} is a folder without wheels" in caught.value.why
+    names = [line.partition(":")[0] for line in caught.value.why.splitlines()]
+    assert len(names) == 2
 
 
 @pytest.mark.parametrize(
@@ -230,14 +234,6 @@ def test_ends_quietly_with_closed_pipe(tmp_path: Path, option: str) -> None:
     assert "BrokenPipe" not in finished.output
 
 
-@pytest.mark.parametrize("arch", ["9.0", "sm_90", "native", "80,90"])
-def test_refuses_invalid_arch(tmp_path: Path, arch: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        run_command("audit", [str(tmp_path), "--arch", arch], Console())
-
-    assert caught.value.what == f"--arch {arch} is not a compute capability"
-
-
 def test_annotates_findings_in_a_workflow(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,4 +254,4 @@ def test_annotates_findings_in_a_workflow(
     assert text.endswith("TROUBLESHOOTING.md#audit-relro")
     assert not re.search(r"(?m)^::error::faked", output.out + output.err)
     summary = (tmp_path / "summary.md").read_text().replace("\\_", "_")
-    assert f"| {wheel.name} | 1 warning |" in summary
+    assert wheel.name in summary

@@ -8,6 +8,7 @@ from cuwheel.base.errors import PolicyError, UsageError
 from cuwheel.base.system.console import Console
 from cuwheel.cli.dispatch import run_command
 from tests.support.documents import read_documents
+from tests.support.golden import Golden
 from tests.support.publish.statements import make_keys, signed, write_policy
 
 
@@ -42,15 +43,15 @@ def test_lists_each_wheels_verdict_as_data(
 
 
 def test_shows_who_has_rebuilt_it(
-    wheels: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    wheels: list[Path], tmp_path: Path, golden: Golden, capsys: pytest.CaptureFixture[str]
 ) -> None:
     attestations(wheels[0], policy=tmp_path / "rebuilders.txt")
 
-    assert "by 1 of the 1 that the policy requires: alice" in capsys.readouterr().err
+    golden.check("attest/met.txt", capsys.readouterr().err)
 
 
 def test_refuses_wheel_that_is_not_there(wheels: list[Path], tmp_path: Path) -> None:
     wheels[0].unlink()
 
-    with pytest.raises(UsageError, match="doesn't exist"):
+    with pytest.raises(UsageError):
         attestations(wheels[0], policy=tmp_path / "rebuilders.txt")

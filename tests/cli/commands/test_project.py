@@ -18,6 +18,7 @@ from cuwheel.build.recipe.recipe_check import check_recipe
 from cuwheel.cli.commands.project import FIRST_TARGET
 from cuwheel.cli.dispatch import run_command
 from cuwheel.version import __version__
+from tests.support.golden import Golden
 
 _NO_CUWHEEL = """
 import sys, runpy
@@ -83,6 +84,22 @@ def test_shows_how_to_go_there(
     run_command("init", ["my wheels"], Console())
 
     assert "cd 'my wheels'" in capsys.readouterr().err
+
+
+def test_help_lists_commands_and_targets(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    golden: Golden,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    init(tmp_path)
+    monkeypatch.setenv("CUWHEEL_PROJECT", str(tmp_path))
+
+    run_command("help", [], Console())
+
+    commands, targets = capsys.readouterr().out.split("\nWhat `cuwheel build` makes here\n")
+    golden.check("help/commands.txt", commands)
+    assert "\n  hello-cuda-130 " in targets
 
 
 def test_keeps_what_new_repositories_have(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 import rich.console
@@ -13,6 +14,7 @@ from cuwheel.build.recipe.platform import AARCH64, X86_64, Platform
 from cuwheel.lab.matrix.state import CellState, read_states
 from cuwheel.lab.matrix.table import print_states, write_page
 from tests.support.factories import make_target, make_workspace
+from tests.support.golden import Golden
 from tests.support.lab.matrices import make_cell
 
 
@@ -48,10 +50,43 @@ def test_names_no_platform_of_native_wheels(tmp_path: Path) -> None:
     assert "platform" not in write_page(states, tmp_path, "now").read_text().partition("<p>")[2]
 
 
-def test_names_the_oldest_python_of_a_stable_abi(tmp_path: Path) -> None:
-    """Also if another Python has built it."""
-    target = make_target(platform=AARCH64, python="3.12", requires_python=">=3.10")
-    recipe = dataclasses.replace(target.recipe, python="abi3")
-    cell = make_cell(dataclasses.replace(target, recipe=recipe), make_workspace(tmp_path))
+@pytest.fixture
+def every_kind(tmp_path: Path) -> tuple[CellState, ...]:
+    """A cell in each state; one of them for a stable ABI that another Python has built."""
+    workspace = make_workspace(tmp_path)
+    target = make_target(python="3.12", requires_python=">=3.10")
+    stable = dataclasses.replace(target, recipe=dataclasses.replace(target.recipe, python="abi3"))
+    cells = [make_cell(stable, workspace), *[make_cell(target, workspace)] * 4]
+    built: dict[str, Any] = {
+        "date": "2026-11-23T02:30:00+00:00",
+        "wheel": "tiny_cuda-1.2.3+cu130-cp310-abi3-linux_x86_64.whl",
+        "sha256": "0123456789abcdef" * 4,
+        "size": 123_456,
+        "seconds": 75.5,
+    }
+    return (
+        CellState(cell=cells[0], kind="built", detail="12 of 12 compiles cached", **built),
+        CellState(cell=cells[1], kind="outdated", detail="archs: 80 -> 90 and 1 more", **built),
+        CellState(
+            cell=cells[2],
+            kind="failed",
+            detail="the build <failed>",
+            date="2026-11-23T02:31:00+00:00",
+            anchor="build-failed",
+            log="tiny cuda.log",
+        ),
+        CellState(cell=cells[3], kind="missing"),
+        CellState(cell=cells[4], kind="impossible", detail="torch has no wheel for Python 3.9"),
+    )
 
-    assert "3.10 and later" in shown(read_states([cell]))
+
+def test_prints_every_kind_of_cell(every_kind: tuple[CellState, ...], golden: Golden) -> None:
+    golden.check("matrix/table.txt", shown(every_kind))
+
+
+def test_page_has_every_kind_of_cell(
+    every_kind: tuple[CellState, ...], tmp_path: Path, golden: Golden
+) -> None:
+    page = write_page(every_kind, tmp_path, "2026-11-23 03:00 UTC").read_text()
+
+    golden.check("matrix/page.html", page)

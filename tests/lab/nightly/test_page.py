@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 
 from cuwheel.lab.nightly.page import page_of, run_hook, write_summary
-from cuwheel.lab.nightly.record import Step
+from cuwheel.lab.nightly.record import OUT_OF_TIME, Step
+from tests.support.golden import Golden
 from tests.support.lab.nightly_runs import make_run
 
 
@@ -38,36 +39,22 @@ def test_page_loads_nothing() -> None:
     assert "url(" not in page
 
 
-def test_page_links_logs_and_figures() -> None:
+def test_page_shows_steps_logs_and_earlier_runs(golden: Golden) -> None:
     perf = Step(name="perf", about="tiny-130", log="logs/a b.log", pages=("perf/tiny/perf.html",))
-
-    links = read(page_of(make_run(steps=(perf,)), ())).links
-
-    assert links == ["logs/a%20b.log", "perf/tiny/perf.html"]
-
-
-def test_page_escapes_explanations() -> None:
-    page = page_of(make_run(), ())
-
-    assert "status 61: it &lt;broke&gt;" in page
-    assert "<pre>ptxas was killed: out of memory</pre>" in page
-    assert "1 failed, 1 passed, in 1:00" in page
-
-
-def test_page_links_earlier_runs() -> None:
+    late = Step(name="smoke", about="tiny-130", state="skipped", detail=OUT_OF_TIME)
     before = make_run(steps=())
 
-    page = page_of(make_run(), [("2026-11-22T02-30-00Z", before)])
+    page = page_of(
+        make_run(steps=(*make_run().steps, perf, late)), [("2026-11-22T02-30-00Z", before)]
+    )
 
-    assert "../2026-11-22T02-30-00Z/index.html" in read(page).links
+    golden.check("nightly/page.html", page)
 
 
-def test_summary_holds_the_explanation(tmp_path: Path) -> None:
+def test_summary_holds_the_explanation(tmp_path: Path, golden: Golden) -> None:
     text = write_summary(make_run(), tmp_path).read_text()
 
-    assert text.startswith("nightly on builder, 2026-11-23T02:30:00+00:00: failed\n")
-    assert "- failed  build tiny-130-cp312 (3.5 s): status 61: it <broke>" in text
-    assert "~~~~\nptxas was killed: out of memory\n~~~~" in text
+    golden.check("nightly/summary.txt", text, {tmp_path: "DIR"})
 
 
 def test_hook_gets_summary_and_report(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which cuwheel builds; the builds are in tests/e2e/test_verify.py and test_rebuild.py."""
+"""Which cuwheel builds; the builds are in tests/e2e/publish/test_verify.py and test_rebuild.py."""
 
 from __future__ import annotations
 

@@ -73,7 +73,6 @@ READERS = {
     "build/sandbox/system_calls": "the filter that libseccomp has just made",
     "build/finish/smoke/loaded_libraries": "as above",
     "publish/rebuild/compare/elf": "sections, whose size was compared with a limit",
-    "publish/rebuild/compare/relocated": "likewise",
     "base/formats/wheel/metadata": "no file: bytes that were read in bounds",
     # Scripts that run in the sandbox of the package that has written what they read, or with the
     # rights that it has itself; or they read the kernel's files, or what the engine has written.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from posixpath import basename
@@ -27,8 +25,6 @@ from cuwheel.publish.index.check.rules import Violation
 # Digits of each hash, the best first; pip accepts the first three, uv also blake2b.
 _STRONG = {"sha256": 64, "sha384": 96, "sha512": 128, "blake2b": 128}
 _DIGITS = {**_STRONG, "md5": 32, "sha1": 40, "sha224": 56}
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z")  # PEP 700
-_AHEAD = datetime.timedelta(days=1)  # clocks differ
 _COMPARED = ("url", "hashes", "requires_python", "yanked", "metadata")
 
 
@@ -72,10 +68,6 @@ def _file_faults(project: str, listing: Listing, file: PageFile) -> Iterator[tup
         SpecifierSet(file.requires_python)
     except InvalidSpecifier:
         yield "requires-python", f"{file.requires_python!r} is not a version specifier"
-    if file.metadata is None and file.name.endswith(".whl"):
-        yield "no-metadata", "the page doesn't announce it"
-    if listing.has_dates:
-        yield from _date_faults(file.uploaded)
 
 
 def _link_faults(listing: Listing, file: PageFile) -> Iterator[tuple[str, str]]:
@@ -101,21 +93,6 @@ def _name_faults(project: str, name: str) -> Iterator[tuple[str, str]]:
         return
     if owner != project:
         yield "file-name", f"it belongs to {owner}, but this is the page of {project}"
-
-
-def _date_faults(uploaded: str) -> Iterator[tuple[str, str]]:
-    if not uploaded:
-        yield "no-date", "the page has no `upload-time` for it"
-    elif not _TIME.fullmatch(uploaded):
-        yield "date", f"{uploaded!r} isn't in the format of PEP 700"
-    else:
-        try:
-            time = datetime.datetime.fromisoformat(f"{uploaded[:19]}+00:00")
-        except ValueError:
-            yield "date", f"{uploaded} is not a valid time"
-            return
-        if time > datetime.datetime.now(tz=datetime.timezone.utc) + _AHEAD:
-            yield "date", f"{uploaded} is in the future"
 
 
 def compare_forms(html: Listing, data: Listing) -> Iterator[Violation]:

@@ -163,7 +163,6 @@ class PageFile:
     Attributes:
         requires_python: a specifier; empty: any.
         size: bytes; None where the page has none.
-        uploaded: the time, as written; empty where the page has none.
         yanked: the reason; None: it isn't yanked.
         metadata: hashes of its METADATA file; None: it isn't announced.
     """
@@ -173,7 +172,6 @@ class PageFile:
     hashes: Mapping[str, str]
     requires_python: str = ""
     size: int | None = None
-    uploaded: str = ""
     yanked: str | None = None
     metadata: Mapping[str, str] | None = None
 
@@ -191,7 +189,6 @@ class Listing:
     Attributes:
         index: the index's address, which limits the links on the page; empty: `url` does.
         project: the name on the page; empty in HTML.
-        has_dates: its API version has dates (PEP 700).
         unread: names of files with malformed entries.
     """
 
@@ -200,7 +197,6 @@ class Listing:
     files: tuple[PageFile, ...]
     index: str = ""
     project: str = ""
-    has_dates: bool = False
     faults: tuple[Violation, ...] = ()
     unread: tuple[str, ...] = ()
 
@@ -264,13 +260,11 @@ def _read_json(page: RawPage, where: str) -> Listing:
     faulty = [
         entry for entry, file in zip(files, parsed, strict=True) if isinstance(file, Violation)
     ]
-    minor = int((head.repository_version or "1.0").split(".")[1])
     return Listing(
         where=where,
         url=page.url,
         files=tuple(file for file in parsed if isinstance(file, PageFile)),
         project=head.project,
-        has_dates=minor >= 1,
         faults=tuple(fault for fault in parsed if isinstance(fault, Violation)),
         unread=tuple(entry["filename"] for entry in faulty if _is_named(entry)),
     )
@@ -285,7 +279,6 @@ def _of_entry(entry: Any, project: str, page: RawPage, where: str) -> PageFile |
     return _listed(
         read,
         page,
-        uploaded=str(entry.get("upload-time") or ""),
         yanked=(read.yanked_reason or "") if read.is_yanked else None,
         metadata=_announced(entry, *_IN_JSON),
     )

@@ -16,15 +16,13 @@ from cuwheel.publish.index.check.rules import SEVERITIES, CheckResult
 if TYPE_CHECKING:
     import rich.console
 
-_SHOWN: dict[Severity, int] = {"error": 20, "warning": 10, "note": 3}  # places of one rule
-_STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "dim"}
+_SHOWN: dict[Severity, int] = {"error": 20, "warning": 10}  # places of one rule
+_STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow"}
 
 
 def print_check(result: CheckResult, terminal: rich.console.Console, console: Console) -> None:
-    """Print the violations by rule, the worst first (quiet: no notes), and a summary."""
+    """Print the violations by rule, the worst first, and a summary."""
     for rule in result.broken_rules():
-        if console.is_quiet and rule.severity == "note":
-            continue
         violations = [item for item in result.violations if item.code == rule.code]
         shown = violations if console.is_verbose else violations[: _SHOWN[rule.severity]]
         head = f"{rule.severity} {rule.code}: {rule.summary}"

@@ -14,8 +14,8 @@ from cuwheel.base import limits
 from cuwheel.check.audit.findings import Severity
 
 # The worst first: installers fail or install other files than were published; some installers lack
-# a capability; a fact.
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+# a capability.
+SEVERITIES: tuple[Severity, ...] = ("error", "warning")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,13 +143,6 @@ RULES = (
         fix="Copy the bytes from the wheel; both have to be identical (PEP 658).",
     ),
     IndexRule(
-        code="no-metadata",
-        severity="note",
-        summary="A wheel's METADATA isn't served separately.",
-        why="To resolve, installers request parts of the wheel, or download all of it.",
-        fix="Serve it (PEP 658), as `nox -s index` does.",
-    ),
-    IndexRule(
         code="requires-python",
         summary="The page gives other Python versions than the wheel, or an invalid specifier.",
         why="Installers ignore a wheel that is compatible, or install one that isn't.",
@@ -161,19 +154,6 @@ RULES = (
         why="pip and uv read JSON, older installers and plain servers HTML: they see different "
         "files.",
         fix="Write both from the same list.",
-    ),
-    IndexRule(
-        code="date",
-        summary="An upload time isn't valid, or is in the future.",
-        why="`--exclude-newer` and `--uploaded-prior-to` depend on it.",
-        fix="Give it in UTC: `2026-11-23T10:00:00Z`.",
-    ),
-    IndexRule(
-        code="no-date",
-        severity="note",
-        summary="The JSON page doesn't say when a file was uploaded.",
-        why="uv with `--exclude-newer` ignores such files.",
-        fix="Add `upload-time` (PEP 700).",
     ),
     IndexRule(
         code="unread",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import quote
 
 from cuwheel.base import limits
@@ -19,6 +20,7 @@ from cuwheel.base.formats.wheel.publication import REBUILT
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import sha256_of_file
 from cuwheel.base.system.folders.temporary import temporary_folder
+from cuwheel.base.system.output.documents import Schema
 from cuwheel.base.system.output.terminal import visible
 from cuwheel.base.system.regular_files import read_regular
 from cuwheel.build.workspace.workspace import Workspace
@@ -42,24 +44,56 @@ class SignedStatement:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RefusedStatement:
+    """A statement that doesn't count: where it is, and why."""
+
+    statement: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SilentRebuilder:
+    """A rebuilder without a statement that counts: the name, and why."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class PolicyVerdict:
-    """The result of checking a wheel's statements with a policy.
+    """What `attestations --json` prints, one line for each wheel.
 
     Attributes:
-        counted: names of those who got its bytes, each once.
+        wheel: its file name.
+        sha256: of it.
+        threshold: how many rebuilders it needs.
+        is_met: whether it passes the policy.
+        counted: names of the rebuilders who got the same bytes, each once.
+        refused: statements that don't count.
+        silent: rebuilders without a statement that counts.
     """
+
+    SCHEMA: ClassVar[Schema] = Schema("attestations", "1.0")
 
     wheel: str
     sha256: str
     threshold: int
+    is_met: bool = field(init=False)
     counted: tuple[str, ...]
-    refused: tuple[tuple[str, str], ...]
-    silent: tuple[tuple[str, str], ...]
+    refused: tuple[RefusedStatement, ...]
+    silent: tuple[SilentRebuilder, ...]
+
+    def __post_init__(self) -> None:
+        """Compare the number of rebuilders with the threshold."""
+        object.__setattr__(self, "is_met", len(self.counted) >= self.threshold)
 
     @property
-    def is_met(self) -> bool:
-        """True if the policy lets the wheel pass."""
-        return len(self.counted) >= self.threshold
+    def reasons(self) -> tuple[str, ...]:
+        """A line for each statement and rebuilder that doesn't count."""
+        return (
+            *(f"{item.statement}: {item.why}" for item in self.refused),
+            *(f"{item.name}: {item.why}" for item in self.silent),
+        )
 
     @property
     def summary(self) -> str:
@@ -102,12 +136,12 @@ def check_policy(
     sha256 = sha256_of_file(wheel)
     day = today or datetime.datetime.now(tz=datetime.timezone.utc).date()
     counted: set[str] = set()
-    refused: list[tuple[str, str]] = []
+    refused: list[RefusedStatement] = []
     for statement in statements:
         try:
             rebuilder = _author(statement, policy, bundles, (wheel.name, sha256), day)
         except StatementError as problem:  # noqa: PERF203 - each is reported
-            refused.append((statement.name, visible(str(problem))))
+            refused.append(RefusedStatement(statement=statement.name, why=visible(str(problem))))
         else:
             counted.add(rebuilder.name)
     return PolicyVerdict(
@@ -119,9 +153,9 @@ def check_policy(
         ),
         refused=tuple(refused),
         silent=tuple(
-            (
-                rebuilder.name,
-                f"the {rebuilder.key.kind} counted until {rebuilder.until}"
+            SilentRebuilder(
+                name=rebuilder.name,
+                why=f"the {rebuilder.key.kind} counted until {rebuilder.until}"
                 if _has_ended(rebuilder, day)
                 else f"no statement by {rebuilder.key} counts",
             )
@@ -170,7 +204,7 @@ def raise_if_refused(verdict: PolicyVerdict) -> None:
         return
     raise PolicyError(
         verdict.summary,
-        why="\n".join(f"{what}: {reason}" for what, reason in (*verdict.refused, *verdict.silent)),
+        why="\n".join(verdict.reasons),
         fix="don't install it; ask its rebuilders, or rebuild it yourself: "
         f"nox -s rebuild -- {verdict.wheel} --key FILE",
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from typing import IO, NamedTuple
 
 from cuwheel.base.formats.binaries.device_code import (
@@ -26,10 +26,7 @@ from cuwheel.publish.rebuild.compare.texts import (
     causes_of_options,
     causes_of_texts,
     quoted_bytes,
-    stable_name,
 )
-
-_NAMES_READ = 200  # elements of one kind and arch that are paired by the names in them
 
 
 class OpenDeviceFile(NamedTuple):
@@ -87,7 +84,7 @@ def compare_device_code(
     if digests_a != digests_b and sorted(digests_a) == sorted(digests_b):
         yield location.differs("the same device code is in another order")
     archs_a, archs_b = ({element.name for element in elements} for elements in (first, second))
-    for element_a, element_b in _paired(first, second, a, b):
+    for element_a, element_b in _paired(first, second):
         if element_a and element_b:
             yield from _compare(element_a, element_b, a, b, _at(location, element_a, a))
         elif element_a:
@@ -124,31 +121,14 @@ def _only_in(location: Location, where: str, *, is_arch_missing: bool) -> Differ
     return location.differs(f"only {where} has it", causes=causes)
 
 
-def _paired(
-    a: list[Element], b: list[Element], file_a: OpenDeviceFile, file_b: OpenDeviceFile
-) -> Iterator[tuple[Element | None, Element | None]]:
-    """Pair elements of one kind and arch, and with the same functions in them.
+def _paired(a: list[Element], b: list[Element]) -> Iterator[tuple[Element | None, Element | None]]:
+    """Pair elements of one kind and arch in their order.
 
     Pairs with equal bytes are left out where nothing else is noted of them.
     """
     for name in dict.fromkeys(element.name for element in (*a, *b)):
         same_a, same_b = ([element for element in side if element.name == name] for side in (a, b))
-        rest_a, rest_b = _without_equal(same_a, same_b)
-        if len(rest_a) == len(rest_b) == 1:
-            yield rest_a[0], rest_b[0]
-            continue
-        yield from _paired_by_functions(_named(rest_a, file_a), _named(rest_b, file_b))
-
-
-def _paired_by_functions(
-    a: dict[tuple[str, ...], list[Element]], b: dict[tuple[str, ...], list[Element]]
-) -> Iterator[tuple[Element | None, Element | None]]:
-    """Pair those with the same functions, then the rest in its order."""
-    for names in [names for names in a if names in b]:
-        count = min(len(a[names]), len(b[names]))
-        yield from zip(a[names][:count], b[names][:count], strict=True)
-        a[names], b[names] = a[names][count:], b[names][count:]
-    yield from zip_longest(*(sorted(chain.from_iterable(rest.values())) for rest in (a, b)))
+        yield from zip_longest(*_without_equal(same_a, same_b))
 
 
 def _without_equal(a: list[Element], b: list[Element]) -> tuple[list[Element], list[Element]]:
@@ -167,29 +147,6 @@ def _without_equal(a: list[Element], b: list[Element]) -> tuple[list[Element], l
 
 def _identity(element: Element) -> tuple[object, ...]:
     return element.digest, element.source, element.options, element.packing
-
-
-def _named(
-    elements: Iterable[Element], file: OpenDeviceFile
-) -> dict[tuple[str, ...], list[Element]]:
-    """Group elements by the functions in them, as far as paths don't decide their names."""
-    named: dict[tuple[str, ...], list[Element]] = {}
-    for index, element in enumerate(elements):
-        names = _functions_of(element, file) if index < _NAMES_READ else ()
-        named.setdefault(names, []).append(element)
-    return named
-
-
-def _functions_of(element: Element, file: OpenDeviceFile) -> tuple[str, ...]:
-    try:
-        code = code_of_element(file.stream, element)
-        if element.kind == "SASS":
-            names = read_cubin(code).kernels
-        else:
-            names = tuple(read_ptx(code).functions) if element.kind == "PTX" else ()
-    except (DeviceCodeError, ElfFormatError, struct.error):
-        return ()
-    return tuple(sorted(map(stable_name, names)))
 
 
 def _compare(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
+
+from cuwheel.base.system.output.documents import Schema
 
 CauseKey = Literal[
     "build-path",
-    "relative-path",
     "build-time",
     "temporary-name",
     "module-path",
@@ -23,7 +24,6 @@ CauseKey = Literal[
     "member-times",
     "member-modes",
     "member-order",
-    "deflate-level",
     "deflate",
     "wheel-generator",
     "record",
@@ -52,10 +52,6 @@ CAUSES: dict[CauseKey, DifferenceCause] = {
         "an option that a tool records)",
         remedy="build at one fixed path, or map it: -ffile-prefix-map=<folder>=/src, and"
         " -Xcompiler for nvcc",
-    ),
-    "relative-path": DifferenceCause(
-        text="a source was compiled by a relative path in one of them; ccache's base_dir does that",
-        remedy="map `..` too: -ffile-prefix-map=..=/src; or build at a fixed path without base_dir",
     ),
     "build-time": DifferenceCause(
         text="the time of the build is in the file (from `__DATE__`, `__TIME__` or a script)",
@@ -112,9 +108,6 @@ CAUSES: dict[CauseKey, DifferenceCause] = {
     "member-order": DifferenceCause(
         text="members of the archive are in another order",
         remedy="rewrite the wheel with sorted members",
-    ),
-    "deflate-level": DifferenceCause(
-        text="equal content was compressed at another level", remedy="the same level for both"
     ),
     "deflate": DifferenceCause(
         text="equal content was compressed to other bytes: another level, or another zlib",
@@ -189,25 +182,51 @@ class Side:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WheelComparison:
-    """Two wheels, and everything in which they differ; nothing where they are the same bytes."""
+class CountedCause:
+    """A known cause of differences.
 
+    Attributes:
+        count: of the differences that it explains.
+        text: the cause, one clause.
+        remedy: what takes it away; empty for what only follows from another difference.
+    """
+
+    count: int
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelComparison:
+    """What `comparison.json` holds, which `verify` and `rebuild` leave where bytes differ.
+
+    Attributes:
+        is_same: whether both wheels are the same bytes.
+        a: the first.
+        b: the second.
+        causes: the known ones, by their names, most differences first.
+        unexplained: how many differences have no known cause.
+        differences: all of them.
+    """
+
+    SCHEMA: ClassVar[Schema] = Schema("comparison", "1.1")
+
+    is_same: bool = field(init=False)
     a: Side
     b: Side
+    causes: dict[str, CountedCause] = field(init=False)
+    unexplained: int = field(init=False)
     differences: tuple[DifferenceData, ...]
 
-    @property
-    def is_same(self) -> bool:
-        """True if both are the same bytes."""
-        return self.a.sha256 == self.b.sha256
-
-    @property
-    def causes(self) -> tuple[tuple[CauseKey, int], ...]:
-        """Causes with the number of differences that they explain, most first."""
+    def __post_init__(self) -> None:
+        """Count the causes."""
         counts = Counter(key for difference in self.differences for key in difference.causes)
-        return tuple((key, count) for key, count in counts.most_common())
-
-    @property
-    def unexplained(self) -> tuple[DifferenceData, ...]:
-        """Differences for which the evidence shows no cause."""
-        return tuple(difference for difference in self.differences if not difference.causes)
+        causes = {
+            key: CountedCause(count=count, text=CAUSES[key].text, remedy=CAUSES[key].remedy)
+            for key, count in counts.most_common()
+        }
+        object.__setattr__(self, "is_same", self.a.sha256 == self.b.sha256)
+        object.__setattr__(self, "causes", causes)
+        object.__setattr__(
+            self, "unexplained", sum(not difference.causes for difference in self.differences)
+        )

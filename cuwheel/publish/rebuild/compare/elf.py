@@ -9,7 +9,7 @@ from functools import partial
 from typing import IO, NamedTuple
 
 from cuwheel.base import limits
-from cuwheel.base.formats.binaries.elf_image import ElfFormatError, ElfImage
+from cuwheel.base.formats.binaries.elf_image import ElfFormatError, ElfImage, SectionHeader
 from cuwheel.base.formats.binaries.fatbin import code_of_cubin
 from cuwheel.base.system.quantities import plural
 from cuwheel.publish.rebuild.compare.device import (
@@ -20,15 +20,6 @@ from cuwheel.publish.rebuild.compare.device import (
     open_device_file,
 )
 from cuwheel.publish.rebuild.compare.differences import DifferenceData, Location
-from cuwheel.publish.rebuild.compare.relocated import (
-    ElfSection,
-    Moves,
-    calls_others,
-    follows,
-    moves_between,
-    section_at,
-    sections_of,
-)
 from cuwheel.publish.rebuild.compare.texts import (
     change_of_data,
     count_differing,
@@ -52,12 +43,27 @@ _CHUNK = 1 << 20  # bytes
 _TOO_LARGE = "it differs, and is too large to compare in detail"
 
 
+class _Section(NamedTuple):
+    """A section of an open ELF file."""
+
+    image: ElfImage
+    header: SectionHeader
+
+    def part(self, start: int, size: int) -> bytes:
+        """Read bytes of its content."""
+        return self.image.read(self.header.offset + start, size)
+
+    def read(self) -> bytes:
+        """Read its content."""
+        return self.part(0, self.header.size)
+
+
 class _Pair(NamedTuple):
     """A section that both files have."""
 
     name: str
-    a: ElfSection
-    b: ElfSection
+    a: _Section
+    b: _Section
 
 
 def compare_elf_files(a: IO[bytes], b: IO[bytes], location: Location) -> Iterator[DifferenceData]:
@@ -89,19 +95,14 @@ def _compare(
     a: IO[bytes], b: IO[bytes], images: tuple[ElfImage, ElfImage], location: Location
 ) -> Iterator[DifferenceData]:
     """Compare device code and host code; what only follows from the rest comes last, as one."""
-    named = sections_of(images[0]), sections_of(images[1])
+    named = _sections_of(images[0]), _sections_of(images[1])
     files = (
-        open_device_file(a, partial(section_at, named[0])),
-        open_device_file(b, partial(section_at, named[1])),
+        open_device_file(a, partial(_section_at, named[0])),
+        open_device_file(b, partial(_section_at, named[1])),
     )
     differences = [*compare_device_code(*files, location)]
     device_sections = {difference.section for difference in differences}
     differences += _only_in_one(*named, location)
-    moves = moves_between(*named)
-    code_a, code_b = (sections.get(_CODE) for sections in named)
-    if code_a and code_b and calls_others(code_a, code_b, moves):
-        fact = "host code calls other functions of other libraries"
-        differences.append(replace(location, section=_CODE).differs(fact))
     tables = []
     pairs = (_Pair(name, named[0][name], named[1][name]) for name in named[0] if name in named[1])
     for pair in pairs:
@@ -110,7 +111,7 @@ def _compare(
         at = replace(location, section=pair.name)
         if pair.name in device_sections:
             differences += _compare_beside(pair, files, at)
-        elif pair.name.startswith(_TABLES) or _is_moved(pair, moves):
+        elif pair.name.startswith(_TABLES):
             tables.append(pair.name)
         else:
             differences += _compare_section(pair, at)
@@ -121,9 +122,7 @@ def _compare(
     if tables:
         fact = f"addresses and tables differ: {', '.join(tables)}"
         at = replace(location, section=tables[0])
-        is_explained = moves.is_any or any(
-            difference.causes != ("build-id",) for difference in differences
-        )
+        is_explained = any(difference.causes != ("build-id",) for difference in differences)
         yield at.differs(fact, causes=("layout",) if is_explained else ())
     elif not differences:
         fact = "only bytes outside of sections differ: headers, padding"
@@ -147,8 +146,30 @@ def _compare_beside(
         yield from _compare_data(pair.name, contents[0], contents[1], location)
 
 
+def _sections_of(image: ElfImage) -> dict[str, _Section]:
+    """Return sections by name; several with one name, as in object files, are numbered."""
+    names, sections = image.section_names(), dict[str, _Section]()
+    for header in image.sections[1:]:
+        name = names.get(header.name, "")
+        key, number = name, 1
+        while key in sections:
+            number += 1
+            key = f"{name} ({number})"
+        sections[key] = _Section(image, header)
+    return sections
+
+
+def _section_at(sections: dict[str, _Section], offset: int) -> str:
+    """Return the name of the section that has an offset of the file; empty: none has."""
+    for name, section in sections.items():
+        start = section.header.offset
+        if section.header.is_in_file and start <= offset < start + section.header.size:
+            return name
+    return ""
+
+
 def _only_in_one(
-    a: dict[str, ElfSection], b: dict[str, ElfSection], location: Location
+    a: dict[str, _Section], b: dict[str, _Section], location: Location
 ) -> Iterator[DifferenceData]:
     for which, names in (("first", a.keys() - b.keys()), ("second", b.keys() - a.keys())):
         for name in sorted(names):
@@ -158,7 +179,7 @@ def _only_in_one(
             )
 
 
-def _is_same(a: ElfSection, b: ElfSection) -> bool:
+def _is_same(a: _Section, b: _Section) -> bool:
     size = a.header.size
     if (size, a.header.is_in_file) != (b.header.size, b.header.is_in_file):
         return False
@@ -168,14 +189,6 @@ def _is_same(a: ElfSection, b: ElfSection) -> bool:
         a.part(start, min(_CHUNK, size - start)) == b.part(start, min(_CHUNK, size - start))
         for start in range(0, size, _CHUNK)
     )
-
-
-def _is_moved(pair: _Pair, moves: Moves) -> bool:
-    """Return True if all that differs is shown to be addresses of what moved."""
-    if not pair.a.is_loaded or max(pair.a.header.size, pair.b.header.size) > _LARGEST:
-        return False
-    is_in_file = pair.a.header.is_in_file and pair.b.header.is_in_file
-    return is_in_file and follows(pair.a, pair.b, moves)
 
 
 def _compare_section(pair: _Pair, location: Location) -> Iterator[DifferenceData]:

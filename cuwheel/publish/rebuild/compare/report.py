@@ -8,9 +8,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import rich.console
 import rich.filesize
@@ -18,14 +16,8 @@ import rich.filesize
 from cuwheel.base.errors import CommandFailedError
 from cuwheel.base.system import process
 from cuwheel.base.system.folders.temporary import temporary_folder
-from cuwheel.base.system.output.documents import Schema
 from cuwheel.base.system.quantities import plural
-from cuwheel.publish.rebuild.compare.differences import (
-    CAUSES,
-    DifferenceData,
-    Side,
-    WheelComparison,
-)
+from cuwheel.publish.rebuild.compare.differences import WheelComparison
 
 _SHOWN = 8  # differences of one member with the same causes
 _DIFFOSCOPE = "diffoscope"
@@ -60,9 +52,9 @@ def print_comparison(comparison: WheelComparison, terminal: rich.console.Console
     if hidden := sum(max(0, count - _SHOWN) for count in counts.values()):
         lines += ["", f"and {hidden} more like these"]
     lines.append("")
-    for key, count in comparison.causes:
-        lines.append(f"{key} ({count}): {CAUSES[key].text}")
-        lines += [f"  to fix  {CAUSES[key].remedy}"] if CAUSES[key].remedy else []
+    for key, cause in comparison.causes.items():
+        lines.append(f"{key} ({cause.count}): {cause.text}")
+        lines += [f"  to fix  {cause.remedy}"] if cause.remedy else []
     for line in (*lines, verdict(comparison)):
         terminal.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -72,61 +64,7 @@ def verdict(comparison: WheelComparison) -> str:
     if comparison.is_same:
         return f"the same bytes: sha256 {comparison.a.sha256}"
     count = plural(len(comparison.differences), "difference")
-    unknown = len(comparison.unexplained)
-    return f"not the same bytes: {count}, {unknown or 'none'} of unknown cause"
-
-
-@dataclass(frozen=True, kw_only=True)
-class CountedCause:
-    """A known cause of differences.
-
-    Attributes:
-        count: of the differences that it explains.
-        text: the cause, one clause.
-        remedy: what takes it away; empty for what only follows from another difference.
-    """
-
-    count: int
-    text: str
-    remedy: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class ComparisonDocument:
-    """What `comparison.json` holds, which `verify` and `rebuild` leave where bytes differ.
-
-    Attributes:
-        is_same: whether both wheels are the same bytes.
-        a: the first.
-        b: the second.
-        causes: the known ones, by their names.
-        unexplained: how many differences have no known cause.
-        differences: all of them.
-    """
-
-    SCHEMA: ClassVar[Schema] = Schema("comparison", "1.0")
-
-    is_same: bool
-    a: Side
-    b: Side
-    causes: dict[str, CountedCause]
-    unexplained: int
-    differences: tuple[DifferenceData, ...]
-
-
-def comparison_document(comparison: WheelComparison) -> ComparisonDocument:
-    """Return a comparison as a document."""
-    return ComparisonDocument(
-        is_same=comparison.is_same,
-        a=comparison.a,
-        b=comparison.b,
-        causes={
-            key: CountedCause(count=count, text=CAUSES[key].text, remedy=CAUSES[key].remedy)
-            for key, count in comparison.causes
-        },
-        unexplained=len(comparison.unexplained),
-        differences=comparison.differences,
-    )
+    return f"not the same bytes: {count}, {comparison.unexplained or 'none'} of unknown cause"
 
 
 def difference_lines(comparison: WheelComparison) -> tuple[str, ...]:

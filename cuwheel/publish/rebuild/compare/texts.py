@@ -65,8 +65,6 @@ def causes_of_texts(a: str, b: str) -> tuple[CauseKey, ...]:
         pairs = differing_folders(a, b)
         if not pairs or not all(any(map(_CERTAIN_FOLDER.match, pair)) for pair in pairs):
             return ()
-        if any(folder.startswith("../") for pair in pairs for folder in pair):
-            needed[needed.index("build-path")] = "relative-path"
     return tuple(needed)
 
 

@@ -40,10 +40,7 @@ from cuwheel.publish.rebuild.compare.texts import compare_data, differing_pairs,
 
 # .ZIP File Format Specification (PKWARE) 4.3.7: lengths of the name and of the extra field.
 _LOCAL_HEADER = struct.Struct("<26xHH")
-_LEVELS = range(1, 10)
 _METHODS = {zipfile.ZIP_STORED: "stored", zipfile.ZIP_DEFLATED: "deflated"}
-_LEAST_CONCLUSIVE = 512  # bytes; shorter content is packed to the same bytes at several levels
-_LARGEST_PACKED = 1 << 23  # bytes; packing more nine times takes minutes
 _CHUNK = 1 << 20  # bytes
 _LARGEST = 1 << 26  # bytes of a member that is neither ELF nor device code, to be compared
 
@@ -74,12 +71,9 @@ _FIELDS = (
            ("member-times",)),
     _Field("mode", lambda entry: stat.filemode(entry.external_attr >> 16), ("member-modes",)),
     _Field("method", lambda entry: _METHODS.get(entry.compress_type, entry.compress_type)),
-    _Field("system that made it", lambda entry: entry.create_system),
-    _Field("version that made it", lambda entry: entry.create_version),
-    _Field("flags", lambda entry: entry.flag_bits),
-    _Field("other attributes", lambda entry: entry.external_attr & 0xFFFF),
-    _Field("extra field", lambda entry: entry.extra.hex()),
-    _Field("comment", lambda entry: entry.comment.decode("utf-8", "replace")),
+    _Field("system or version", lambda entry: (entry.create_system, entry.create_version)),
+    _Field("flag or attribute", lambda entry: (entry.flag_bits, entry.external_attr & 0xFFFF)),
+    _Field("extra field or comment", lambda entry: entry.extra + entry.comment),
 )  # fmt: skip
 
 
@@ -134,39 +128,9 @@ def _compare_packing(
         if a.entries[name].compress_type == b.entries[name].compress_type
         and _packed(a, name) != _packed(b, name)
     ]
-    if not repacked:
-        return
-    # The shortest with a clear result is enough; a level is tried by packing anew.
-    sizes = {name: a.entries[name].file_size for name in repacked}
-    large = [name for name in repacked if sizes[name] >= _LEAST_CONCLUSIVE] or repacked
-    name = min(large, key=sizes.__getitem__)
-    levels = ["", ""]
-    if sizes[name] <= _LARGEST_PACKED:
-        content = a.zip.read(name)
-        levels = [_levels(content, b"".join(_pieces(side, name))) for side in (a, b)]
-    texts = [
-        f"level {level} of zlib {zlib.ZLIB_RUNTIME_VERSION}" if level else "unknown level or zlib"
-        for level in levels
-    ]
-    yield Location().differs(
-        f"{plural(len(repacked), 'member')} of equal content compressed to other bytes, such "
-        f"as {name}",
-        a=texts[0],
-        b=texts[1],
-        causes=("deflate-level",) if all(levels) else ("deflate",),
-    )
-
-
-def _levels(content: bytes, packed: bytes) -> str:
-    """Return the levels at which this zlib packs content to these bytes: `6`, `4-5`."""
-    levels = []
-    for level in _LEVELS:
-        packer = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
-        if packer.compress(content) + packer.flush() == packed:
-            levels.append(level)
-    if not levels:
-        return ""
-    return str(levels[0]) if len(levels) == 1 else f"{levels[0]}-{levels[-1]}"
+    if repacked:
+        fact = f"{plural(len(repacked), 'member')} of equal content compressed to other bytes"
+        yield Location().differs(f"{fact}, such as {repacked[0]}", causes=("deflate",))
 
 
 def _packed(archive: OpenArchive, name: str) -> tuple[int, int]:

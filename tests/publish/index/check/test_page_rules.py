@@ -38,7 +38,6 @@ def test_valid_page_has_no_finding() -> None:
         ({"hashes": {"crc": "abcd"}}, "no-hash"),
         ({"hashes": {"sha1": "ab" * 20}}, "no-hash"),
         ({"requires_python": "3.8 or so"}, "requires-python"),
-        ({"metadata": None}, "no-metadata"),
     ],
 )
 def test_finds_wrong_attributes(changes: dict[str, Any], code: str) -> None:
@@ -60,21 +59,6 @@ def test_finds_wrong_attributes(changes: dict[str, Any], code: str) -> None:
 )
 def test_reads_names_as_pip_does(name: str, code: list[str]) -> None:
     assert codes(name=name, url=f"https://host/files/{name}") == code
-
-
-@pytest.mark.parametrize(
-    ("date", "code"),
-    [
-        ("2026-01-01T00:00:00.123456Z", []),
-        ("2026-01-01T00:00:00+00:00", ["date"]),
-        ("2026-13-01T00:00:00Z", ["date"]),
-        ("9999-01-01T00:00:00Z", ["date"]),
-    ],
-)
-def test_reads_dates_of_pep_700(date: str, code: list[str]) -> None:
-    page = replace(PAGE, has_dates=True)
-
-    assert codes(page, uploaded=date) == code
 
 
 @pytest.mark.parametrize(

@@ -60,10 +60,6 @@ def _set(**fields: object) -> Callable[[SiteCopy], object]:
     return lambda copy: copy.entry.update(fields)
 
 
-def _remove(field: str) -> Callable[[SiteCopy], object]:
-    return lambda copy: copy.entry.pop(field)
-
-
 def _project_name(copy: SiteCopy) -> None:
     root = copy.folder / "simple" / "index.html"
     root.write_text(root.read_text().replace("toy/index.html", "Toy/index.html"))
@@ -132,11 +128,8 @@ DEFECTS: dict[str, tuple[Callable[[SiteCopy], object], str]] = {
         lambda copy: copy.replace_metadata(copy.metadata.read_bytes() + b"more\n"),
         "metadata",
     ),
-    "no metadata": (_remove("core-metadata"), "no-metadata"),
     "requires python": (_set(**{"requires-python": ">=3.9"}), "requires-python"),
     "forms": (lambda copy: copy.html.update(yanked="crashes"), "forms"),
-    "date": (_set(**{"upload-time": "9999-01-01T00:00:00Z"}), "date"),
-    "no date": (_remove("upload-time"), "no-date"),
 }
 
 

@@ -9,6 +9,7 @@ from cuwheel.base.errors import FileAccessError, UsageError
 from cuwheel.base.paths import ROOT
 from cuwheel.publish.rebuild.attest.policy import read_policy
 from cuwheel.publish.rebuild.attest.sigstore import Identity
+from tests.support.golden import Golden
 from tests.support.publish.statements import make_keys, write_policy
 
 
@@ -49,52 +50,46 @@ def test_reads_an_identity_and_roots(tmp_path: Path) -> None:
     assert policy.trusted_root == tmp_path / "roots" / "trusted_root.json"
 
 
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("", "has 0 lines"),
-        ("alice {alice}", "has 0 lines"),
-        ("threshold 1\nthreshold 2\nalice {alice}\nbob {bob}", "has 2 lines"),
-        ("threshold 2\nalice {alice}", "threshold is 2, but it names 1"),
-        ("threshold 0\nalice {alice}", "line 1: threshold must be followed by one number"),
-        ("threshold -1\nalice {alice}", "line 1: threshold must be followed by one number"),
-        ("threshold ²\nalice {alice}", "line 1: threshold must be followed by one number"),
-        ("threshold 1 2\nalice {alice}", "line 1: threshold must be followed by one number"),
-        ("threshold\nalice {alice}", "line 1: threshold must be followed by one number"),
-        ("threshold 1\nalice {alice}\nalice {bob}", "alice is in it twice"),
-        ("threshold 2\nalice {alice}\nbob {alice}", "alice and bob have the same key"),
-        ("threshold 1\nalice", "alice has no key"),
-        ("threshold 1\nalice AAAA", "not a usable public key"),
-        ("threshold 1\nalice {alice} after=2027-01-01", "isn't known"),
-        ("threshold 1\nalice {alice} until=tomorrow", "has no date such as"),
-        ("threshold 1\nalice {alice} until=2027-01-01 until=2028-01-01", "isn't known"),
-        ("threshold 1\n../alice {alice}", "is not a valid name"),
-        ("threshold 1\na identity=b", "in this order"),
-        ("threshold 1\na issuer=https://i identity=b", "in this order"),
-        ("threshold 1\na identity=b issuer=http://i", "in this order"),
-        ("threshold 1\na identity= issuer=https://i", "nothing follows identity="),
-        ("threshold 1\na identity=b issuer=https://i {alice}", "isn't known"),
-        (
-            "threshold 1\na identity=b issuer=https://i\nc identity=b issuer=https://i",
-            "a and c have the same identity",
-        ),
-        ("threshold 1\nalice {alice}\ntrusted-root", "is allowed once, with a file"),
-        (
-            "threshold 1\nalice {alice}\ntrusted-root a\ntrusted-root b",
-            "is allowed once, with a file",
-        ),
-    ],
+_BAD = (
+    "",
+    "alice {alice}",
+    "threshold 1\nthreshold 2\nalice {alice}\nbob {bob}",
+    "threshold 2\nalice {alice}",
+    "threshold 0\nalice {alice}",
+    "threshold -1\nalice {alice}",
+    "threshold ²\nalice {alice}",
+    "threshold 1 2\nalice {alice}",
+    "threshold\nalice {alice}",
+    "threshold 1\nalice {alice}\nalice {bob}",
+    "threshold 2\nalice {alice}\nbob {alice}",
+    "threshold 1\nalice",
+    "threshold 1\nalice AAAA",
+    "threshold 1\nalice {alice} after=2027-01-01",
+    "threshold 1\nalice {alice} until=tomorrow",
+    "threshold 1\nalice {alice} until=2027-01-01 until=2028-01-01",
+    "threshold 1\n../alice {alice}",
+    "threshold 1\na identity=b",
+    "threshold 1\na issuer=https://i identity=b",
+    "threshold 1\na identity=b issuer=http://i",
+    "threshold 1\na identity= issuer=https://i",
+    "threshold 1\na identity=b issuer=https://i {alice}",
+    "threshold 1\na identity=b issuer=https://i\nc identity=b issuer=https://i",
+    "threshold 1\nalice {alice}\ntrusted-root",
+    "threshold 1\nalice {alice}\ntrusted-root a\ntrusted-root b",
 )
-def test_refuses_what_is_no_policy(
-    text: str, fault: str, words: dict[str, str], tmp_path: Path
-) -> None:
+
+
+def test_refuses_what_is_no_policy(words: dict[str, str], tmp_path: Path, golden: Golden) -> None:
     path = tmp_path / "rebuilders.txt"
-    path.write_text(text.format_map(words))
+    lines = []
+    for text in _BAD:
+        path.write_text(text.format_map(words))
+        with pytest.raises(UsageError) as caught:
+            read_policy(path)
+        lines += [repr(text), *(f"  {line}" for line in caught.value.why.splitlines())]
 
-    with pytest.raises(UsageError) as caught:
-        read_policy(path)
-
-    assert fault in caught.value.why
+    keys = {word: f"WORD-OF-{name}" for name, word in words.items()}
+    golden.check("attest/policies.txt", "\n".join(lines), keys)
 
 
 def test_names_every_fault_at_once(tmp_path: Path) -> None:
@@ -121,7 +116,7 @@ def test_names_the_option_of_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileAccessError) as caught:
         read_policy(tmp_path / "lost.txt")
 
-    assert caught.value.why == "--policy names it; system error: No such file or directory"
+    assert "--policy" in caught.value.why
 
 
 def test_printed_line_is_one_that_policies_take(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from cuwheel.publish.rebuild.compare.differences import (
     WheelComparison,
 )
 from cuwheel.publish.rebuild.compare.report import (
-    comparison_document,
     demangle,
     keep_diffoscope,
     print_comparison,
@@ -54,9 +53,7 @@ def test_prints_differences_with_their_causes(golden: Golden) -> None:
 
 
 def test_data_can_be_written_as_json() -> None:
-    data = read_document(
-        as_line(comparison_document(_comparison(_KERNEL, _PATH, _RECORD))), "comparison"
-    )
+    data = read_document(as_line(_comparison(_KERNEL, _PATH, _RECORD)), "comparison")
 
     assert data["is_same"] is False
     assert data["unexplained"] == 1

@@ -59,7 +59,7 @@ from tests.support.publish.wheel_pairs import by_member
         ("2026-11-21T23:08:03Z", "2026-11-22T00:00:00Z", ("build-time",)),
         ("/home/me/a.cu:12", "/src/csrc/a.cu:12", ("build-path",)),
         ("a.cu", "/src/a.cu", ("build-path",)),
-        ("../csrc/a.cu", "/src/csrc/a.cu", ("relative-path",)),
+        ("../csrc/a.cu", "/src/csrc/a.cu", ("build-path",)),
         ("/a/b.cu 12:00:01", "/c/b.cu 12:00:02", ("build-time", "build-path")),
     ],
 )

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from zlib_ng import zlib_ng
 
 from cuwheel.base.errors import UnsafeArchiveError
 from cuwheel.publish.rebuild.compare.wheel import compare
@@ -33,7 +32,7 @@ def test_shows_line_of_text_and_lets_record_follow(tmp_path: Path) -> None:
     assert (result["pkg/__init__.py"].a, result["pkg/__init__.py"].b) == ("Y = 2", "Y = 3")
     assert result["pkg/__init__.py"].causes == ()
     assert result[f"{INFO}/RECORD"].causes == ("record",)
-    assert len(comparison.unexplained) == 1
+    assert comparison.unexplained == 1
 
 
 def _changed(wheel: Path, folder: Path, name: str, change: Callable[[bytes], bytes]) -> Path:
@@ -84,8 +83,7 @@ def test_reports_member_of_one_wheel(tmp_path: Path) -> None:
 
     result = by_member(compare(a, b))
 
-    assert result["pkg/a.py"].fact == "only the first wheel has it"
-    assert result["pkg/b.py"].fact == "only the second wheel has it"
+    assert {*result} == {"pkg/a.py", "pkg/b.py", f"{INFO}/RECORD"}
 
 
 def test_compares_thousands_of_members(tmp_path: Path) -> None:
@@ -143,23 +141,10 @@ def test_reports_what_installers_ignore(wheel: Path, tmp_path: Path) -> None:
         compare(wheel, rewritten(wheel, tmp_path / "b", comment=b"by hand"))
     )
 
-    assert difference.fact.startswith("only what installers ignore differs: comments")
-    assert difference.causes == ()
+    assert (difference.member, difference.causes) == ("", ())
 
 
-def test_names_level_of_compression(wheel: Path, tmp_path: Path) -> None:
+def test_names_other_compression(wheel: Path, tmp_path: Path) -> None:
     difference = only_difference(compare(wheel, rewritten(wheel, tmp_path / "b", level=1)))
 
-    assert difference.causes == ("deflate-level",)
-    assert difference.a.startswith("level 6")
-    assert difference.b.startswith("level 1")
-
-
-def test_names_other_zlib(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zipfile.zlib", zlib_ng)
-    other = rewritten(wheel, tmp_path / "b")
-
-    difference = only_difference(compare(wheel, other))
-
     assert difference.causes == ("deflate",)
-    assert difference.b == "unknown level or zlib"

@@ -1,7 +1,7 @@
 """Each fix that is printed as a command: run by a shell, it ends in a second, clean report.
 
 The environments are made and broken by uv, from an index of tiny wheels; with those of the package
-index: tests/e2e/test_diagnose.py. The commands are of uv, then, in environments with pip, of pip.
+index: test_diagnose.py. The commands are of uv, then, in environments with pip, of pip.
 """
 
 from __future__ import annotations
