@@ -67,6 +67,7 @@ class Case:
             of the element and the root mean square; the bias of 4096 elements is checked too
             (`differences.py`), so `expected` has to be in float64. None: neither is.
         is_special: NaN and infinities are expected, in the same elements.
+        is_uniform: many elements are the same number, whose roundings don't cancel out: no bias.
         same_bits: calls with the same inputs return the same bits; False: it sums in an order that
             changes, such as by atomics; None: not known, only recorded.
         is_grid: it is of a grid.
@@ -93,6 +94,7 @@ class Case:
     block_reason: str = ""
     units: float | None = None
     is_special: bool = False
+    is_uniform: bool = False
     same_bits: bool | None = None
     is_grid: bool = False
     host_calls: int = 0
