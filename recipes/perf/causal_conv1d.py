@@ -247,25 +247,24 @@ def rounding_of(*kinds: str) -> float:
     return max(1e-5, *(0.5 * torch.finfo(getattr(torch, kind)).eps for kind in kinds))
 
 
-def grid_cases() -> Iterator[Case]:
-    """Forward and gradients."""
-    for row in pairwise(AXES, exists):
-        is_forward = row["what"] == "forward"
-        kinds = {row["x"]} if is_forward else {row["x"], row["weight"]}
-        yield Case(
-            name=name_of({**row, "size": "x".join(map(str, row["size"]))}),
-            inputs=functools.partial(grid_inputs, row),
-            call=functools.partial(called, row),
-            expected=functools.partial(expected, row),
-            limit=rounding_of(*kinds),
-            units=UNITS[row["what"]] if "float32" in kinds else UNITS["16 bits"],
-            is_special=row["values"] == "special",
-            is_uniform=row["values"] == "zeros",
-            same_bits=is_forward,  # gradients of weights are added by atomics
-            is_grid=True,
-            is_timed=False,
-            memory=1 << 28,
-        )
+def grid_case(row: Row) -> Case:
+    """Forward or gradients."""
+    is_forward = row["what"] == "forward"
+    kinds = {row["x"]} if is_forward else {row["x"], row["weight"]}
+    return Case(
+        name=name_of({**row, "size": "x".join(map(str, row["size"]))}),
+        inputs=functools.partial(grid_inputs, row),
+        call=functools.partial(called, row),
+        expected=functools.partial(expected, row),
+        limit=rounding_of(*kinds),
+        units=UNITS[row["what"]] if "float32" in kinds else UNITS["16 bits"],
+        is_special=row["values"] == "special",
+        is_uniform=row["values"] == "zeros",
+        same_bits=is_forward,  # gradients of weights are added by atomics
+        is_grid=True,
+        is_timed=False,
+        memory=1 << 28,
+    )
 
 
 UPDATES: dict[str, tuple[Any, ...]] = {
@@ -343,23 +342,28 @@ def exact_updated(row: Row, *values: Any) -> Inputs:
     return out if row["steps"] else out[..., 0], state
 
 
-def update_cases() -> Iterator[Case]:
+def has_room(row: Row) -> bool:
+    """A state has at least the elements that the taps reach back to."""
+    return bool(row["state"] >= row["width"] - 1)
+
+
+def update_case(row: Row) -> Case:
     """Single steps, as in generating text."""
-    for row in pairwise(UPDATES, lambda row: row["state"] >= row["width"] - 1):
-        yield Case(
-            name=f"update {name_of(row)}",
-            inputs=functools.partial(update_inputs, row),
-            call=functools.partial(updated, row),
-            expected=functools.partial(exact_updated, row),
-            limit=0.5 * torch.finfo(getattr(torch, row["x"])).eps
-            if row["x"] != "float32"
-            else 1e-5,
-            units=UNITS["forward"] if row["x"] == "float32" else UNITS["16 bits"],
-            same_bits=True,
-            is_grid=True,
-            is_timed=False,
-            memory=1 << 24,
-        )
+    return Case(
+        name=f"update {name_of(row)}",
+        inputs=functools.partial(update_inputs, row),
+        call=functools.partial(updated, row),
+        expected=functools.partial(exact_updated, row),
+        limit=rounding_of(row["x"]),
+        units=UNITS["forward"] if row["x"] == "float32" else UNITS["16 bits"],
+        same_bits=True,
+        is_grid=True,
+        is_timed=False,
+        memory=1 << 24,
+    )
+
+
+GRIDS = ((AXES, exists, grid_case), (UPDATES, has_room, update_case))
 
 
 def host_cases() -> Iterator[Case]:
@@ -441,8 +445,7 @@ def cases() -> list[Case]:
             memory=1 << 28,
         ),
         *host_cases(),
-        *grid_cases(),
-        *update_cases(),
+        *(make_case(row) for axes, fits, make_case in GRIDS for row in pairwise(axes, fits)),
         Case(
             name="forward bf16 of more than 2^31 elements",
             inputs=huge_inputs,
