@@ -32,9 +32,17 @@ from cuwheel.lab.perf.probe_process import (
     play,
     start_probe,
 )
-from cuwheel.lab.perf.records import Answer, CaseResult, PerfRun, Sanitizing, SweepResult
+from cuwheel.lab.perf.records import (
+    Answer,
+    CaseResult,
+    PerfRun,
+    Sanitizing,
+    SweepResult,
+    UpstreamTests,
+)
 from cuwheel.lab.perf.sanitizer import find_sanitizer, run_tool, sanitize, small_cases
 from cuwheel.lab.perf.setup import Setup, make_setup, start_all
+from cuwheel.lab.perf.upstream_tests import run_upstream_tests
 from cuwheel.version import __version__
 
 _GENERATIONS = 3  # of processes, until a comparison is decided
@@ -84,7 +92,30 @@ class _Measurement:
         with self._timed("compare"):
             for generation in range(2, _GENERATIONS + 1):
                 self._repeat(setup, generation)
-        return self._finish(setup, libraries, sweep, self._sanitize(setup, wanted))
+        sanitizing = self._sanitize(setup, wanted)
+        run = self._finish(setup, libraries, sweep)
+        return replace(
+            run, sanitizing=sanitizing, upstream_tests=self._test(), seconds=self._rounded()
+        )
+
+    def _test(self) -> UpstreamTests | None:
+        """Run the tests of the package's source."""
+        request = self._request
+        if request.source is None or not request.upstream_tests:
+            return None
+        with self._timed("upstream tests"), self._console.live("upstream tests") as line:
+            line.show(", ".join(request.upstream_tests))
+            names = request.upstream_tests
+            try:
+                return run_upstream_tests(request.new, request.source, names, request.log)
+            except ProbeError as problem:  # the record of what was measured is kept
+                broken = (f"{problem.what}: {problem.why}",)
+                return UpstreamTests(
+                    names=names, passed=0, failed=0, skipped=0, broken=broken, seconds=0.0
+                )
+
+    def _rounded(self) -> dict[str, float]:
+        return {level: round(taken, 1) for level, taken in self._seconds.items()}
 
     @contextlib.contextmanager
     def _timed(self, level: str) -> Iterator[None]:
@@ -277,7 +308,6 @@ class _Measurement:
         setup: Setup,
         libraries: Libraries,
         sweep: tuple[SweepResult, ...],
-        sanitizing: tuple[Sanitizing, ...],
     ) -> PerfRun:
         request, started = self._request, setup.started
         cases = tuple(case.finish(setup.ceilings) for case in self._cases)
@@ -324,8 +354,6 @@ class _Measurement:
             is_busy=self._is_busy or any(state.others for state in states),
             reference=request.reference,
             untouched=tuple(started["untouched"]),
-            sanitizing=sanitizing,
-            seconds={level: round(taken, 1) for level, taken in self._seconds.items()},
             answer=answer,
             tolerance=setup.tolerance,
             cuwheel=__version__,

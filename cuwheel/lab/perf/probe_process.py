@@ -105,6 +105,7 @@ class PerfRequest:
         sweep: None: no concurrent requests.
         sanitizer: compute-sanitizer, if its tools are to run; None: they aren't.
         reference: SHA-256 of the wheel that the recipe names for comparison; empty: none.
+        upstream_tests: files and folders of tests in `source`, the package's; empty: none are run.
     """
 
     recipe: str
@@ -123,6 +124,8 @@ class PerfRequest:
     sweep: SweepRequest | None = None
     sanitizer: Path | None = None
     reference: str = ""
+    upstream_tests: tuple[str, ...] = ()
+    source: Path | None = None
 
 
 class ProbeProcess:
@@ -249,7 +252,7 @@ def start_probe(
     command = [*confined.command(command)]
     try:
         # The user's own environment: a conda one may need its variables.
-        with open_conversation(command, env=_environment(place), log=log) as conversation:
+        with open_conversation(command, env=environment_of(place), log=log) as conversation:
             worker = ProbeProcess(conversation, place, log)
             try:
                 yield worker
@@ -267,7 +270,7 @@ def start_probe(
         ) from None
 
 
-def _environment(place: PerfEnvironment) -> dict[str, str]:
+def environment_of(place: PerfEnvironment) -> dict[str, str]:
     """Return the caller's variables, without the engine bootstrap's and without secrets."""
     bootstraps = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8")
     variables = {

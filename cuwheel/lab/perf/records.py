@@ -357,6 +357,7 @@ class PerfRun:
             reasons += [f"{case.name} was to be timed: {case.skipped}" for case in lost]
         if timed and not lost and not any(case.timing or case.faults for case in timed):
             reasons.append("no case was timed")
+        reasons += [f"{part.tool} could run no case" for part in self.sanitizing if not part.cases]
         return tuple(reasons)
 
     def covers(self, other: PerfRun) -> bool:

@@ -16,7 +16,7 @@ from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import write_atomically
 from cuwheel.base.system.folders.output_folder import FolderKind
 from cuwheel.base.system.output.documents import as_file
-from cuwheel.base.system.quantities import GIB, show_share, show_size
+from cuwheel.base.system.quantities import GIB, plural, show_share, show_size
 from cuwheel.lab.perf.records import CaseResult, Comparison, PerfRun, SweepResult, read_run
 
 PERF_FOLDER = FolderKind(name="perf", what="a report of `nox -s perf`")
@@ -114,6 +114,27 @@ def row_of(case: CaseResult) -> tuple[str, ...]:
     )
 
 
+def is_quiet(case: CaseResult) -> bool:
+    """Return True for a case of a grid of which there is nothing to say."""
+    return case.is_grid and not (case.faults or case.failed or case.skipped or case.undecided)
+
+
+def show_levels(run: PerfRun, right: int) -> Iterator[str]:
+    """Yield a line for the right cases of the grid, each sanitizer, the source's tests, times."""
+    if right:
+        yield f"{plural(right, 'case')} of the grid correct"
+    for part in run.sanitizing:
+        found = plural(len(part.problems), "problem")
+        yield f"{part.tool}: {found} in {plural(len(part.cases), 'case')}"
+    if tests := run.upstream_tests:
+        counts = f"{tests.passed} passed, {tests.failed} failed, {tests.skipped} skipped"
+        yield f"tests of the source: {counts}"
+    for name in run.untouched:
+        yield f"not called: {name}"
+    if run.seconds:
+        yield "took " + ", ".join(f"{level} {taken:.0f} s" for level, taken in run.seconds.items())
+
+
 def errors_of(cases: Iterable[CaseResult]) -> Iterator[tuple[str, ...]]:
     """Yield the errors of each case relative to its limit, for `ERROR_TITLES`."""
     for case in cases:
@@ -179,9 +200,13 @@ def _print_cases(run: PerfRun, terminal: rich.console.Console, *, is_verbose: bo
     for title, text in describe_run(run):
         terminal.print(f"{title:10} {text}", markup=False)
     table = _new_table(TITLES)
+    quiet = {case.name for case in run.cases if not is_verbose and is_quiet(case)}
     for case in run.cases:
-        table.add_row(*map(rich.markup.escape, row_of(case)), style=_style_of(case))
+        if case.name not in quiet:
+            table.add_row(*map(rich.markup.escape, row_of(case)), style=_style_of(case))
     terminal.print(table)
+    for line in show_levels(run, len(quiet)):
+        terminal.print(line, markup=False)
     if run.sweep:
         sweep = _new_table(SWEEP_TITLES)
         for result in run.sweep:
