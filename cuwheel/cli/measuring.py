@@ -404,8 +404,7 @@ def _judge(run: PerfRun, folder: Path) -> None:
             if run.against
             else f"the run of {run.package} decides nothing",
             (*run.undecided, *comparisons),
-            "run it again when nothing else uses the GPU and its memory is free; the reasons above "
-            "name what is missing",
+            "run it again when nothing else uses the GPU, and with what is missing above",
         ),
     }
     if run.outcome in errors:

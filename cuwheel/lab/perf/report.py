@@ -217,13 +217,17 @@ def _print_cases(run: PerfRun, terminal: rich.console.Console, *, is_verbose: bo
     for note in run.notes:
         terminal.print(f"note: {note}", markup=False)
     if is_verbose:
-        errors = _new_table(ERROR_TITLES)
-        for row in errors_of(run.cases):
-            errors.add_row(*map(rich.markup.escape, row), style="dim")
-        terminal.print(errors)
-        kernels = [(case.name, *kernel) for case in run.cases for kernel in case.kernels]
-        for case_name, name, share in kernels:
-            terminal.print(f"{case_name}: {show_share(share)} {name}", markup=False, style="dim")
+        _print_details(run, terminal)
+
+
+def _print_details(run: PerfRun, terminal: rich.console.Console) -> None:
+    errors = _new_table(ERROR_TITLES)
+    for row in errors_of(run.cases):
+        errors.add_row(*map(rich.markup.escape, row), style="dim")
+    terminal.print(errors)
+    kernels = [(case.name, *kernel) for case in run.cases for kernel in case.kernels]
+    for case_name, name, share in kernels:
+        terminal.print(f"{case_name}: {show_share(share)} {name}", markup=False, style="dim")
 
 
 def _style_of(case: CaseResult) -> str:

@@ -8,6 +8,7 @@ Options and reports: https://docs.nvidia.com/compute-sanitizer/ComputeSanitizer/
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -76,10 +77,10 @@ def sanitize(
 ) -> Iterator[Sanitizing]:
     """Run each tool on some cases of the new wheel; one that can't run has no cases."""
     for tool in TOOLS:
-        try:
-            yield run_tool(tool, request, program, cases, own_kernels)
-        except (GpuError, ProbeError):
-            yield Sanitizing(tool=tool, cases=(), problems=(), seconds=0.0)
+        result = Sanitizing(tool=tool, cases=(), problems=(), seconds=0.0)
+        with contextlib.suppress(GpuError, ProbeError):
+            result = run_tool(tool, request, program, cases, own_kernels)
+        yield result
 
 
 def run_tool(

@@ -211,7 +211,8 @@ def _state(name: Requirement, evidence: Evidence, baselines: Collection[Baseline
     """Return the reason why a wheel didn't pass."""
     if evidence.damaged:
         return f"records can't be read: {'; '.join(evidence.damaged)}"
-    if name == "perf" and evidence.runs and evidence.has_passed(name):
+    record = evidence.records[name][0] if name in evidence.records else None
+    if isinstance(record, PerfRun) and not _lacks(record):
         missing = [_named(wheel) for wheel in evidence.not_compared(baselines)]
         return f"perf says: {evidence.words(name)}, and not compared with {', '.join(missing)}"
     if name in evidence.records:
