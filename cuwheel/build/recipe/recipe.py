@@ -216,11 +216,9 @@ class Recipe:
             objects are passed to the framework (PyTorch); `static`: its libraries contain their
             own, which lets a wheel built with a new GCC run on old systems.
         smoke: how to test that the wheel works.
-        references: SHA-256 of the wheel with which `perf` has to compare each release, besides the
-            last one, by CUDA release: `{"13.0": "…"}`. Many small losses add up to one that is
-            seen.
-        upstream_tests: files and folders of tests in the source that `perf -- --upstream-tests`
-            runs on the GPU.
+        references: SHA-256 of the wheel with which each release is compared, besides the last one,
+            by CUDA release: `{"13.0": "…"}`.
+        upstream_tests: files and folders of tests in the source for `perf -- --upstream-tests`.
         leave_out: files of the built wheel that are left out of the published one, as patterns of
             their names (`tests/*`: `*` also matches `/`).
         library_per_cuda: how the package chooses among its libraries, if it has several.
