@@ -24,6 +24,8 @@ class MeasuredCase:
     Attributes:
         facts: from the worker's script: name, limit, bytes, operations, …
         new, rival: seconds of a call, the median of each round, of all processes.
+        digest: of the new wheel's results; empty: not known.
+        is_busy: another process uses a GPU now.
     """
 
     facts: Mapping[str, Any]
@@ -34,6 +36,7 @@ class MeasuredCase:
     rival: list[float] = field(default_factory=list)
     clocks: list[Clocks] = field(default_factory=list)
     digest: str = ""
+    is_busy: bool = False
 
     @property
     def name(self) -> str:
@@ -104,7 +107,7 @@ class MeasuredCase:
                 f"{what}: a block differs by {difference:.1e} from the first, and its limit is "
                 f"{self.result.block_limit:.1e}"
             )
-        if answer["leak"]:
+        if answer["leak"] and not self.is_busy:  # else it may be the other process's
             self.blame(f"each call leaks {show_size(answer['leak'])} of GPU memory")
 
     def agree(self, old: Mapping[str, Any]) -> None:

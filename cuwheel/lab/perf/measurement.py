@@ -186,7 +186,8 @@ class _Measurement:
     def _measure(self, case: MeasuredCase, workers: list[ProbeProcess], setup: Setup) -> None:
         """Check a case and measure it for the first time."""
         facts, free = case.facts, workers[0].call("free")
-        self._is_busy |= setup.has_others(workers)
+        case.is_busy = setup.has_others(workers)
+        self._is_busy |= case.is_busy
         needed = facts["memory"] * (len(workers) if facts["is_timed"] else min(2, len(workers)))
         limit = _GRID * min(2, len(workers))
         if facts["gpus"] > setup.gpus[0].gpus:

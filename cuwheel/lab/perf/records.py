@@ -398,8 +398,8 @@ class PerfRun:
         outcomes: dict[str, Outcome] = {"SLOWER": "slower", "UNDECIDED": "undecided"}
         of_cases = {case.comparison.answer for case in self.cases if case.comparison}
         answers = {self.answer, *of_cases}  # where they contradict each other, the worst counts
-        worst = next((outcomes[answer] for answer in outcomes if answer in answers), "passed")
-        return "undecided" if worst == "passed" and self.undecided else worst
+        usual: Outcome = "undecided" if self.undecided else "passed"
+        return next((outcomes[answer] for answer in outcomes if answer in answers), usual)
 
 
 def names_of(gpus: Sequence[GpuFacts]) -> str:

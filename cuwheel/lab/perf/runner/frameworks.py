@@ -95,7 +95,7 @@ class Host:
 
         whole = hashlib.sha256()
         for leaf in leaves(output):
-            whole.update(np.ascontiguousarray(np.asarray(leaf)).data.cast("B"))
+            whole.update(np.asarray(leaf).tobytes())
         return whole.hexdigest()
 
     def allocated(self) -> int:
