@@ -29,12 +29,12 @@ import sysconfig
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import tomllib
+import tomllib  # type: ignore[import-not-found,unused-ignore] # the machine's Python has it
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -341,7 +341,8 @@ class Trial:
 
 def try_truth(trial: Trial) -> dict[str, Any]:
     """Compute cases that the gate hasn't got, against float64."""
-    command = [sys.executable, HERE / "truth.py", trial.package.probe, trial.site]
+    script = str(HERE / "truth.py")
+    command = [sys.executable, script, str(trial.package.probe), str(trial.site)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     return {"status": done.returncode, "errors": lines, "tail": done.stderr[-600:]}
@@ -354,7 +355,7 @@ def try_sanitizer(trial: Trial) -> dict[str, Any]:
         started = worker.start()
     own = kernels_of([trial.site / trial.package.library], started["gpu"]["capability"])
     program, names = check_sanitizer(os.environ), small_cases(started["cases"])
-    return {tool: as_data(run_tool(tool, request, program, names, own)) for tool in TOOLS}
+    return {tool: asdict(run_tool(tool, request, program, names, own)) for tool in TOOLS}
 
 
 def try_perf(trial: Trial) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -69,7 +68,7 @@ class _Measurement:
         self._request = request
         self._console = console
         self._cases: list[MeasuredCase] = []
-        self._seconds: Counter[str] = Counter()
+        self._seconds: dict[str, float] = {}
         self._is_busy = False
 
     def run(self) -> PerfRun:
@@ -124,7 +123,7 @@ class _Measurement:
         try:
             yield
         finally:
-            self._seconds[level] += time.monotonic() - started
+            self._seconds[level] = self._seconds.get(level, 0.0) + time.monotonic() - started
 
     @contextlib.contextmanager
     def _workers(self) -> Iterator[list[ProbeProcess]]:
@@ -195,7 +194,7 @@ class _Measurement:
         elif needed > free:
             text = f"about {show_size(needed)} needed, {show_size(free)} free"
             case.leave_out(f"too little GPU memory: {text}", "memory")
-        elif facts["is_grid"] and self._seconds["grid"] > limit:
+        elif facts["is_grid"] and self._seconds.get("grid", 0.0) > limit:
             case.leave_out(f"the cases before it took {limit:.0f} s", "time")
         if case.result.skipped:
             return

@@ -11,8 +11,10 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from cuwheel.base import limits
 from cuwheel.base.errors import ProbeError
 from cuwheel.base.system.process import run
+from cuwheel.base.system.regular_files import copy_regular, read_regular
 from cuwheel.lab.perf.probe_process import PerfEnvironment, environment_of
 from cuwheel.lab.perf.records import UpstreamTests
 
@@ -38,7 +40,7 @@ def run_upstream_tests(
     for name in names:
         _copy(source / name, folder / name, place)
     report = folder / "report.xml"
-    command = [place.python, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command: list[str | Path] = [place.python, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     command += [f"--junitxml={report}", f"--rootdir={folder}", *(folder / name for name in names)]
     variables = environment_of(place)
     if place.folder:
@@ -46,23 +48,24 @@ def run_upstream_tests(
         variables["PYTHONPATH"] = ":".join(filter(None, (str(place.folder), before)))
     started = time.monotonic()
     run(place.confinement.command(command), env=variables, log=log, timeout=_LONGEST, check=False)
-    if not report.is_file():
+    try:
+        return _read(report, tuple(names), time.monotonic() - started)
+    except (OSError, ET.ParseError) as problem:
         raise ProbeError(
             f"{place.name}: the tests of its source can't be run",
-            why="pytest left no report: it isn't installed in that environment, or it was ended",
+            why=f"pytest left no report: it isn't installed there, or it was ended ({problem})",
             fix=f"its output is in {log}; with `-- --python PATH`, install pytest and what the "
             "tests import in that environment",
-        )
-    return _read(report, tuple(names), time.monotonic() - started)
+        ) from None
 
 
 def _copy(path: Path, target: Path, place: PerfEnvironment) -> None:
     """Copy a file or folder of tests; raises ProbeError."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
-        shutil.copytree(path, target)
+        shutil.copytree(path, target, symlinks=True, copy_function=copy_regular)
     elif path.is_file():
-        shutil.copy(path, target)
+        copy_regular(path, target)
     else:
         raise ProbeError(
             f"{place.name}: its source has no {path.name}",
@@ -97,5 +100,6 @@ def _read(report: Path, names: tuple[str, ...], seconds: float) -> UpstreamTests
 
 def _cases(report: Path) -> Iterator[tuple[str, set[str]]]:
     """Yield the name of each test, and what its entry contains."""
-    for case in ET.parse(report).getroot().iter("testcase"):  # noqa: S314 - pytest's own report
+    content = read_regular(report, limit=limits.JSON)  # the package's code could write it too
+    for case in ET.fromstring(content).iter("testcase"):  # noqa: S314 - expat limits expansions
         yield f"{case.get('classname')}::{case.get('name')}", {part.tag for part in case}

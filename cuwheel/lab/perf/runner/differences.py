@@ -162,13 +162,13 @@ def numpy_sums(actual: Any, expected: Any, *, is_special: bool = False) -> Sums:
             wrong.append(total(np.abs(difference) ** 2))
             right.append(total(np.abs(piece) ** 2))
             along.append(total((difference * piece.conj()).real))
-        sums = [np.concatenate(part) for part in (wrong, right, along)]
-        scale = _scale(sums[1], len(b))
+        a_sums, b_sums, along_sums = (np.concatenate(part) for part in (wrong, right, along))
+        scale = _scale(b_sums, len(b))
         units = 0.0
         for difference, piece in pieces():
             sizes = np.maximum(np.abs(piece), scale) * eps if eps else 1.0
             units = larger(units, float(np.max(np.abs(difference) / sizes)))
-    return Sums(*sums, units, eps)
+    return Sums(a_sums, b_sums, along_sums, units, eps)
 
 
 def torch_sums(actual: Any, expected: Any, *, is_special: bool = False) -> Sums:
@@ -199,13 +199,13 @@ def torch_sums(actual: Any, expected: Any, *, is_special: bool = False) -> Sums:
         wrong.append(total(difference.abs().square()))
         right.append(total(piece.abs().square()))
         along.append(total((difference * piece.conj()).real))
-    sums = [torch.cat(part) for part in (wrong, right, along)]
-    scale = _scale(sums[1], len(b))
+    a_sums, b_sums, along_sums = (torch.cat(part) for part in (wrong, right, along))
+    scale = _scale(b_sums, len(b))
     units = 0.0
     for difference, piece in pieces():
         sizes = piece.abs().clip(min=scale) * eps if eps else 1.0
         units = larger(units, float((difference.abs() / sizes).max()))
-    return Sums(*sums, units, eps)
+    return Sums(a_sums, b_sums, along_sums, units, eps)
 
 
 def _scale(right: Any, count: int) -> float:

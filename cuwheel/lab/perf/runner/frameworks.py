@@ -100,7 +100,7 @@ class Host:
 
     def allocated(self) -> int:
         """Return the bytes that this process holds on the GPU, in the framework's cache or not."""
-        return -self.gpu.free_memory()
+        return -int(self.gpu.free_memory())
 
     def poison(self, outputs: object) -> None:
         """Fill the memory of the next call's output with NaN, if possible."""
@@ -206,7 +206,8 @@ class Torch(Host):
     def allocated(self) -> int:
         """Return the bytes of living tensors, and of what is outside of PyTorch's cache."""
         cuda = self.torch.cuda
-        return int(cuda.memory_allocated() - cuda.memory_reserved()) - self.gpu.free_memory()
+        used = cuda.memory_allocated() - cuda.memory_reserved() - self.gpu.free_memory()
+        return int(used)
 
     def poison(self, outputs: object) -> None:
         """Fill blocks of the outputs' sizes and hand them back to PyTorch's allocator."""
