@@ -401,7 +401,9 @@ def stage(
         target.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({**found, "seconds": round(time.monotonic() - started, 1)})
         target.write_text(text)
-        note(f"{kind} {trial.package.name} {trial.variant}: {found.get('outcome', '')}")
+        why = (found.get("faults") or [found.get("error", "")])[0]
+        outcome = found.get("outcome", "")
+        note(f"{kind} {trial.package.name} {trial.variant}: {outcome} {why}"[:400])
 
     with ThreadPoolExecutor(given.jobs) as pool:
         list(pool.map(one, trials))

@@ -119,9 +119,9 @@ def is_quiet(case: CaseResult) -> bool:
     return case.is_grid and not (case.faults or case.failed or case.skipped or case.undecided)
 
 
-def show_levels(run: PerfRun, right: int) -> Iterator[str]:
+def show_levels(run: PerfRun) -> Iterator[str]:
     """Yield a line for the right cases of the grid, each sanitizer, the source's tests, times."""
-    if right:
+    if right := sum(map(is_quiet, run.cases)):
         yield f"{plural(right, 'case')} of the grid correct"
     for part in run.sanitizing:
         found = plural(len(part.problems), "problem")
@@ -200,12 +200,11 @@ def _print_cases(run: PerfRun, terminal: rich.console.Console, *, is_verbose: bo
     for title, text in describe_run(run):
         terminal.print(f"{title:10} {text}", markup=False)
     table = _new_table(TITLES)
-    quiet = {case.name for case in run.cases if not is_verbose and is_quiet(case)}
     for case in run.cases:
-        if case.name not in quiet:
+        if is_verbose or not is_quiet(case):
             table.add_row(*map(rich.markup.escape, row_of(case)), style=_style_of(case))
     terminal.print(table)
-    for line in show_levels(run, len(quiet)):
+    for line in show_levels(run):
         terminal.print(line, markup=False)
     if run.sweep:
         sweep = _new_table(SWEEP_TITLES)

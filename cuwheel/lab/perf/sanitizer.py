@@ -35,7 +35,8 @@ Tool = Literal["memcheck", "racecheck", "initcheck", "synccheck"]
 TOOLS: tuple[Tool, ...] = ("memcheck", "racecheck", "initcheck", "synccheck")
 _PROGRAM = "compute-sanitizer"
 _FOLDERS = ("/usr/local/cuda/bin", "/opt/cuda/bin", "/usr/local/cuda/compute-sanitizer")
-_OPTIONS = ("--print-limit", "200", "--show-backtrace", "no", "--destroy-on-device-error", "kernel")
+_OPTIONS = ("--print-limit", "200", "--show-backtrace", "no")
+_MEMCHECK = ("--destroy-on-device-error", "kernel")  # the next case can still run
 _EACH = 90.0  # seconds of a tool, after which it gets no further case
 _CALL = 300.0  # seconds of one case at most
 _VARIABLES = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
@@ -98,7 +99,8 @@ def run_tool(
         place.confinement, read=(*place.confinement.read, program.parent, program.parent.parent)
     )
     place = replace(place, confinement=confinement, environ={**place.environ, **_VARIABLES})
-    prefix = (program, "--tool", tool, "--log-file", report, *_OPTIONS)
+    more = _MEMCHECK if tool == "memcheck" else ()
+    prefix = (program, "--tool", tool, "--log-file", report, *_OPTIONS, *more)
     started, done = time.monotonic(), []
     with start_probe(place, request.probe, request.log, prefix=prefix) as worker:
         worker.start()
