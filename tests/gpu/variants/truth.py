@@ -18,8 +18,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "cuwheel" / "lab" / "perf" / "runner"))
 
-from frameworks import FRAMEWORKS  # type: ignore[import-not-found]  # noqa: E402
-from gpu_driver import NvmlGpu  # type: ignore[import-not-found]  # noqa: E402
+from frameworks import FRAMEWORKS  # noqa: E402
+from gpu_driver import NvmlGpu  # noqa: E402
 
 ROWS = 150  # of each grid
 SEEDS = range(10, 12)
