@@ -383,6 +383,7 @@ class PerfRun:
             and (not other.against or is_same_baseline)
             and (not self.is_quick or other.is_quick)
             and (not self.is_busy or other.is_busy)
+            and (not other.tolerance or self.tolerance <= other.tolerance)
             and self.gpu_names == other.gpu_names
         )
 

@@ -13,7 +13,7 @@ from cuwheel.base import limits
 from cuwheel.base.errors import ReleaseRequirementError, UsageError
 from cuwheel.base.formats.wheel.publication import statement_of
 from cuwheel.base.system.files import sha256_of_file
-from cuwheel.base.system.quantities import plural
+from cuwheel.base.system.quantities import plural, show_share
 from cuwheel.base.system.regular_files import open_file, parse_json, read_json, read_regular
 from cuwheel.build.wheelhouse.entries import Entry
 from cuwheel.build.workspace.failure_record import FailureRecord, failure_path, read_failure
@@ -29,6 +29,7 @@ REQUIREMENTS: tuple[Requirement, ...] = ("perf", "verify")
 
 
 Record = PerfRun | WheelVerification
+_MOST_TOLERANCE = 0.05  # a share of the time: the largest that `perf` uses by itself
 LOGS = "logs"  # folder of a release
 _SUFFIX = ".failed.json"
 
@@ -111,6 +112,8 @@ def _lacks(run: PerfRun) -> str:
         return run.outcome
     parts = [f"without {'; '.join(run.left_out)}"] if run.left_out else []
     parts += ["beside other processes"] if run.is_busy else []
+    if run.tolerance > _MOST_TOLERANCE:
+        parts.append(f"with a tolerance of {show_share(run.tolerance)}")
     return ", ".join(parts)
 
 

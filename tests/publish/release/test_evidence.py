@@ -210,7 +210,12 @@ def test_record_without_its_completeness_is_incomplete(project: Project) -> None
     assert "without all but the quick cases" in refusal(project, "perf").why
 
 
-_SLOWER = {"against": "old.whl", "against_sha256": "0" * 64, "answer": "SLOWER"}
+_SLOWER: dict[str, Any] = {
+    "against": "old.whl",
+    "against_sha256": "0" * 64,
+    "answer": "SLOWER",
+    "tolerance": 0.01,
+}
 
 
 @pytest.mark.parametrize(
@@ -223,6 +228,7 @@ _SLOWER = {"against": "old.whl", "against_sha256": "0" * 64, "answer": "SLOWER"}
             {**_SLOWER, "answer": "FASTER", "against_sha256": "1" * 64},
         ),
         (make_case("another", comparison=compared("SAME")), {**_SLOWER, "answer": "SAME"}),
+        (make_case(comparison=compared("SAME")), {**_SLOWER, "answer": "SAME", "tolerance": 0.05}),
         (make_case(comparison=compared("SLOWER", 1.2)), {**_SLOWER, "answer": "SAME"}),
         (make_case(skipped="no memory"), {}),
     ],
@@ -258,6 +264,14 @@ def test_busy_measurement_does_not_pass(project: Project) -> None:
     assert (
         "passed on Test GPU, driver 580, 2026-11-23, beside other" in refusal(project, "perf").why
     )
+
+
+def test_wide_tolerance_does_not_pass(project: Project) -> None:
+    wheel, old = project.add(), {"against": "old.whl", "against_sha256": "0" * 64}
+    same = make_case(comparison=compared("SAME", 1.2))
+    project.measure(wheel, same, **old, answer="SAME", tolerance=0.3)
+
+    assert "with a tolerance of 30 %" in refusal(project, "perf").why
 
 
 def test_wheel_is_compared_with_the_last_release(project: Project) -> None:
