@@ -39,7 +39,13 @@ from cuwheel.lab.perf.records import (
     SweepResult,
     UpstreamTests,
 )
-from cuwheel.lab.perf.sanitizer import find_sanitizer, run_tool, sanitize, small_cases
+from cuwheel.lab.perf.sanitizer import (
+    find_sanitizer,
+    run_tool,
+    sanitize,
+    small_cases,
+    without_known,
+)
 from cuwheel.lab.perf.setup import Setup, make_setup, start_all
 from cuwheel.lab.perf.upstream_tests import run_upstream_tests
 from cuwheel.version import __version__
@@ -274,7 +280,8 @@ class _Measurement:
             return ()
         with self._timed("sanitize"), self._console.live("sanitize") as line:
             line.show("memcheck, racecheck, initcheck, synccheck")
-            return tuple(sanitize(self._request, program, names, setup.own_kernels))
+            found = sanitize(self._request, program, names, setup.own_kernels)
+            return tuple(without_known(part, setup.started["known"]) for part in found)
 
     def _sweep(self, worker: ProbeProcess) -> Iterator[SweepResult]:
         request = self._request.sweep

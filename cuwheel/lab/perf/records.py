@@ -223,13 +223,15 @@ class Sanitizing:
 
     Attributes:
         cases: those that it ran on.
-        problems: each with its case, the kernel and how often.
+        problems: each with its kernel, and how often.
+        known: those that the probe names, with its reason: they are no faults of this build.
     """
 
     tool: Literal["memcheck", "racecheck", "initcheck", "synccheck"]
     cases: tuple[str, ...]
     problems: tuple[str, ...]
     seconds: float
+    known: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -125,7 +125,8 @@ def show_levels(run: PerfRun) -> Iterator[str]:
         yield f"{plural(right, 'case')} of the grid correct"
     for part in run.sanitizing:
         found = plural(len(part.problems), "problem")
-        yield f"{part.tool}: {found} in {plural(len(part.cases), 'case')}"
+        known = f", {len(part.known)} known" if part.known else ""
+        yield f"{part.tool}: {found} in {plural(len(part.cases), 'case')}{known}"
     if tests := run.upstream_tests:
         counts = f"{tests.passed} passed, {tests.failed} failed, {tests.skipped} skipped"
         yield f"tests of the source: {counts}"

@@ -129,6 +129,21 @@ def run_tool(
     )
 
 
+def without_known(result: Sanitizing, known: Mapping[str, str]) -> Sanitizing:
+    """Return a result whose problems aren't those that the probe names, by how they begin."""
+    reasons = {
+        problem: why
+        for problem in result.problems
+        for text, why in known.items()
+        if f"{result.tool}: {problem}".startswith(text)
+    }
+    return replace(
+        result,
+        problems=tuple(problem for problem in result.problems if problem not in reasons),
+        known=tuple(f"{problem}: {why}" for problem, why in reasons.items()),
+    )
+
+
 def read_report(text: str, own_kernels: Collection[str]) -> Iterator[str]:
     """Yield each problem of a tool's report once: kernel, what, how often.
 

@@ -11,7 +11,14 @@ import pytest
 from cuwheel.base.errors import UsageError
 from cuwheel.base.system.console import Console
 from cuwheel.lab.perf.measurement import measure
-from cuwheel.lab.perf.sanitizer import check_sanitizer, find_sanitizer, read_report, small_cases
+from cuwheel.lab.perf.records import Sanitizing
+from cuwheel.lab.perf.sanitizer import (
+    check_sanitizer,
+    find_sanitizer,
+    read_report,
+    small_cases,
+    without_known,
+)
 from tests.support.lab.perf_runs import PROBE, install_driver, request_for
 
 MEMCHECK = """\
@@ -71,6 +78,19 @@ def test_reads_problems_of_own_kernels(
     text: str, own: tuple[str, ...], problems: list[str]
 ) -> None:
     assert list(read_report(text, own)) == problems
+
+
+def test_known_problems_are_no_faults() -> None:
+    problems = ("scale: Invalid __global__ read of size 4 bytes (2 times)", "scale: Race")
+    result = Sanitizing(tool="memcheck", cases=("a",), problems=problems, seconds=1.0)
+
+    left = without_known(
+        result, {"memcheck: scale: Invalid __global__ read": "upstream's issue 12"}
+    )
+
+    assert left.problems == ("scale: Race",)
+    assert left.known == (f"{problems[0]}: upstream's issue 12",)
+    assert without_known(result, {"racecheck: scale": "other"}) == result
 
 
 def test_small_cases_are_those_of_the_grid() -> None:

@@ -15,6 +15,8 @@ A probe is a module with these names:
   same inputs and calls at once; a call has to return the whole result in each. The longest time
   and the largest error count. The module itself must not start CUDA;
 - `VARIABLES`, optional: names of environment variables that the package listens to;
+- `KNOWN_PROBLEMS`, optional: what a sanitizer reports of upstream's own source, with the reason why
+  the wheel is released nevertheless: `{"memcheck: kernel: Invalid __global__ read": "issue 12"}`;
 - `UNTOUCHED`, optional: what of the package's public interface no case calls;
 - `sweep(clients, requests, model)`, optional: requests by so many concurrent clients, as `Sweep`.
 

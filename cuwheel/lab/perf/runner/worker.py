@@ -117,6 +117,7 @@ class ProbeWorker:
             },
             "sweeps": "sweep" in self.probe,
             "untouched": list(self.probe.get("UNTOUCHED", ())),
+            "known": self.probe.get("KNOWN_PROBLEMS", {}),
             "cases": [self._facts_of(case) for case in self.cases.values()],
         }
 
