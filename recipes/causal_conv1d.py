@@ -36,5 +36,6 @@ RECIPE = Recipe(
     build=TorchExtension(env={"CAUSAL_CONV1D_FORCE_BUILD": "TRUE"}),
     link=Link("cudart", "torch"),
     smoke=Smoke(imports=("causal_conv1d", "causal_conv1d_cuda")),
+    upstream_tests=("tests/test_causal_conv1d.py",),
     max_wheel_size=60 * MIB,
 )

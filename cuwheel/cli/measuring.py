@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from cuwheel.base.caller import Caller
 from cuwheel.base.errors import (
@@ -30,7 +31,10 @@ from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.base.system.quantities import plural
 from cuwheel.build.environments.uv import unpack_into
 from cuwheel.build.finish.smoke.packages import install_wheel
+from cuwheel.build.inputs.archives import unpack_archive
+from cuwheel.build.inputs.pinned import open_pinned
 from cuwheel.build.recipe.catalogue import CatalogueEntry, load_catalogue
+from cuwheel.build.recipe.source import Folder
 from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.build.sandbox.confinement import Confinement, confine_environment
 from cuwheel.build.workspace.job import Job
@@ -55,6 +59,7 @@ from cuwheel.lab.perf.page import draw_run, page_of
 from cuwheel.lab.perf.probe_process import PerfEnvironment, PerfRequest, SweepRequest
 from cuwheel.lab.perf.records import PerfRun, read_run
 from cuwheel.lab.perf.report import PERF_FOLDER, keep_run, print_run, read_history
+from cuwheel.lab.perf.sanitizer import check_sanitizer
 from cuwheel.publish.rebuild.published import read_published
 
 
@@ -108,11 +113,10 @@ def measure_wheel(args: argparse.Namespace, console: Console, caller: Caller) ->
             tolerance=args.tolerance,
             is_quick=args.quick,
             is_shared=args.shared_gpu,
-            sweep=SweepRequest(
-                requests=args.requests, most=args.sweep_max, model=_model(args, caller)
-            )
-            if args.sweep
-            else None,
+            sweep=_sweep_of(args, caller),
+            sanitizer=check_sanitizer(caller.environ) if args.sanitize else None,
+            reference=_reference(chosen, target),
+            **_upstream_tests(args, entry, scratch, console, caller),
             log=folder / "perf.log",
         )
         with (
@@ -297,6 +301,44 @@ class _Environments:
         return install_wheel(environment, base, wheel.path, wheel.sha256, job), job
 
 
+def _reference(chosen: ChosenWheel | None, target: tuple[CatalogueEntry, str] | None) -> str:
+    """Return the SHA-256 of the wheel that the recipe names for comparison; empty: none."""
+    entry, tag = (chosen.entry, chosen.tag) if chosen else target or (None, "")
+    known = entry.recipe.references if entry and entry.recipe else {}
+    return next((sha256 for name, sha256 in known.items() if name.replace(".", "") == tag), "")
+
+
+def _upstream_tests(
+    args: argparse.Namespace,
+    entry: CatalogueEntry,
+    scratch: Path,
+    console: Console,
+    caller: Caller,
+) -> dict[str, Any]:
+    """Return the tests that the recipe names, and the unpacked source; empty: none are to run."""
+    recipe = entry.recipe
+    if not args.upstream_tests or recipe is None:
+        return {}
+    if not recipe.upstream_tests or isinstance(recipe.source, Folder):
+        raise UsageError(
+            f"--upstream-tests: the recipe of {entry.name} names none",
+            why="its field `upstream_tests` is empty, or its source is a folder",
+            fix="name files or folders of its source there, or omit --upstream-tests",
+        )
+    workspace = bare_workspace(console, caller)
+    fix = "check the network, or omit --upstream-tests"
+    with open_pinned(recipe.source, workspace, fix, offline=args.offline) as archive:
+        source = unpack_archive(archive.path, scratch / "source").top
+    return {"upstream_tests": recipe.upstream_tests, "source": source}
+
+
+def _sweep_of(args: argparse.Namespace, caller: Caller) -> SweepRequest | None:
+    if not args.sweep:
+        return None
+    model = _model(args, caller)
+    return SweepRequest(requests=args.requests, most=args.sweep_max, model=model)
+
+
 def _model(args: argparse.Namespace, caller: Caller) -> str | None:
     """Return the real path of `--model`, or a name on a hub."""
     folder = caller.path(args.model).resolve() if args.model else None
@@ -336,7 +378,7 @@ def _judge(run: PerfRun, folder: Path) -> None:
             WrongResultError,
             f"{run.package} gives wrong results on {run.gpu_names}",
             run.faults,
-            f"{page}; compare with upstream's wheel (--wheel), and report it there if wrong too",
+            f"{page}; measure upstream's wheel too (--wheel), and report it there if it is wrong",
         ),
         "failed": (
             ProbeError,
@@ -358,9 +400,11 @@ def _judge(run: PerfRun, folder: Path) -> None:
         ),
         "undecided": (
             UndecidedError,
-            f"it is undecided whether {run.package} is slower than {run.against}",
-            comparisons,
-            "run it again when nothing else uses the GPU, or with a wider --tolerance",
+            f"it is undecided whether {run.package} is slower than {run.against}"
+            if run.against
+            else f"the run of {run.package} decides nothing",
+            (*run.undecided, *comparisons),
+            "run it again when nothing else uses the GPU, and with what is missing above",
         ),
     }
     if run.outcome in errors:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import torch
 from causal_conv1d import causal_conv1d_fn, causal_conv1d_update
+from grid import name_of, on_second_stream, pairwise
 from perf_case import Case
 
 PACKAGE = "causal_conv1d"
 FRAMEWORK = "torch"
 OWN_SHARE = 0.5  # an H100 had 0.8 at least
+UNTOUCHED = (
+    "causal_conv1d_varlen_states, which is a Triton kernel",
+    "final_states_out, states without gradients, and empty inputs",
+    "negative seq_idx and conv_state_indices, which mark padding",
+    "more than 2^32 elements",
+)
+DEVICE = "cuda"
 
 WIDTH = 4  # taps, as Mamba uses
 SMALL = (2, 1024, 2048)  # batch, channels, length
 LARGE = (8, 4096, 8192)  # 512 MiB of bf16: many times the L2, so that memory is what is measured
+HUGE = (9, 4096, 65536)  # more than 2^31 elements
 STEPS = 16  # of the step by step form
 # One rounding to bf16, whose significand has 8 bits, is wrong by up to 3.9e-3 of the value.
 ROUNDING = 5e-3
@@ -22,10 +35,10 @@ Inputs = tuple[torch.Tensor, ...]
 
 def inputs(shape: tuple[int, int, int], seed: int) -> Inputs:
     """Random input, weight, bias and gradient of the output, in bf16."""
-    generator = torch.Generator("cuda").manual_seed(seed)
+    generator = torch.Generator(DEVICE).manual_seed(seed)
     shapes = (shape, (shape[1], WIDTH), (shape[1],), shape)
     return tuple(
-        torch.randn(one, device="cuda", dtype=torch.bfloat16, generator=generator) for one in shapes
+        torch.randn(one, device=DEVICE, dtype=torch.bfloat16, generator=generator) for one in shapes
     )
 
 
@@ -95,8 +108,297 @@ def exact_update(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor, _: object) -
     return plain(x[..., :STEPS].float(), w.float(), b.float())
 
 
+# The grid: everything that the package offers, in pairs, against float64.
+
+AXES: dict[str, tuple[Any, ...]] = {
+    "what": ("forward", "backward"),
+    "x": ("bfloat16", "float16", "float32"),
+    "weight": ("float32", "bfloat16", "float16"),
+    "width": (4, 3, 2),
+    "layout": ("rows", "channels last", "slice", "every second"),
+    "length": (1024, 1, 2, 7, 129, 2051),
+    "size": ((2, 64), (1, 8), (3, 200)),  # batch and channels, of which 8 are read at once
+    "bias": (True, False),
+    "activation": ("silu", None),
+    "values": ("normal", "large", "special", "zeros"),
+    "option": ("none", "seq_idx", "states"),
+    "stream": ("current", "second"),
+}
+# Single precision with fast exponentials; gradients are sums over batch and length.
+UNITS = {"forward": 24.0, "backward": 96.0, "16 bits": 1.0}
+Row = dict[str, Any]
+
+
+def exists(row: Row) -> bool:
+    """States and sequence numbers need channels last; gradients of NaN are NaN everywhere."""
+    is_plain = row["option"] == "none" or row["layout"] == "channels last"
+    has_states = row["option"] != "states" or row["length"] > row["width"]
+    return is_plain and has_states and (row["values"] != "special" or row["what"] == "forward")
+
+
+def laid_out(values: torch.Tensor, layout: str) -> torch.Tensor:
+    """The same values in memory as the row says."""
+    if layout == "channels last":
+        return values.transpose(1, 2).contiguous().transpose(1, 2)
+    if layout == "slice":  # of a projection that holds more channels
+        more = torch.cat([values, values], dim=1)
+        return more[:, : values.shape[1]]
+    if layout == "every second":
+        return values.repeat_interleave(2, dim=2)[..., ::2]
+    return values
+
+
+def grid_inputs(row: Row, seed: int) -> tuple[Any, ...]:
+    """Input, weight, bias, sequence numbers, initial states, gradients of output and states."""
+    draw = torch.Generator(DEVICE).manual_seed(seed)
+    batch, channels = row["size"]
+    kind, weight_kind = (getattr(torch, row[name]) for name in ("x", "weight"))
+
+    def random(*shape: int, dtype: torch.dtype = kind) -> torch.Tensor:
+        return torch.randn(shape, device=DEVICE, generator=draw).to(dtype)
+
+    x = random(batch, channels, row["length"])
+    if row["values"] == "large":
+        x *= 100 if "float16" in {row["x"], row["weight"]} else 1e30
+    if row["values"] == "zeros":
+        x.zero_()
+    if row["values"] == "special":
+        for place, value in ((0, torch.nan), (1, torch.inf), (2, -torch.inf)):
+            x[-1, place, row["length"] // 2] = value
+    weight = random(channels, row["width"], dtype=weight_kind)
+    bias = random(channels, dtype=weight_kind) if row["bias"] else None
+    numbers = states = later = None
+    if row["option"] == "seq_idx":
+        cut = torch.arange(row["length"], device=DEVICE) * 3 // max(1, row["length"])
+        numbers = cut.to(torch.int32).repeat(batch, 1).contiguous()
+    if row["option"] == "states":
+        shape = (batch, channels, row["width"] - 1)
+        states, later = (laid_out(random(*shape), "channels last") for _ in range(2))
+    gradient = laid_out(random(batch, channels, row["length"]), row["layout"])
+    return laid_out(x, row["layout"]), weight, bias, numbers, states, gradient, later
+
+
+def package(row: Row, *values: Any) -> Any:
+    """The package's convolution, with final states where there are initial ones."""
+    x, weight, bias, numbers, states = values
+    return causal_conv1d_fn(
+        x,
+        weight,
+        bias,
+        seq_idx=numbers,
+        initial_states=states,
+        return_final_states=states is not None,
+        activation=row["activation"],
+    )
+
+
+def exact(row: Row, *values: Any) -> Any:
+    """The same by sums of products."""
+    x, weight, bias, numbers, states = values
+    before = x.new_zeros(*x.shape[:2], row["width"] - 1) if states is None else states
+    whole = torch.cat([before, x], dim=-1)
+    out = x.new_zeros(x.shape) if bias is None else bias[:, None].expand(x.shape)
+    for tap in range(row["width"]):
+        part = whole[..., tap : tap + x.shape[-1]]
+        if numbers is not None:
+            first = -torch.ones_like(numbers[:, : row["width"] - 1])
+            of_part = torch.cat([first, numbers], dim=-1)[:, tap : tap + x.shape[-1]]
+            part = torch.where((of_part == numbers)[:, None], part, 0)
+        out = out + weight[:, tap, None] * part
+    out = torch.nn.functional.silu(out) if row["activation"] else out
+    return out if states is None else (out, whole[..., -(row["width"] - 1) :])
+
+
+def outputs(function: Callable[..., Any], row: Row, *values: Any) -> Any:
+    """The output; for `backward` gradients of all floating-point inputs."""
+    *arguments, gradient, later = values
+    if row["what"] == "forward":
+        return function(row, *arguments)
+    leaves = [
+        value.detach().requires_grad_()
+        if value is not None and value.is_floating_point()
+        else value
+        for value in arguments
+    ]
+    out = function(row, *leaves)
+    of = [leaf for leaf in leaves if leaf is not None and leaf.requires_grad]
+    if later is None:
+        return torch.autograd.grad(out, of, gradient)
+    return torch.autograd.grad(out, of, (gradient, later))
+
+
+def called(row: Row, *values: Any) -> Any:
+    """The package, on the row's stream."""
+    function = functools.partial(outputs, package, row)
+    return on_second_stream(function, *values) if row["stream"] == "second" else function(*values)
+
+
+def expected(row: Row, *values: Any) -> Any:
+    """In float64."""
+    wide = [
+        value.double() if value is not None and value.is_floating_point() else value
+        for value in values
+    ]
+    return outputs(exact, row, *wide)
+
+
+def rounding_of(*kinds: str) -> float:
+    """The relative error of one rounding to the coarsest of some types; of sums in float32."""
+    return max(1e-5, *(0.5 * torch.finfo(getattr(torch, kind)).eps for kind in kinds))
+
+
+def grid_case(row: Row) -> Case:
+    """Forward or gradients."""
+    is_forward = row["what"] == "forward"
+    kinds = {row["x"]} if is_forward else {row["x"], row["weight"]}
+    return Case(
+        name=name_of({**row, "size": "x".join(map(str, row["size"]))}),
+        inputs=functools.partial(grid_inputs, row),
+        call=functools.partial(called, row),
+        expected=functools.partial(expected, row),
+        limit=rounding_of(*kinds),
+        units=UNITS[row["what"]] if "float32" in kinds else UNITS["16 bits"],
+        is_special=row["values"] == "special",
+        is_uniform=row["values"] == "zeros",
+        same_bits=is_forward,  # gradients of weights are added by atomics
+        is_grid=True,
+        is_timed=False,
+        memory=1 << 28,
+    )
+
+
+UPDATES: dict[str, tuple[Any, ...]] = {
+    "x": ("bfloat16", "float16", "float32"),
+    "weight": ("float32", "bfloat16", "float16"),
+    "width": (4, 3, 2),
+    "steps": (0, 1, 3),  # 0: without the axis
+    "state": (3, 4, 9),  # elements that are kept
+    "bias": (True, False),
+    "activation": ("silu", None),
+    "kept": ("moved", "circular"),
+    "states": ("in order", "by index"),
+    "channels": (64, 1, 200),
+}
+
+
+def update_inputs(row: Row, seed: int) -> tuple[Any, ...]:
+    """Input, states, weight, bias, numbers of steps so far, places of the states."""
+    draw = torch.Generator(DEVICE).manual_seed(seed)
+    batch, entries = 3, 5
+    kind, weight_kind = (getattr(torch, row[name]) for name in ("x", "weight"))
+
+    def random(*shape: int, dtype: torch.dtype = kind) -> torch.Tensor:
+        return torch.randn(shape, device=DEVICE, generator=draw).to(dtype)
+
+    steps = (row["steps"],) if row["steps"] else ()
+    by_index = row["states"] == "by index"
+    return (
+        random(batch, row["channels"], *steps),
+        random(entries if by_index else batch, row["channels"], row["state"]),
+        random(row["channels"], row["width"], dtype=weight_kind),
+        random(row["channels"], dtype=weight_kind) if row["bias"] else None,
+        torch.tensor([0, 2, 11], device=DEVICE, dtype=torch.int32)
+        if row["kept"] == "circular"
+        else None,
+        torch.tensor([4, 0, 2], device=DEVICE, dtype=torch.int32) if by_index else None,
+    )
+
+
+def updated(row: Row, *values: Any) -> Inputs:
+    """Output and states of the package, on a copy of the states."""
+    x, state, weight, bias, steps, places = values
+    state = state.clone()
+    out = causal_conv1d_update(
+        x,
+        state,
+        weight,
+        bias,
+        activation=row["activation"],
+        cache_seqlens=steps,
+        conv_state_indices=places,
+    )
+    return out, state
+
+
+def exact_updated(row: Row, *values: Any) -> Inputs:
+    """The same in float64."""
+    x, state, weight, bias, steps, places = values
+    x, state, weight = x.double(), state.double(), weight.double()
+    x = x if row["steps"] else x[..., None]
+    of = slice(None) if places is None else places.long()
+    last, taps = state[of], row["width"] - 1
+    if steps is None:
+        before, after = last[..., -taps:], torch.cat([last, x], dim=-1)[..., -row["state"] :]
+    else:
+        at = torch.arange(-taps, x.shape[-1], device=x.device) + steps[:, None].long()
+        at = at.remainder(row["state"])[:, None].expand(-1, x.shape[1], -1)
+        before = last.gather(2, at[..., :taps])
+        after = last.scatter(2, at[..., taps:], x)
+    whole = torch.cat([before, x], dim=-1)
+    out = sum(weight[:, tap, None] * whole[..., tap : tap + x.shape[-1]] for tap in range(taps + 1))
+    out = out if bias is None else out + bias.double()[:, None]
+    out = torch.nn.functional.silu(out) if row["activation"] else out
+    state[of] = after
+    return out if row["steps"] else out[..., 0], state
+
+
+def has_room(row: Row) -> bool:
+    """A state has at least the elements that the taps reach back to."""
+    return bool(row["state"] >= row["width"] - 1)
+
+
+def update_case(row: Row) -> Case:
+    """Single steps, as in generating text."""
+    return Case(
+        name=f"update {name_of(row)}",
+        inputs=functools.partial(update_inputs, row),
+        call=functools.partial(updated, row),
+        expected=functools.partial(exact_updated, row),
+        limit=rounding_of(row["x"]),
+        units=UNITS["forward"] if row["x"] == "float32" else UNITS["16 bits"],
+        same_bits=True,
+        is_grid=True,
+        is_timed=False,
+        memory=1 << 24,
+    )
+
+
+GRIDS = ((AXES, exists, grid_case), (UPDATES, has_room, update_case))
+
+
+def host_cases() -> Iterator[Case]:
+    """Small shapes, in which a call costs the host more than the GPU: what serving feels."""
+    row = {"x": "bfloat16", "weight": "bfloat16", "width": WIDTH, "bias": True}
+    row |= {"activation": "silu"}
+    forward_row = {**row, "what": "forward", "layout": "rows", "length": 16, "size": (1, 256)}
+    forward_row |= {"values": "normal", "option": "none", "stream": "current"}
+    update_row = {**row, "steps": 0, "state": 3, "kept": "moved", "states": "in order"}
+    update_row |= {"channels": 2048}
+    for name, case_row, make, call, right in (
+        ("forward bf16 1x256x16", forward_row, grid_inputs, called, expected),
+        ("update bf16 3x2048", update_row, update_inputs, updated, exact_updated),
+    ):
+        yield Case(
+            name=f"{name}, host time",
+            inputs=functools.partial(make, case_row),
+            call=functools.partial(call, case_row),
+            expected=functools.partial(right, case_row),
+            limit=ROUNDING,
+            host_calls=50,
+            memory=1 << 24,
+        )
+
+
+def huge_inputs(seed: int) -> Inputs:
+    """Input, weight and bias of more than 2^31 elements, and no gradient."""
+    x, weight, bias, _ = inputs((*HUGE[:2], 1), seed)
+    generator = torch.Generator(DEVICE).manual_seed(seed)
+    x = torch.empty(HUGE, device=DEVICE, dtype=torch.bfloat16).normal_(generator=generator)
+    return x, weight, bias, bias
+
+
 def cases() -> list[Case]:
-    """Small ones to check, large ones to check and to measure."""
+    """Small ones to check, large ones to check and to measure; the grid."""
     found = []
     for shape in (SMALL, LARGE):
         size = "x".join(map(str, shape))
@@ -141,5 +443,17 @@ def cases() -> list[Case]:
             limit=ROUNDING,
             is_timed=False,
             memory=1 << 28,
+        ),
+        *host_cases(),
+        *(make_case(row) for axes, fits, make_case in GRIDS for row in pairwise(axes, fits)),
+        Case(
+            name="forward bf16 of more than 2^31 elements",
+            inputs=huge_inputs,
+            call=forward,
+            expected=exact_forward,
+            limit=ROUNDING,
+            is_timed=False,
+            is_quick=False,
+            memory=36 << 30,
         ),
     ]

@@ -234,6 +234,9 @@ class Recipe:
             objects are passed to the framework (PyTorch); `static`: its libraries contain their
             own, which lets a wheel built with a new GCC run on old systems.
         smoke: how to test that the wheel works.
+        references: SHA-256 of the wheel with which each release is compared, besides the last one,
+            by CUDA release: `{"13.0": "…"}`.
+        upstream_tests: files and folders of tests in the source for `perf -- --upstream-tests`.
         leave_out: files of the built wheel that are left out of the published one, as patterns of
             their names (`tests/*`: `*` also matches `/`).
         library_per_cuda: how the package chooses among its libraries, if it has several.
@@ -268,6 +271,8 @@ class Recipe:
     link: Link
     libstdcxx: Literal["shared", "static"] = "shared"
     smoke: Smoke
+    references: Mapping[str, str] = field(default_factory=dict, compare=False)
+    upstream_tests: tuple[str, ...] = field(default=(), compare=False)
     leave_out: tuple[str, ...] = ()
     library_per_cuda: LibraryPerCuda | None = None
     memory_per_job: int = 2 * GIB

@@ -44,6 +44,8 @@ def perf_parser() -> Parser:
                 default=_REQUESTS,
             ),
             "--model NAME|DIR": "for --sweep: a model that transformers can load",
+            "--sanitize": "also run the small cases under compute-sanitizer's four tools",
+            "--upstream-tests": "also run the tests of the package's source that its recipe names",
             "--shared-gpu": "compare even if other processes use the GPU",
             "--report DIR": "folder for perf.json, perf.png, perf.html; default: reports/perf/",
             "--history DIR": "folder with earlier runs, to which this one is added; default: in "

@@ -277,6 +277,8 @@ complete -c cuwheel -n '_shtab_cuwheel_using perf' -l sweep -d 'also measure req
 complete -c cuwheel -n '_shtab_cuwheel_using perf' -l sweep-max -x -d 'maximum number of clients; default: 2'
 complete -c cuwheel -n '_shtab_cuwheel_using perf' -l requests -x -d 'requests for each number of clients; default: 20'
 complete -c cuwheel -n '_shtab_cuwheel_using perf' -l model -xka "(__fish_complete_directories)" -d 'for --sweep: a model that transformers can load'
+complete -c cuwheel -n '_shtab_cuwheel_using perf' -l sanitize -d 'also run the small cases under compute-sanitizer'"'"'s four tools'
+complete -c cuwheel -n '_shtab_cuwheel_using perf' -l upstream-tests -d 'also run the tests of the package'"'"'s source that its recipe names'
 complete -c cuwheel -n '_shtab_cuwheel_using perf' -l shared-gpu -d 'compare even if other processes use the GPU'
 complete -c cuwheel -n '_shtab_cuwheel_using perf' -l report -xka "(__fish_complete_directories)" -d 'folder for perf.json, perf.png, perf.html; default: reports/perf/'
 complete -c cuwheel -n '_shtab_cuwheel_using perf' -l history -xka "(__fish_complete_directories)" -d 'folder with earlier runs, to which this one is added; default: in the report folder'

@@ -370,6 +370,8 @@ _shtab_cuwheel_perf_options=(
   "--sweep-max[maximum number of clients\; default\: 2]:N:"
   "--requests[requests for each number of clients\; default\: 20]:N:"
   "--model[for --sweep\: a model that transformers can load]:NAME|DIR:_files -/"
+  "--sanitize[also run the small cases under compute-sanitizer\'s four tools]"
+  "--upstream-tests[also run the tests of the package\'s source that its recipe names]"
   "--shared-gpu[compare even if other processes use the GPU]"
   "--report[folder for perf.json, perf.png, perf.html\; default\: reports\/perf\/]:DIR:_files -/"
   "--history[folder with earlier runs, to which this one is added\; default\: in the report folder]:DIR:_files -/"

@@ -174,7 +174,8 @@ def _measure(cell: Cell, options: NightlyOptions, recorder: Recorder, *, has_whe
     gpu = options.gpus[0]
     baseline = baseline_path(options.reports, gpu, options.driver, target)
     try:
-        has_baseline = read_baseline(baseline) is not None
+        before = read_baseline(baseline)
+        has_baseline = before is not None and not before.is_busy
     except UsageError as error:
         detail = f"{error.what}: {error.why}; move it away to begin with new figures"
         recorder.add(Step(name="perf", about=target, state="failed", detail=detail))
@@ -231,16 +232,17 @@ def keep_baseline(figures: Path, baseline: Path) -> bool:
     slower than the night before.
 
     Args:
-        figures: `perf.json` of a run that passed; False is returned if it doesn't exist.
+        figures: `perf.json` of a run that passed; False is returned if it doesn't exist, or if
+            other processes used the GPU.
 
     Raises:
         OSError: the baseline can't be written.
         UsageError: figures or baseline can't be read.
     """
     new, old = read_baseline(figures), read_baseline(baseline)
-    if new is None:
+    if new is None or new.is_busy:  # beside other processes a wheel is slower than it is
         return False
-    if old is None or _is_better(new, old):
+    if old is None or old.is_busy or _is_better(new, old):
         write_atomically(baseline, read_bytes(figures))
     return True
 

@@ -11,4 +11,5 @@ __all__ = [
     "probe_process",
     "records",
     "report",
+    "sanitizer",
 ]

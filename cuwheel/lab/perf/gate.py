@@ -21,6 +21,7 @@ from cuwheel.lab.perf.records import Answer, Comparison, Timing
 # Share of the time that counts as the same, by what measured it. An H100 was within 0.1 % of itself
 # in sixteen runs by device events; the host's clock includes the host's other work.
 TOLERANCES = {"device events": 0.01, "host clock": 0.03}
+HOST_CALLS = 0.10  # of calls that follow each other: other programs use the host too
 BETWEEN_RUNS = 0.05  # against an earlier run: clocks, heat and other cards differ
 CONFIDENCE = 0.99  # of the intervals: with twenty cases one in five runs would be wrong at 0.95
 _RESAMPLES = 2000
@@ -56,6 +57,7 @@ def judge(
         high=math.exp(high),
         noise=math.expm1(noise),
         repeats=repeats,
+        tolerance=tolerance,
     )
 
 
@@ -81,6 +83,7 @@ def judge_against_past(old: Timing, new: Timing, scale: float, tolerance: float)
         low=math.exp(low),
         high=math.exp(high),
         noise=spread - 1,
+        tolerance=tolerance,
     )
 
 

@@ -250,6 +250,7 @@ def check_comparable(
         if before != now
     ]
     problems += [f"it is wrong: {fault}" for fault in past.faults]
+    problems += ["other processes used its GPU"] if past.is_busy else []
     if problems:
         raise UsageError(
             f"{name} can't be compared with this run",

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import IO, Any
+from typing import Any, Literal
 
-from cuwheel.base.formats.binaries.archs import DeviceCode, runs_on
-from cuwheel.base.formats.binaries.device_code import (
-    DeviceCodeError,
-    Element,
-    code_of_element,
-    elements_of,
-    find_fatbins,
-)
-from cuwheel.base.formats.binaries.elf import ElfFormatError, is_elf
-from cuwheel.base.formats.binaries.kernel_code import read_cubin, read_ptx
-from cuwheel.base.system.quantities import show_share
-from cuwheel.base.system.regular_files import open_file
+from cuwheel.base.system.quantities import show_share, show_size
 from cuwheel.lab.perf import gate
 from cuwheel.lab.perf.gpu_state import merge_clocks
+from cuwheel.lab.perf.kernels import gpu_shares, longest, own_share, show_kernels
 from cuwheel.lab.perf.records import CaseResult, Clocks, Comparison, PerfRun
 
-SHOWN = 3  # kernels that a report names
+_LARGER = 1.5  # times the old wheel's error: with the same inputs another compiler changes less
+_LARGER_UNITS = 3.0  # of one element, whose rounding differs more
 
 
 @dataclass(kw_only=True)
@@ -35,6 +24,8 @@ class MeasuredCase:
     Attributes:
         facts: from the worker's script: name, limit, bytes, operations, …
         new, rival: seconds of a call, the median of each round, of all processes.
+        digest: of the new wheel's results; empty: not known.
+        is_busy: another process uses a GPU now.
     """
 
     facts: Mapping[str, Any]
@@ -44,6 +35,8 @@ class MeasuredCase:
     comparisons: list[Comparison] = field(default_factory=list)
     rival: list[float] = field(default_factory=list)
     clocks: list[Clocks] = field(default_factory=list)
+    digest: str = ""
+    is_busy: bool = False
 
     @property
     def name(self) -> str:
@@ -61,13 +54,21 @@ class MeasuredCase:
         faults = (*self.result.faults, fault)
         self.result = replace(self.result, faults=tuple(dict.fromkeys(faults)))
 
+    def leave_out(self, why: str, lacks: Literal["memory", "gpus", "time", "runs"]) -> None:
+        """State that the case isn't run, and of what there was too little."""
+        self.result = replace(self.result, skipped=why, lacks=lacks)
+
     def judge_results(self, answer: Mapping[str, Any], own_kernels: frozenset[str]) -> None:
         """Judge the errors and kernels in the answer to `prepare`."""
         kernels = answer["kernels"]
         share = own_share(kernels, own_kernels)
         if fault := self.wrong(answer):
             self.blame(fault)
-        if self.facts["has_own_kernels"] and not answer["unread"]:
+        self._judge_repeats(answer)
+        undecided = ""
+        if self.facts["has_own_kernels"] and answer["unread"]:
+            undecided = f"it isn't known whose kernels ran: {answer['unread']}"
+        elif self.facts["has_own_kernels"]:
             self._judge_kernels(kernels, share or 0.0)
         shares = gpu_shares(kernels, self.gpus) if self.gpus > 1 else ()
         for number, part in enumerate(shares):
@@ -83,7 +84,59 @@ class MeasuredCase:
             kernels=longest(kernels),
             gpu_shares=shares,
             unread=answer["unread"],
+            undecided=undecided,
+            units=_if_finite(answer["units"]),
+            bias=_if_finite(answer["bias"]) or 0.0,
+            repeats=answer["repeats"],
+            differing=answer["differing"],
+            leak=answer["leak"],
+            memory=answer["peak"],
         )
+        self.digest = answer["digest"]
+
+    def _judge_repeats(self, answer: Mapping[str, Any]) -> None:
+        """Judge the calls with the same inputs: their bits, and the memory that they left."""
+        count, differing, difference = (
+            answer[name] for name in ("repeats", "differing", "difference")
+        )
+        what = f"{differing} of {count} calls with the same inputs returned other bits"
+        if differing and self.facts["same_bits"]:
+            self.blame(f"{what} than the first, by up to {difference:.1e} of a block")
+        elif differing and not difference <= self.result.block_limit:
+            self.blame(
+                f"{what}: a block differs by {difference:.1e} from the first, and its limit is "
+                f"{self.result.block_limit:.1e}"
+            )
+        if answer["leak"] and not self.is_busy:  # else it may be the other process's
+            self.blame(f"each call leaks {show_size(answer['leak'])} of GPU memory")
+
+    def agree(self, old: Mapping[str, Any]) -> None:
+        """Compare the results with those of the old wheel for the same inputs."""
+        if "digest" not in old or self.result.error is None:
+            return
+        error, units = (_if_finite(old[name]) or 0.0 for name in ("error", "units"))
+        new_units = self.result.units or 0.0
+        is_larger = (
+            self.result.error > _LARGER * error
+            or self.result.bias > max(1.0, _LARGER * old["bias"])
+            or new_units > _LARGER_UNITS * units
+        )
+        agreement: Literal["same bits", "same error", "larger error"] = "same error"
+        if self.digest and self.digest == old["digest"]:
+            agreement = "same bits"
+        elif is_larger and not self.wrong(old):
+            agreement = "larger error"
+            self.blame(
+                f"its error is larger than the old wheel's for the same inputs: "
+                f"{self.result.error:.1e} after {error:.1e}, and of an element {new_units:.3g} "
+                f"units after {units:.3g}"
+            )
+        if self.result.differing and not old["differing"]:
+            self.blame(
+                f"{self.result.differing} of {self.result.repeats} calls with the same inputs "
+                "returned other bits than the first; of the old wheel none did"
+            )
+        self.result = replace(self.result, old_error=error, agreement=agreement)
 
     def compare(
         self,
@@ -100,6 +153,8 @@ class MeasuredCase:
         """
         before = self.comparisons[-1].answer if self.comparisons else "SAME"
         repeats = len(self.comparisons) + 1
+        if self.facts["host_calls"]:
+            tolerance = max(tolerance, gate.HOST_CALLS)
         last = gate.judge(old, new, again, tolerance=tolerance, repeats=repeats)
         self.comparisons.append(last)
         if last.answer != before:
@@ -146,12 +201,28 @@ class MeasuredCase:
                 f"the relative error of {block} is {block_error:.1e}, the limit for a block is "
                 f"{block_limit:.1e}; that of the whole is {error:.1e}, within its limit"
             )
+        return self._wrong_elements(answer) if self.facts["units"] is not None else ""
+
+    def _wrong_elements(self, answer: Mapping[str, Any]) -> str:
+        """Return what is wrong with single elements, or with the mean of many; empty: nothing."""
+        error = answer["error"]
+        if answer["units"] > self.facts["units"]:
+            return (
+                f"the error of an element is {answer['units']:.3g} units of its format, the limit "
+                f"is {self.facts['units']:.3g}; the relative error of the whole is {error:.1e}"
+            )
+        if answer["bias"] > 1:
+            return (
+                f"4096 elements are too large or too small by {answer['bias']:.3g} times what "
+                f"rounding allows; the relative error of the whole is {error:.1e}"
+            )
         return ""
 
     def _judge_kernels(self, kernels: list[dict[str, Any]], share: float) -> None:
         """Judge the share of the GPU time that the wheel's own kernels took."""
         least = self.facts["own_share"]
-        ran = ", ".join(name for name, _ in longest(kernels)) or "nothing on the GPU"
+        names = [name for name, _ in longest(kernels)]
+        ran = ", ".join(show_kernels(names)) or "nothing on the GPU"
         if not share:
             self.blame(f"no kernel of the wheel ran, but {ran}")
         elif share < least:
@@ -173,6 +244,10 @@ def new_case(facts: Mapping[str, Any], gpus: int = 1) -> MeasuredCase:
         block_limit=facts["limit"] * facts["block_factor"],
         block_reason=facts["block_reason"],
         rival_name=facts["rival_name"],
+        is_grid=facts["is_grid"],
+        is_timed=facts["is_timed"],
+        units_limit=facts["units"] or 0.0,
+        host_calls=facts["host_calls"],
         precision=facts["precision"] if facts["operations"] else "",
     )
     return MeasuredCase(facts=facts, gpus=gpus, result=result)
@@ -194,75 +269,7 @@ def compare_with_past(
         if rate and ceilings.get(name) and past.ceilings.get(name)
     }
     kind = max(shares, key=lambda name: shares[name], default="")
-    scale = ceilings[kind] / past.ceilings[kind] if kind else 1.0
+    scale = ceilings[kind] / past.ceilings[kind] if kind and not case.host_calls else 1.0
+    tolerance = max(tolerance, gate.HOST_CALLS if case.host_calls else 0.0)
     comparison = gate.judge_against_past(before.timing, case.timing, scale, tolerance)
     return replace(case, comparison=comparison)
-
-
-def kernels_of(libraries: Iterable[Path], capability: str) -> frozenset[str]:
-    """Return the mangled names of all kernels in some libraries for a GPU, such as `90`."""
-    names: set[str] = set()
-    for stream, element in _elements(libraries):
-        if _runs(element, capability):
-            names |= _kernels_of_element(stream, element)
-    return frozenset(names)
-
-
-def code_of_libraries(libraries: Iterable[Path]) -> DeviceCode:
-    """Return the archs for which some libraries hold code."""
-    archs: dict[str, set[str]] = {"SASS": set(), "PTX": set()}
-    for _, element in _elements(libraries):
-        archs.setdefault(element.kind, set()).add(element.arch)
-    return DeviceCode(sass=tuple(sorted(archs["SASS"])), ptx=tuple(sorted(archs["PTX"])))
-
-
-def _elements(libraries: Iterable[Path]) -> Iterator[tuple[IO[bytes], Element]]:
-    """Yield each element of device code in some libraries, with the stream of its file."""
-    for path in libraries:
-        with open_file(path) as stream:
-            if is_elf(stream):
-                for element in elements_of(stream, find_fatbins(stream)):
-                    yield stream, element
-
-
-def own_share(kernels: Iterable[dict[str, Any]], own_kernels: frozenset[str]) -> float | None:
-    """Return the share of the GPU time of the wheel's own kernels; None where nothing ran."""
-    kernels = list(kernels)
-    total = sum(kernel["nanoseconds"] for kernel in kernels)
-    wheels = sum(kernel["nanoseconds"] for kernel in kernels if kernel["name"] in own_kernels)
-    return wheels / total if total else None
-
-
-def longest(kernels: Iterable[dict[str, Any]]) -> tuple[tuple[str, float], ...]:
-    """Return the kernels that took longest, with their share of the time."""
-    times: Counter[str] = Counter()
-    for kernel in kernels:
-        times[kernel["name"]] += kernel["nanoseconds"]
-    total = times.total() or 1
-    return tuple((name, nanoseconds / total) for name, nanoseconds in times.most_common(SHOWN))
-
-
-def gpu_shares(kernels: Iterable[dict[str, Any]], count: int) -> tuple[float, ...]:
-    """Return each GPU's share of the time on all of them; empty where nothing ran."""
-    times: Counter[int] = Counter()
-    for kernel in kernels:
-        times[kernel["gpu"]] += kernel["nanoseconds"]
-    total = times.total()
-    return tuple(times[number] / total for number in range(count)) if total else ()
-
-
-def _runs(element: Element, capability: str) -> bool:
-    if element.kind == "SASS":
-        return bool(runs_on(DeviceCode(sass=(element.arch,)), capability))
-    return element.kind == "PTX" and bool(runs_on(DeviceCode(ptx=(element.arch,)), capability))
-
-
-def _kernels_of_element(stream: IO[bytes], element: Element) -> set[str]:
-    """Return the kernels' names; none of a damaged element, which the audit reports."""
-    try:
-        code = code_of_element(stream, element)
-        if element.kind == "SASS":
-            return set(read_cubin(code).kernels)
-        return set(read_ptx(code).functions)
-    except (DeviceCodeError, ElfFormatError):
-        return set()

@@ -4,78 +4,58 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from cuwheel.base.errors import GpuError, ProbeError
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.quantities import show_size
 from cuwheel.build.finish.smoke.loaded_libraries import find_loaded_libraries, owners
 from cuwheel.build.inputs.checkouts import commit_of
 from cuwheel.lab.perf import gate
-from cuwheel.lab.perf.gpu_state import (
-    HEAT,
-    GpuMonitor,
-    check_alone,
-    check_code,
-    check_comparable,
-    check_health,
-    merge_clocks,
-    notes_of,
-)
-from cuwheel.lab.perf.measured_case import (
-    MeasuredCase,
-    code_of_libraries,
-    compare_with_past,
-    kernels_of,
-    new_case,
-)
-from cuwheel.lab.perf.measured_wheel import MeasuredPackage, find_package
+from cuwheel.lab.perf.gpu_state import HEAT, merge_clocks, notes_of
+from cuwheel.lab.perf.measured_case import MeasuredCase, compare_with_past, new_case
 from cuwheel.lab.perf.probe_process import (
+    CaseCrashedError,
     CaseFailedError,
     OutOfGpuMemoryError,
     PerfRequest,
     Player,
     ProbeProcess,
-    check_cases,
-    check_imports,
     play,
     start_probe,
 )
-from cuwheel.lab.perf.records import Answer, CaseResult, Clocks, GpuFacts, PerfRun, SweepResult
+from cuwheel.lab.perf.records import (
+    Answer,
+    CaseResult,
+    PerfRun,
+    Sanitizing,
+    SweepResult,
+    UpstreamTests,
+)
+from cuwheel.lab.perf.sanitizer import (
+    find_sanitizer,
+    run_tool,
+    sanitize,
+    small_cases,
+    without_known,
+)
+from cuwheel.lab.perf.setup import Setup, make_setup, start_all
+from cuwheel.lab.perf.upstream_tests import run_upstream_tests
 from cuwheel.version import __version__
 
 _GENERATIONS = 3  # of processes, until a comparison is decided
 _SWEEP = 3600.0  # seconds: weights may have to be downloaded first
 _COMPARED = 3  # players: the new wheel, the old one, the old one again
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Setup:
-    """The first worker, its package and GPUs."""
-
-    started: Mapping[str, Any]
-    gpus: tuple[GpuFacts, ...]  # on which the probe's calls run
-    monitors: tuple[GpuMonitor, ...]  # of them
-    package: MeasuredPackage
-    own_kernels: frozenset[str]  # of the package, by name
-    notes: tuple[str, ...]
-    ceilings: Mapping[str, float]
-    tolerance: float  # share of the time that counts as the same; 0: nothing is compared
-
-    @contextlib.contextmanager
-    def watching(self) -> Iterator[list[Clocks]]:
-        """Sample all clocks while the block runs; the list gets a record of each GPU."""
-        clocks: list[Clocks] = []
-        with contextlib.ExitStack() as stack:
-            watched = [stack.enter_context(monitor.watching()) for monitor in self.monitors]
-            yield clocks
-        clocks += [record for records in watched for record in records]
+_GRID = 60.0  # seconds of one wheel's grid
+_MOST_CRASHES = 3  # after which no further case is run
+Libraries = tuple[tuple[str, str, str], ...]
 
 
 def measure(request: PerfRequest, console: Console) -> PerfRun:
@@ -83,7 +63,7 @@ def measure(request: PerfRequest, console: Console) -> PerfRun:
 
     Raises:
         GpuError: there is no GPU that it can be measured on.
-        ProbeError: the probe can't be started, or its process died.
+        ProbeError: the probe can't be started.
         UsageError: an earlier run is of another GPU.
     """
     return _Measurement(request, console).run()
@@ -94,21 +74,62 @@ class _Measurement:
         self._request = request
         self._console = console
         self._cases: list[MeasuredCase] = []
+        self._seconds: dict[str, float] = {}
+        self._is_busy = False
 
     def run(self) -> PerfRun:
         with self._workers() as workers:
-            setup = self._start(workers)
-            for facts in setup.started["cases"]:
-                if facts["is_quick"] or not self._request.is_quick:
-                    self._cases.append(self._measure(facts, workers, setup))
-            files = [Path(path) for path in workers[0].call("libraries")]
-            site = Path(setup.started["site"]).resolve()
-            loads = find_loaded_libraries(files, site, owners(site), "", None)
-            sweep = tuple(self._sweep(workers[0]))
-        for generation in range(2, _GENERATIONS + 1):
-            self._repeat(setup, generation)
-        libraries = tuple((load.soname, load.location, load.supplier) for load in loads)
-        return self._finish(setup, libraries, sweep)
+            setup = make_setup(self._request, workers, self._console)
+            cases = setup.started["cases"]
+            wanted = [facts for facts in cases if facts["is_quick"] or not self._request.is_quick]
+            pending = self._measure_all(wanted, workers, setup)
+            libraries, sweep = self._end(workers[0], setup) if pending is None else ((), ())
+        while pending is not None:  # a crash left processes that take no further call
+            with self._workers() as workers:
+                try:
+                    start_all(workers)
+                    pending = self._measure_all(pending, workers, setup)
+                    if pending is None:
+                        libraries, sweep = self._end(workers[0], setup)
+                except (GpuError, ProbeError) as problem:
+                    self._leave_out(pending or (), setup, f"the GPU failed: {problem.why}")
+                    pending = None
+        with self._timed("compare"):
+            for generation in range(2, _GENERATIONS + 1):
+                self._repeat(setup, generation)
+        sanitizing = self._sanitize(setup, wanted)
+        run = self._finish(setup, libraries, sweep)
+        return replace(
+            run, sanitizing=sanitizing, upstream_tests=self._test(), seconds=self._rounded()
+        )
+
+    def _test(self) -> UpstreamTests | None:
+        """Run the tests of the package's source."""
+        request = self._request
+        if request.source is None or not request.upstream_tests:
+            return None
+        with self._timed("upstream tests"), self._console.live("upstream tests") as line:
+            line.show(", ".join(request.upstream_tests))
+            names = request.upstream_tests
+            try:
+                return run_upstream_tests(request.new, request.source, names, request.log)
+            except ProbeError as problem:  # the record of what was measured is kept
+                broken = (f"{problem.what}: {problem.why}",)
+                return UpstreamTests(
+                    names=names, passed=0, failed=0, skipped=0, broken=broken, seconds=0.0
+                )
+
+    def _rounded(self) -> dict[str, float]:
+        return {level: round(taken, 1) for level, taken in self._seconds.items()}
+
+    @contextlib.contextmanager
+    def _timed(self, level: str) -> Iterator[None]:
+        """Add the block's seconds to a level."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self._seconds[level] = self._seconds.get(level, 0.0) + time.monotonic() - started
 
     @contextlib.contextmanager
     def _workers(self) -> Iterator[list[ProbeProcess]]:
@@ -121,103 +142,96 @@ class _Measurement:
                 for place in places
             ]
 
-    def _start(self, workers: list[ProbeProcess]) -> _Setup:
-        """Start all workers, and check that their figures will count on this GPU."""
-        request = self._request
-        with self._console.live("start") as line:
-            line.show("importing")
-            started, *others = _start_all(workers)
-            check_cases(started, request)
-            check_imports(started, others, request)
-            gpus, monitors = self._check_gpus(started, workers)
-            package = find_package(started["package"], started["module"])
-            code = code_of_libraries(package.libraries)
-            note = check_code(code, gpus[0], request.wheel or package.name)
-            line.show("ceilings: a copy and matrix products")
-            notes = [note] if note else []
-            frameworks = {facts["framework"] for facts in others}
-            frameworks |= {request.past.framework} if request.past else set()
-            notes += [
-                f"what it is compared with ran with {name}"
-                for name in sorted(frameworks - {started["framework"]})
-            ]
-            tolerance = 0.0
-            if request.old or request.past:
-                usual = gate.TOLERANCES[started["clock"]] if request.old else gate.BETWEEN_RUNS
-                tolerance = request.tolerance or usual
-            return _Setup(
-                started=started,
-                gpus=gpus,
-                monitors=monitors,
-                package=package,
-                own_kernels=kernels_of(package.libraries, gpus[0].capability),
-                notes=tuple(notes),
-                ceilings=workers[0].call("ceilings"),
-                tolerance=tolerance,
-            )
+    def _end(self, worker: ProbeProcess, setup: Setup) -> tuple[Libraries, tuple[SweepResult, ...]]:
+        """Return the libraries of the process, and the sweep's results."""
+        files = [Path(path) for path in worker.call("libraries")]
+        site = Path(setup.started["site"]).resolve()
+        loads = find_loaded_libraries(files, site, owners(site), "", None)
+        libraries = tuple((load.soname, load.location, load.supplier) for load in loads)
+        return libraries, tuple(self._sweep(worker))
 
-    def _check_gpus(
-        self, started: Mapping[str, Any], workers: list[ProbeProcess]
-    ) -> tuple[tuple[GpuFacts, ...], tuple[GpuMonitor, ...]]:
-        """Return each GPU on which the probe's calls run, and its monitor."""
-        request, pids = self._request, [pid for worker in workers for pid in worker.pids]
-        gpus, monitors = [], []
-        for facts in started["gpus"]:
-            monitor = GpuMonitor(facts["uuid"])
-            state = monitor.state(pids)
-            gpu = GpuFacts(**facts, driver=state.driver)
-            check_health(state, gpu)
-            if request.old or request.past:
-                check_alone(state, gpu, is_shared=request.is_shared)
-            gpus.append(gpu)
-            monitors.append(monitor)
-        if request.past:
-            check_comparable(request.past, gpus, request.recipe, started["clock"], request.against)
-        return tuple(gpus), tuple(monitors)
+    def _measure_all(
+        self, pending: Sequence[Mapping[str, Any]], workers: list[ProbeProcess], setup: Setup
+    ) -> Sequence[Mapping[str, Any]] | None:
+        """Measure cases; return those that are left when one crashed, None if none did."""
+        for number, facts in enumerate(pending, start=1):
+            case = new_case(facts, len(setup.gpus))
+            self._cases.append(case)
+            try:
+                with self._timed("grid" if facts["is_grid"] else "cases"):
+                    self._measure(case, workers, setup)
+            except CaseCrashedError as crash:
+                case.result = replace(case.result, failed=self._explain(crash, case, setup))
+                left = pending[number:]
+                if sum(bool(case.result.failed) for case in self._cases) < _MOST_CRASHES:
+                    return left
+                self._leave_out(left, setup, f"not run after {_MOST_CRASHES} crashes")
+                return ()
+        return None
 
-    def _measure(
-        self, facts: Mapping[str, Any], workers: list[ProbeProcess], setup: _Setup
-    ) -> MeasuredCase:
+    def _leave_out(self, left: Iterable[Mapping[str, Any]], setup: Setup, why: str) -> None:
+        for facts in left:
+            case = new_case(facts, len(setup.gpus))
+            case.leave_out(why, "runs")
+            self._cases.append(case)
+
+    def _explain(self, crash: CaseCrashedError, case: MeasuredCase, setup: Setup) -> str:
+        """Return what a crash was, with the kernel that memcheck names, where it is installed."""
+        if crash.place is not self._request.new:
+            return f"{crash.place.name}: {crash.what}"
+        program = find_sanitizer(self._request.new.environ)
+        if program is None:
+            return f"{crash.what}; without compute-sanitizer its kernel isn't known"
+        with contextlib.suppress(ProbeError, GpuError):
+            found = run_tool("memcheck", self._request, program, [case.name], setup.own_kernels)
+            if found.problems:
+                return f"{crash.what}; memcheck: {found.problems[0]}"
+        return f"{crash.what}; memcheck finds nothing in the wheel's kernels"
+
+    def _measure(self, case: MeasuredCase, workers: list[ProbeProcess], setup: Setup) -> None:
         """Check a case and measure it for the first time."""
-        case = new_case(facts, len(setup.gpus))
-        needed, free = facts["memory"] * len(workers), setup.started["free"]
-        skipped = ""
+        facts, free = case.facts, workers[0].call("free")
+        case.is_busy = setup.has_others(workers)
+        self._is_busy |= case.is_busy
+        needed = facts["memory"] * (len(workers) if facts["is_timed"] else min(2, len(workers)))
+        limit = _GRID * min(2, len(workers))
         if facts["gpus"] > setup.gpus[0].gpus:
-            skipped = f"it needs {facts['gpus']} GPUs"
+            case.leave_out(f"it needs {facts['gpus']} GPUs", "gpus")
         elif needed > free:
-            skipped = f"too little GPU memory: about {show_size(needed)} needed"
-        if skipped:
-            case.result = replace(case.result, skipped=skipped)
-            return case
+            text = f"about {show_size(needed)} needed, {show_size(free)} free"
+            case.leave_out(f"too little GPU memory: {text}", "memory")
+        elif facts["is_grid"] and self._seconds.get("grid", 0.0) > limit:
+            case.leave_out(f"the cases before it took {limit:.0f} s", "time")
+        if case.result.skipped:
+            return
         with self._console.live(case.name) as line:
             line.show("checked and measured")
             try:
                 self._play(case, workers, setup, factor=1)
-            except OutOfGpuMemoryError:
-                case.blame(
-                    f"out of GPU memory: {show_size(free)} were free, about "
-                    f"{show_size(facts['memory'])} are needed"
-                )
+            except OutOfGpuMemoryError as error:
+                text = f"{show_size(free)} were free: {str(error).splitlines()[0]}"
+                case.leave_out(f"out of GPU memory, {text}", "memory")
             except CaseFailedError as error:
                 if error.is_wrong:
                     case.blame(error.what)
                 else:
                     case.result = replace(case.result, failed=error.what)
-        return case
 
     def _play(
-        self, case: MeasuredCase, workers: list[ProbeProcess], setup: _Setup, *, factor: int
+        self, case: MeasuredCase, workers: list[ProbeProcess], setup: Setup, *, factor: int
     ) -> None:
         first, *others = workers
         answer = first.call("prepare", case=case.name, checks=True)
         case.judge_results(answer, setup.own_kernels)
         if not case.facts["is_timed"] or case.result.faults:
+            self._agree(case, others)
             return
         players = [Player(worker=first, subject="package", seconds=answer["seconds"])]
         for worker in others:  # the first of them is checked too: a wrong one decides nothing
             old = worker.call("prepare", case=case.name, checks=worker is others[0])
             if case.wrong(old):
                 case.blame("the old wheel's result is wrong here, so it can't be compared with")
+            case.agree(old)
             players.append(Player(worker=worker, subject="package", seconds=old["seconds"]))
         if "rival_seconds" in answer:
             seconds = answer["rival_seconds"]
@@ -235,18 +249,39 @@ class _Measurement:
             rounds = [player.rounds for player in players[:_COMPARED]]
             case.compare(*rounds, tolerance=setup.tolerance)
 
-    def _repeat(self, setup: _Setup, generation: int) -> None:
+    def _agree(self, case: MeasuredCase, others: Sequence[ProbeProcess]) -> None:
+        """Compare the results of a case that isn't timed with the old wheel's, if that has it."""
+        if others:
+            with contextlib.suppress(CaseFailedError, OutOfGpuMemoryError):
+                case.agree(others[0].call("prepare", case=case.name, checks=True))
+                others[0].call("finish", case=case.name, checks=False)
+
+    def _repeat(self, setup: Setup, generation: int) -> None:
         """Measure undecided cases again in fresh processes, longer than before."""
         undecided = [case for case in self._cases if case.is_undecided]
         if not undecided:
             return
         failures = (OutOfGpuMemoryError, CaseFailedError)
-        with self._workers() as workers:
-            _start_all(workers)
+        with self._workers() as workers, contextlib.suppress(CaseCrashedError):
+            start_all(workers)
             for case in undecided:
                 with self._console.live(case.name) as line, contextlib.suppress(*failures):
                     line.show(f"undecided; measuring again, pass {generation}")
                     self._play(case, workers, setup, factor=generation)
+
+    def _sanitize(
+        self, setup: Setup, wanted: Sequence[Mapping[str, Any]]
+    ) -> tuple[Sanitizing, ...]:
+        """Run the sanitizer's tools on the small cases that didn't crash."""
+        program = self._request.sanitizer
+        failed = {case.name for case in self._cases if case.result.failed}
+        names = [name for name in small_cases(wanted) if name not in failed]
+        if program is None or not names:
+            return ()
+        with self._timed("sanitize"), self._console.live("sanitize") as line:
+            line.show("memcheck, racecheck, initcheck, synccheck")
+            found = sanitize(self._request, program, names, setup.own_kernels)
+            return tuple(without_known(part, setup.started["known"]) for part in found)
 
     def _sweep(self, worker: ProbeProcess) -> Iterator[SweepResult]:
         request = self._request.sweep
@@ -277,8 +312,8 @@ class _Measurement:
 
     def _finish(
         self,
-        setup: _Setup,
-        libraries: tuple[tuple[str, str, str], ...],
+        setup: Setup,
+        libraries: Libraries,
         sweep: tuple[SweepResult, ...],
     ) -> PerfRun:
         request, started = self._request, setup.started
@@ -293,7 +328,9 @@ class _Measurement:
         states = [monitor.state(()) for monitor in setup.monitors]
         notes = [*setup.notes, *(note for state in states for note in notes_of(state, clocks))]
         notes += [
-            f"it isn't known whose kernels ran: {case.unread}" for case in cases if case.unread
+            f"it isn't known whose kernels ran: {case.unread}"
+            for case in cases
+            if case.unread and not case.undecided
         ]
         answer: Answer | Literal[""] = ""
         if request.against:
@@ -321,6 +358,9 @@ class _Measurement:
             against=request.against,
             against_sha256=request.against_sha256,
             is_quick=request.is_quick,
+            is_busy=self._is_busy or any(state.others for state in states),
+            reference=request.reference,
+            untouched=tuple(started["untouched"]),
             answer=answer,
             tolerance=setup.tolerance,
             cuwheel=__version__,
@@ -328,16 +368,10 @@ class _Measurement:
         )
 
 
-def _start_all(workers: list[ProbeProcess]) -> list[Mapping[str, Any]]:
-    """Start all workers at once, as imports take seconds, and return their answers."""
-    with ThreadPoolExecutor(len(workers)) as pool:
-        return list(pool.map(ProbeProcess.start, workers))
-
-
 def _not_compared(
     cases: Iterable[CaseResult], measured: Iterable[MeasuredCase], past: PerfRun | None
 ) -> list[str]:
-    """Return the timed cases without a comparison; for an earlier run, also those not run now."""
+    """Return the timed cases without a comparison; for an earlier run, of those that it timed."""
     expected = {case.name for case in past.cases if case.timing} if past else None
     timed = {case.name for case in measured if case.facts["is_timed"]}
     return [
@@ -346,7 +380,7 @@ def _not_compared(
         if case.name in timed
         and not case.comparison
         and not case.faults
-        and (not case.skipped if expected is None else case.name in expected)
+        and (case.lacks != "gpus" if expected is None else case.name in expected)
     ]
 
 

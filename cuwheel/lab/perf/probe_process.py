@@ -9,6 +9,7 @@ import contextlib
 import json
 import random
 import re
+import signal
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ from cuwheel.lab.perf.records import PerfRun
 _WORKER = "lab/perf/runner/worker.py"
 _TAIL = 6  # lines of a traceback that an error shows
 _START = 300.0  # seconds for an import of a framework on a slow disk
-_LONGEST = 600.0  # seconds of a call
+_CALL = 600.0  # seconds
 _GONE = 20.0  # seconds for the driver to free the GPU memory of processes that have ended
 # Variables that are withheld: the package's output is in the report's folder.
 _SECRET = re.compile(
@@ -43,6 +44,15 @@ _FLUSH = 1e-4  # seconds that the L2 is written over between two calls
 
 class OutOfGpuMemoryError(Exception):
     """A case that ran out of GPU memory; the process goes on."""
+
+
+class CaseCrashedError(Exception):
+    """A case that ended its process, or left its GPU context unusable: it needs a new process."""
+
+    def __init__(self, what: str, place: PerfEnvironment) -> None:
+        super().__init__(what)
+        self.what = what
+        self.place = place
 
 
 class CaseFailedError(Exception):
@@ -93,6 +103,9 @@ class PerfRequest:
         against_sha256: of the wheel's or run's file; empty: nothing is compared.
         tolerance: a share of the time; None: the gate's.
         sweep: None: no concurrent requests.
+        sanitizer: compute-sanitizer, if its tools are to run; None: they aren't.
+        reference: SHA-256 of the wheel that the recipe names for comparison; empty: none.
+        upstream_tests: files and folders of tests in `source`, the package's; empty: none are run.
     """
 
     recipe: str
@@ -109,6 +122,10 @@ class PerfRequest:
     is_quick: bool = False
     is_shared: bool = False
     sweep: SweepRequest | None = None
+    sanitizer: Path | None = None
+    reference: str = ""
+    upstream_tests: tuple[str, ...] = ()
+    source: Path | None = None
 
 
 class ProbeProcess:
@@ -133,7 +150,7 @@ class ProbeProcess:
         except psutil.NoSuchProcess:
             return []
 
-    def call(self, action: str, *, timeout: float = _LONGEST, **arguments: object) -> Any:
+    def call(self, action: str, *, timeout: float = _CALL, **arguments: object) -> Any:
         """Call an action of the worker's script.
 
         Args:
@@ -143,6 +160,7 @@ class ProbeProcess:
             GpuError: there is no GPU, or too little of its memory for more than a case.
             OutOfGpuMemoryError: a case ran out of it.
             CaseFailedError: a case raised.
+            CaseCrashedError: a case ended the process, or all later calls would fail.
             ProbeError: it raised elsewhere, died, or didn't answer.
         """
         try:
@@ -150,10 +168,10 @@ class ProbeProcess:
                 json.dumps({"do": action, **arguments}), timeout=timeout
             )
         except TimeoutError as problem:
-            raise self._error(action, arguments, str(problem)) from None
+            raise self._end(action, arguments, str(problem)) from None
         if line is None:
             status = self._conversation.status()
-            raise self._error(action, arguments, f"its process ended with status {status}")
+            raise self._end(action, arguments, f"its process ended with {_describe(status)}")
         try:
             answer = parse_json(line, is_own=True)
         except ValueError:
@@ -176,6 +194,8 @@ class ProbeProcess:
                 fix="nox -s diagnose shows what this machine has; without a GPU, `nox -s smoke "
                 "-- TARGET` still imports the wheel",
             )
+        if failure["kind"] == "crashed":
+            raise self._end(action, arguments, failure["what"])
         if failure["kind"] == "memory":
             if "case" in arguments:
                 raise OutOfGpuMemoryError(failure["what"])
@@ -189,6 +209,12 @@ class ProbeProcess:
             raise self._error(action, arguments, "\n".join(last))
         raise CaseFailedError(failure["what"], is_wrong=failure["kind"] == "wrong")
 
+    def _end(self, action: str, arguments: dict[str, object], why: str) -> Exception:
+        """Return the error of a process that answers no further call."""
+        if "case" in arguments:
+            return CaseCrashedError(why, self.place)
+        return self._error(action, arguments, why)
+
     def _error(self, action: str, arguments: dict[str, object], why: str) -> ProbeError:
         what = arguments.get("case") or action
         return ProbeError(
@@ -199,17 +225,34 @@ class ProbeProcess:
         )
 
 
+def _describe(status: int | None) -> str:
+    """Return `status 7`, or `signal SIGSEGV`."""
+    if status is not None and status < 0:
+        with contextlib.suppress(ValueError):
+            return f"signal {signal.Signals(-status).name}"
+    return f"status {status}"
+
+
 @contextlib.contextmanager
-def start_probe(place: PerfEnvironment, probe: Path, log: Path) -> Iterator[ProbeProcess]:
-    """Start a recipe's probe; its process and children end with the block; raises ProbeError."""
+def start_probe(
+    place: PerfEnvironment, probe: Path, log: Path, *, prefix: Sequence[str | Path] = ()
+) -> Iterator[ProbeProcess]:
+    """Start a recipe's probe; its process and children end with the block.
+
+    Args:
+        prefix: a program with its options that runs the interpreter.
+
+    Raises:
+        ProbeError: the interpreter can't be started.
+    """
     folders = [place.folder] if place.folder else []
-    command: list[str | Path] = [place.python, script(_WORKER), probe.absolute(), *folders]
+    command: list[str | Path] = [*prefix, place.python, script(_WORKER), probe.absolute(), *folders]
     scripts = (script(_WORKER).parent, probe.absolute())
     confined = replace(place.confinement, read=(*place.confinement.read, *scripts))
     command = [*confined.command(command)]
     try:
         # The user's own environment: a conda one may need its variables.
-        with open_conversation(command, env=_environment(place), log=log) as conversation:
+        with open_conversation(command, env=environment_of(place), log=log) as conversation:
             worker = ProbeProcess(conversation, place, log)
             try:
                 yield worker
@@ -227,7 +270,7 @@ def start_probe(place: PerfEnvironment, probe: Path, log: Path) -> Iterator[Prob
         ) from None
 
 
-def _environment(place: PerfEnvironment) -> dict[str, str]:
+def environment_of(place: PerfEnvironment) -> dict[str, str]:
     """Return the caller's variables, without the engine bootstrap's and without secrets."""
     bootstraps = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8")
     variables = {

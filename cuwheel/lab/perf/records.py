@@ -90,6 +90,7 @@ class Comparison:
         low, high: its confidence interval.
         noise: how far the old one is from itself, at most, as a share of the time.
         repeats: how often everything was measured.
+        tolerance: the share of the time that counted as the same; 0: the run's.
     """
 
     answer: Answer
@@ -98,6 +99,7 @@ class Comparison:
     high: float
     noise: float
     repeats: int = 1
+    tolerance: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +119,21 @@ class CaseResult:
         faults: why it is wrong; empty: it isn't.
         failed: what its call or its reference raised; empty: nothing.
         skipped: why it was left out; empty: it wasn't.
+        lacks: of what there was too little for it; empty: nothing, or by a cuwheel that didn't
+            state it.
+        undecided: what isn't known of it, though it decides; empty: nothing.
+        is_grid: it is of the probe's grid.
+        is_timed: it is to be timed.
+        units: the worst element's error, in units of its format; None: not measured.
+        units_limit: of that; 0: it isn't judged.
+        bias: of the worst 4096 elements, as a multiple of what rounding allows.
+        repeats: how many calls got the same inputs.
+        differing: how many of them returned other bits than the first.
+        leak: bytes of GPU memory that each call leaks.
+        memory: bytes of GPU memory at most; 0: not measured.
+        old_error: error of the old wheel with the same inputs; None: there is none.
+        agreement: of the results of both wheels; empty: not compared.
+        host_calls: how many calls were timed together by the host's clock; 0: each by itself.
         own_share: of the time on the GPU, what kernels of the wheel took; None: not read.
         kernels: names of kernels that ran, the longest first, with their share of the time.
         gpu_shares: of the time on all GPUs, what each took, in the order of `PerfRun.gpus`; empty:
@@ -146,6 +163,20 @@ class CaseResult:
     faults: tuple[str, ...] = ()
     failed: str = ""
     skipped: str = ""
+    lacks: Literal["", "memory", "gpus", "time", "runs"] = ""
+    undecided: str = ""
+    is_grid: bool = False
+    is_timed: bool = False
+    units: float | None = None
+    units_limit: float = 0.0
+    bias: float = 0.0
+    repeats: int = 0
+    differing: int = 0
+    leak: int = 0
+    memory: int = 0
+    old_error: float | None = None
+    agreement: Literal["", "same bits", "same error", "larger error"] = ""
+    host_calls: int = 0
     own_share: float | None = None
     kernels: tuple[tuple[str, float], ...] = ()
     gpu_shares: tuple[float, ...] = ()
@@ -187,6 +218,40 @@ class SweepResult:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sanitizing:
+    """A tool of compute-sanitizer on the small cases.
+
+    Attributes:
+        cases: those that it ran on.
+        problems: each with its kernel, and how often.
+        known: those that the probe names, with its reason: they are no faults of this build.
+    """
+
+    tool: Literal["memcheck", "racecheck", "initcheck", "synccheck"]
+    cases: tuple[str, ...]
+    problems: tuple[str, ...]
+    seconds: float
+    known: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpstreamTests:
+    """The tests of the package's own source, which its recipe names.
+
+    Attributes:
+        names: files and folders in the source.
+        broken: names of failed tests, or of errors; at most twenty.
+    """
+
+    names: tuple[str, ...]
+    passed: int
+    failed: int
+    skipped: int
+    broken: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class PerfRun:
     """A run; what `perf.json` holds and `perf --json` prints.
 
@@ -213,11 +278,18 @@ class PerfRun:
         tolerance: the share of the time that counted as the same; 0: nothing was compared.
         is_quick: only the quick cases were run, with fewer rounds; also where an older cuwheel
             didn't state it.
+        is_busy: another process used a GPU during the run; also where an older cuwheel didn't
+            state it.
+        reference: SHA-256 of the wheel that the recipe names for comparison; empty: none.
+        untouched: what of the package's interface no case calls.
+        sanitizing: what compute-sanitizer found, by tool; empty: it didn't run.
+        upstream_tests: None: they didn't run.
+        seconds: of each level: `cases`, `grid`, `compare`, `sanitize`, `upstream tests`.
         cuwheel: release that measured; empty: one that didn't say it.
         commit: of its checkout; empty: it is no git checkout.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("perf", "1.2")
+    SCHEMA: ClassVar[Schema] = Schema("perf", "1.3")
 
     recipe: str
     package: str
@@ -240,6 +312,12 @@ class PerfRun:
     answer: Literal[Answer, ""] = ""
     tolerance: float = 0.0
     is_quick: bool = False
+    is_busy: bool = False
+    reference: str = ""
+    untouched: tuple[str, ...] = ()
+    sanitizing: tuple[Sanitizing, ...] = ()
+    upstream_tests: UpstreamTests | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
     cuwheel: str = ""
     commit: str = ""
 
@@ -251,18 +329,38 @@ class PerfRun:
     @property
     def faults(self) -> tuple[str, ...]:
         """Every fault, with its case."""
-        return tuple(f"{case.name}: {fault}" for case in self.cases for fault in case.faults)
+        return (
+            *(f"{case.name}: {fault}" for case in self.cases for fault in case.faults),
+            *(f"{part.tool}: {problem}" for part in self.sanitizing for problem in part.problems),
+        )
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """Every case that raised, with what it raised."""
-        return tuple(f"{case.name}: {case.failed}" for case in self.cases if case.failed)
+        """Every case and every test of the source that failed."""
+        tests = self.upstream_tests.broken if self.upstream_tests else ()
+        return (
+            *(f"{case.name}: {case.failed}" for case in self.cases if case.failed),
+            *(f"a test of the source failed: {name}" for name in tests),
+        )
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """Each case that was not run, with the reason; empty: the run is complete."""
         skipped = tuple(f"{case.name}: {case.skipped}" for case in self.cases if case.skipped)
         return (*(("all but the quick cases",) if self.is_quick else ()), *skipped)
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Each reason why the run decides nothing, without those of comparisons."""
+        reasons = [f"{case.name}: {case.undecided}" for case in self.cases if case.undecided]
+        timed = [case for case in self.cases if case.is_timed]
+        lost = [case for case in timed if case.skipped and case.lacks != "gpus"]
+        if self.answer or (timed and not any(case.timing for case in timed)):
+            reasons += [f"{case.name} was to be timed: {case.skipped}" for case in lost]
+        if timed and not lost and not any(case.timing or case.faults for case in timed):
+            reasons.append("no case was timed")
+        reasons += [f"{part.tool} could run no case" for part in self.sanitizing if not part.cases]
+        return tuple(reasons)
 
     def covers(self, other: PerfRun) -> bool:
         """Return True if it ran and compared at least as much as another run, on the same GPUs."""
@@ -278,11 +376,16 @@ class PerfRun:
         compared, others_compared = (
             {case.name for case in run.cases if case.comparison} for run in (self, other)
         )
+        tools, others_tools = ({part.tool for part in run.sanitizing} for run in (self, other))
         return (
             others_ran <= ran
             and others_compared <= compared
+            and others_tools <= tools
+            and (not other.upstream_tests or self.upstream_tests is not None)
             and (not other.against or is_same_baseline)
             and (not self.is_quick or other.is_quick)
+            and (not self.is_busy or other.is_busy)
+            and (not other.tolerance or self.tolerance <= other.tolerance)
             and self.gpu_names == other.gpu_names
         )
 
@@ -298,7 +401,8 @@ class PerfRun:
         outcomes: dict[str, Outcome] = {"SLOWER": "slower", "UNDECIDED": "undecided"}
         of_cases = {case.comparison.answer for case in self.cases if case.comparison}
         answers = {self.answer, *of_cases}  # where they contradict each other, the worst counts
-        return next((outcomes[answer] for answer in outcomes if answer in answers), "passed")
+        usual: Outcome = "undecided" if self.undecided else "passed"
+        return next((outcomes[answer] for answer in outcomes if answer in answers), usual)
 
 
 def names_of(gpus: Sequence[GpuFacts]) -> str:
@@ -314,8 +418,9 @@ def read_run(path: Path) -> PerfRun:
         PerfRun.SCHEMA.take_from(content)
         for case in content["cases"]:
             _ = [case[name] for name in _JUDGED]
-        # A record without `is_quick` counts as incomplete.
-        run = from_json(PerfRun, {"is_quick": True, **content}, skips_unknown=True)
+        # A record that doesn't state one of these counts as the weaker one.
+        weaker = {"is_quick": True, "is_busy": True}
+        run = from_json(PerfRun, {**weaker, **content}, skips_unknown=True)
         if any(case.timing and not case.timing.low > 0 for case in run.cases):
             raise ValueError("a time in it isn't positive")  # noqa: TRY301 - as other malformed ones
     except (OSError, AttributeError, KeyError, TypeError, ValueError) as problem:

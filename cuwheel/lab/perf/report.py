@@ -16,7 +16,7 @@ from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import write_atomically
 from cuwheel.base.system.folders.output_folder import FolderKind
 from cuwheel.base.system.output.documents import as_file
-from cuwheel.base.system.quantities import GIB, show_share, show_size
+from cuwheel.base.system.quantities import GIB, plural, show_share, show_size
 from cuwheel.lab.perf.records import CaseResult, Comparison, PerfRun, SweepResult, read_run
 
 PERF_FOLDER = FolderKind(name="perf", what="a report of `nox -s perf`")
@@ -114,6 +114,28 @@ def row_of(case: CaseResult) -> tuple[str, ...]:
     )
 
 
+def is_quiet(case: CaseResult) -> bool:
+    """Return True for a case of a grid of which there is nothing to say."""
+    return case.is_grid and not (case.faults or case.failed or case.skipped or case.undecided)
+
+
+def show_levels(run: PerfRun) -> Iterator[str]:
+    """Yield a line for the right cases of the grid, each sanitizer, the source's tests, times."""
+    if right := sum(map(is_quiet, run.cases)):
+        yield f"{plural(right, 'case')} of the grid correct"
+    for part in run.sanitizing:
+        found = plural(len(part.problems), "problem")
+        known = f", {len(part.known)} known" if part.known else ""
+        yield f"{part.tool}: {found} in {plural(len(part.cases), 'case')}{known}"
+    if tests := run.upstream_tests:
+        counts = f"{tests.passed} passed, {tests.failed} failed, {tests.skipped} skipped"
+        yield f"tests of the source: {counts}"
+    for name in run.untouched:
+        yield f"not called: {name}"
+    if run.seconds:
+        yield "took " + ", ".join(f"{level} {taken:.0f} s" for level, taken in run.seconds.items())
+
+
 def errors_of(cases: Iterable[CaseResult]) -> Iterator[tuple[str, ...]]:
     """Yield the errors of each case relative to its limit, for `ERROR_TITLES`."""
     for case in cases:
@@ -180,8 +202,11 @@ def _print_cases(run: PerfRun, terminal: rich.console.Console, *, is_verbose: bo
         terminal.print(f"{title:10} {text}", markup=False)
     table = _new_table(TITLES)
     for case in run.cases:
-        table.add_row(*map(rich.markup.escape, row_of(case)), style=_style_of(case))
+        if is_verbose or not is_quiet(case):
+            table.add_row(*map(rich.markup.escape, row_of(case)), style=_style_of(case))
     terminal.print(table)
+    for line in show_levels(run):
+        terminal.print(line, markup=False)
     if run.sweep:
         sweep = _new_table(SWEEP_TITLES)
         for result in run.sweep:
@@ -192,13 +217,17 @@ def _print_cases(run: PerfRun, terminal: rich.console.Console, *, is_verbose: bo
     for note in run.notes:
         terminal.print(f"note: {note}", markup=False)
     if is_verbose:
-        errors = _new_table(ERROR_TITLES)
-        for row in errors_of(run.cases):
-            errors.add_row(*map(rich.markup.escape, row), style="dim")
-        terminal.print(errors)
-        kernels = [(case.name, *kernel) for case in run.cases for kernel in case.kernels]
-        for case_name, name, share in kernels:
-            terminal.print(f"{case_name}: {show_share(share)} {name}", markup=False, style="dim")
+        _print_details(run, terminal)
+
+
+def _print_details(run: PerfRun, terminal: rich.console.Console) -> None:
+    errors = _new_table(ERROR_TITLES)
+    for row in errors_of(run.cases):
+        errors.add_row(*map(rich.markup.escape, row), style="dim")
+    terminal.print(errors)
+    kernels = [(case.name, *kernel) for case in run.cases for kernel in case.kernels]
+    for case_name, name, share in kernels:
+        terminal.print(f"{case_name}: {show_share(share)} {name}", markup=False, style="dim")
 
 
 def _style_of(case: CaseResult) -> str:

@@ -13,7 +13,7 @@ from cuwheel.base import limits
 from cuwheel.base.errors import ReleaseRequirementError, UsageError
 from cuwheel.base.formats.wheel.publication import statement_of
 from cuwheel.base.system.files import sha256_of_file
-from cuwheel.base.system.quantities import plural
+from cuwheel.base.system.quantities import plural, show_share
 from cuwheel.base.system.regular_files import open_file, parse_json, read_json, read_regular
 from cuwheel.build.wheelhouse.entries import Entry
 from cuwheel.build.workspace.failure_record import FailureRecord, failure_path, read_failure
@@ -29,51 +29,104 @@ REQUIREMENTS: tuple[Requirement, ...] = ("perf", "verify")
 
 
 Record = PerfRun | WheelVerification
+_MOST_TOLERANCE = 0.05  # a share of the time: the largest that `perf` uses by itself
 LOGS = "logs"  # folder of a release
 _SUFFIX = ".failed.json"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """A wheel that another one has to be compared with; `path` may not exist here."""
+
+    path: Path
+    sha256: str
+
+
 @dataclass(kw_only=True)
 class Evidence:
-    """The records of a wheel: of each kind the one that counts, with its file.
+    """The records of a wheel that count: those that no newer one replaces.
 
-    That is the newest, but a weaker record that passed never replaces a stronger one.
+    A record replaces an older one if it shows at least as much, `covers`; a verification that found
+    other bytes replaces any.
 
     Attributes:
+        runs: measurements with their files, the oldest first.
+        verification: with its file; None: there is none.
         damaged: records of this wheel that can't be read, and files that may be: each with why.
     """
 
-    records: dict[Requirement, tuple[Record, Path]] = field(default_factory=dict)
+    runs: list[tuple[PerfRun, Path]] = field(default_factory=list)
+    verification: tuple[WheelVerification, Path] | None = None
     damaged: tuple[str, ...] = ()
 
     def add(self, record: Record, path: Path) -> None:
         """Add a record that is newer than all before."""
-        kind: Requirement = "perf" if isinstance(record, PerfRun) else "verify"
-        known = self.records.get(kind)
-        if known is None or _is_refusal(record) or _covers(record, known[0]):
-            self.records[kind] = record, path
+        if isinstance(record, PerfRun):
+            weaker = [known for known in self.runs if record.covers(known[0])]
+            self.runs = [known for known in self.runs if known not in weaker] + [(record, path)]
+        elif not (self.verification and record.is_same) or record.covers(self.verification[0]):
+            self.verification = record, path
+
+    @property
+    def records(self) -> dict[Requirement, tuple[Record, Path]]:
+        """Deciding record of each kind: the newest refusal, else the newest complete one."""
+        records: dict[Requirement, tuple[Record, Path]] = {}
+        if self.runs:
+            refusals = [item for item in self.runs if _is_refusal(item[0])]
+            complete = [item for item in self.runs if _lacks(item[0]) == ""]
+            records["perf"] = (refusals or complete or self.runs)[-1]
+        if self.verification:
+            records["verify"] = self.verification
+        return records
 
     def words(self, kind: Requirement) -> str:
         """Return a result for people; empty: there is no record."""
         return _describe(self.records[kind][0]) if kind in self.records else ""
 
-    def has_passed(self, kind: Requirement) -> bool:
-        """Return True if complete records say so."""
+    def has_passed(self, kind: Requirement, baselines: Collection[Baseline] = ()) -> bool:
+        """Return True if complete records say so, for `perf` with all comparisons."""
         if self.damaged or kind not in self.records:
             return False
         record = self.records[kind][0]
         if isinstance(record, PerfRun):
-            return record.outcome == "passed" and not record.left_out
+            return _lacks(record) == "" and not self.not_compared(baselines)
         return record.is_same
+
+    def not_compared(self, baselines: Collection[Baseline]) -> tuple[Baseline, ...]:
+        """Return the wheels with which no complete measurement compares, among them references."""
+        compared = {run.against_sha256 for run, _ in self.runs if _lacks(run) == ""}
+        own = {run.sha256 for run, _ in self.runs}
+        references = {run.reference for run, _ in self.runs if run.reference}
+        wanted = [*baselines, *(Baseline(path=Path("REFERENCE.whl"), sha256=r) for r in references)]
+        missing = {wheel.sha256: wheel for wheel in reversed(wanted)}
+        return tuple(
+            wheel
+            for sha256, wheel in missing.items()
+            if sha256 not in compared and sha256 not in own
+        )
+
+
+def _lacks(run: PerfRun) -> str:
+    """Return what a measurement lacks to pass; empty: nothing."""
+    if run.outcome != "passed":
+        return run.outcome
+    parts = [f"without {'; '.join(run.left_out)}"] if run.left_out else []
+    parts += ["beside other processes"] if run.is_busy else []
+    if run.tolerance > _MOST_TOLERANCE:
+        parts.append(f"with a tolerance of {show_share(run.tolerance)}")
+    return ", ".join(parts)
 
 
 def _describe(record: Record) -> str:
     if isinstance(record, PerfRun):
         compared = f", {record.answer} against {record.against}" if record.answer else ""
         driver = f", driver {record.gpu.driver}" if record.gpu.driver else ""
-        left_out = f", without {'; '.join(record.left_out)}" if record.left_out else ""
+        lacks = _lacks(record) if record.outcome == "passed" else "; ".join(record.undecided)
+        more = "".join(f", {part.tool}" for part in record.sanitizing)
+        if tests := record.upstream_tests:
+            more += f", {plural(tests.passed, 'test')} of its source passed"
         measured = f"{record.outcome} on {record.gpu_names}{driver}, {record.date[:10]}"
-        return f"{measured}{compared}{left_out}"
+        return f"{measured}{compared}{more}" + f", {lacks}" * bool(lacks)
     result = "the same bytes" if record.is_same else "other bytes"
     return f"{result} from {plural(len(record.builds), 'build')}, {record.date[:10]}"
 
@@ -83,12 +136,6 @@ def _is_refusal(record: Record) -> bool:
     if isinstance(record, PerfRun):
         return record.outcome not in {"passed", "not run"}
     return not record.is_same
-
-
-def _covers(new: Record, old: Record) -> bool:
-    if isinstance(new, PerfRun):
-        return isinstance(old, PerfRun) and new.covers(old)
-    return not isinstance(old, PerfRun) and new.covers(old)
 
 
 def read_evidence(entries: Iterable[Entry], reports: Iterable[Path]) -> dict[str, Evidence]:
@@ -129,20 +176,26 @@ def check_requirements(
     required: Collection[Requirement],
     evidence: Mapping[str, Evidence],
     wheels: Mapping[Path, Entry],
+    baselines: Mapping[str, Collection[Baseline]] | None = None,
 ) -> None:
-    """Raise an error with all wheels that lack a requirement, and commands to run."""
+    """Raise an error with all wheels that lack a requirement, and commands to run.
+
+    Args:
+        baselines: wheels with which each has to be compared, by its SHA-256.
+    """
+    known = baselines or {}
     lacking = [
         (name, path, entry)
         for path, entry in wheels.items()
         for name in sorted(required)
-        if not evidence[entry.sha256].has_passed(name)
+        if not evidence[entry.sha256].has_passed(name, known.get(entry.sha256, ()))
     ]
     if not lacking:
         return
     commands = dict.fromkeys(
         line
         for name, path, entry in lacking
-        for line in _commands(name, path, evidence[entry.sha256])
+        for line in _commands(name, path, evidence[entry.sha256], known.get(entry.sha256, ()))
     )
     if any(evidence[entry.sha256].damaged for *_, entry in lacking):
         commands["then move the damaged records away, and run this again"] = None
@@ -150,29 +203,61 @@ def check_requirements(
         f"{plural(len({path for _, path, _ in lacking}), 'wheel')} can't be released: "
         f"{' and '.join(sorted({name for name, _, _ in lacking}))} not passed",
         why="\n".join(
-            f"{path.name}: {_state(name, evidence[entry.sha256])}" for name, path, entry in lacking
+            f"{path.name}: {_state(name, evidence[entry.sha256], known.get(entry.sha256, ()))}"
+            for name, path, entry in lacking
         ),
         fix="\n".join(commands),
     )
 
 
-def _state(name: Requirement, evidence: Evidence) -> str:
+def _state(name: Requirement, evidence: Evidence, baselines: Collection[Baseline]) -> str:
     """Return the reason why a wheel didn't pass."""
     if evidence.damaged:
         return f"records can't be read: {'; '.join(evidence.damaged)}"
+    record = evidence.records[name][0] if name in evidence.records else None
+    if isinstance(record, PerfRun) and not _lacks(record):
+        missing = [_named(wheel) for wheel in evidence.not_compared(baselines)]
+        return f"perf says: {evidence.words(name)}, and not compared with {', '.join(missing)}"
     if name in evidence.records:
         return f"{name} says: {evidence.words(name)} ({evidence.records[name][1]})"
     return f"there is no {name} record for this file (by SHA-256)"
 
 
-def _commands(name: Requirement, wheel: Path, evidence: Evidence) -> Iterator[str]:
+def _named(baseline: Baseline) -> str:
+    """Return a wheel's name, and its hash where only that is known."""
+    known = baseline.path.name != "REFERENCE.whl"
+    return baseline.path.name if known else f"the recipe's reference, SHA-256 {baseline.sha256}"
+
+
+def _perf_commands(
+    wheel: Path, evidence: Evidence, baselines: Collection[Baseline]
+) -> Iterator[str]:
+    """Yield a command for each comparison that refuses or is missing, with the same options."""
+    places = [baseline.path for baseline in evidence.not_compared(baselines)]
+    options = ""
+    for run, _ in evidence.runs:
+        if _is_refusal(run):
+            options += " --sanitize" * bool(run.sanitizing and "--sanitize" not in options)
+            tests = bool(run.upstream_tests and "--upstream-tests" not in options)
+            options += " --upstream-tests" * tests
+            if run.against:  # records hold the name alone
+                near = wheel.with_name(run.against)
+                known = {baseline.sha256: baseline.path for baseline in baselines}
+                far = known.get(run.against_sha256, Path(run.against))
+                places.append(near if near.is_file() else far)
+    for place in dict.fromkeys(places):
+        yield f"nox -s perf -- --wheel {wheel} --against {place}{options}"
+    if not places:
+        yield f"nox -s perf -- --wheel {wheel}{options}"
+
+
+def _commands(
+    name: Requirement, wheel: Path, evidence: Evidence, baselines: Collection[Baseline]
+) -> Iterator[str]:
     """Yield the commands that may let a wheel pass, as thorough as the record that counts."""
     record = evidence.records[name][0] if name in evidence.records else None
     if name == "perf":
-        against = record.against if isinstance(record, PerfRun) else ""
-        if against and (path := wheel.with_name(against)).is_file():  # records hold the name alone
-            against = str(path)
-        yield f"nox -s perf -- --wheel {wheel}" + f" --against {against}" * bool(against)
+        yield from _perf_commands(wheel, evidence, baselines)
         return
     statement = read_json(statement_of(wheel)) or {}
     published = PublishedWheel(named=wheel, sha256="", wheel=wheel, statement=statement)

@@ -22,6 +22,7 @@ from cuwheel.build.wheelhouse.yanks import YANKS, called, changed_yanks, read_ya
 from cuwheel.build.workspace.masking.public_text import PublicText
 from cuwheel.publish.index.publishing import read_wheels
 from cuwheel.publish.release.evidence import (
+    Baseline,
     Evidence,
     Requirement,
     build_logs,
@@ -108,7 +109,7 @@ def make_plan(request: ReleaseRequest, earlier: Sequence[Release], now: datetime
     new, superseded = _choose(entries, earlier)
     _check_broad(request, entries, new, earlier)
     evidence = read_evidence(new.values(), request.reports)
-    check_requirements(request.required, evidence, new)
+    check_requirements(request.required, evidence, new, _baselines(request, new, earlier))
     failed, logs = read_failures(request.folders, public_text(request), request.cells)
     of_builds = build_logs(request.folders, request.work)
     new_logs = [of_builds[entry.sha256] for entry in new.values() if entry.sha256 in of_builds]
@@ -243,6 +244,29 @@ def _check_broad(
         keep_facts(wheel.facts, wheel.entry.sha256, request.cache)
     there = {path: wheel.entry for path, wheel in released.items() if path.name not in withdrawn}
     check_serves_as_many(new, {**there, **wheels}, request.cache)
+
+
+def _baselines(
+    request: ReleaseRequest, new: Mapping[Path, Entry], earlier: Iterable[Release]
+) -> dict[str, tuple[Baseline, ...]]:
+    """Return by SHA-256 the wheel that each new one follows: the last for the same machines."""
+    withdrawn = withdrawn_after(request, tuple(earlier))
+    last = {
+        _machines(wheel.entry): wheel.entry
+        for release in earlier
+        for wheel in release.wheels
+        if wheel.entry.name not in withdrawn
+    }
+    return {
+        entry.sha256: (Baseline(path=request.to / FILES / old.name, sha256=old.sha256),)
+        for entry in new.values()
+        if (old := last.get(_machines(entry))) and old.sha256 != entry.sha256
+    }
+
+
+def _machines(entry: Entry) -> tuple[object, ...]:
+    """Return what wheels of one package for the same machines have in common."""
+    return entry.project, entry.version.local, entry.tags
 
 
 def _change(entry: Entry, earlier: Iterable[Release]) -> Change:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cuwheel.lab.perf.measured_case import (
-    MeasuredCase,
+from cuwheel.lab.perf.kernels import (
     code_of_libraries,
     gpu_shares,
     kernels_of,
     longest,
-    new_case,
     own_share,
+    show_kernel,
 )
+from cuwheel.lab.perf.measured_case import MeasuredCase, new_case
 from tests.support.factories import compile_cuda
 
 FACTS = {
@@ -30,16 +31,34 @@ FACTS = {
     "bytes": 3_000_000,
     "operations": 8_000_000,
     "precision": "bf16",
+    "units": None,
+    "same_bits": None,
+    "is_grid": False,
+    "is_timed": True,
+    "host_calls": 0,
 }
-RIGHT = {"error": 1e-6, "block_error": 3e-6, "block": "elements 0 to 255"}
+RIGHT = {
+    "error": 1e-6,
+    "block_error": 3e-6,
+    "block": "elements 0 to 255",
+    "units": 2.0,
+    "bias": 0.1,
+    "digest": "a",
+    "repeats": 300,
+    "differing": 0,
+    "difference": 0.0,
+    "leak": 0,
+    "peak": 1 << 20,
+}
 OWN = frozenset({"_Z3ownv"})
 
 
-def judged(*kernels: str, unread: str = "", **facts: Any) -> MeasuredCase:
+def judged(
+    *kernels: str, unread: str = "", answer: Mapping[str, Any] = RIGHT, **facts: Any
+) -> MeasuredCase:
     case = new_case({**FACTS, **facts})
     ran = [{"name": name, "count": 1, "nanoseconds": 10} for name in kernels]
-    answer = {**RIGHT, "rival_error": None, "kernels": ran, "unread": unread}
-    case.judge_results(answer, OWN)
+    case.judge_results({**answer, "rival_error": None, "kernels": ran, "unread": unread}, OWN)
     return case
 
 
@@ -86,7 +105,7 @@ def test_most_of_the_time_went_to_other_kernels() -> None:
 @pytest.mark.parametrize(
     ("kernels", "facts", "faults"),
     [
-        (("_Z8fallbackv",), {}, ("no kernel of the wheel ran, but _Z8fallbackv",)),
+        (("_Z8fallbackv",), {}, ("no kernel of the wheel ran, but fallback",)),
         ((), {}, ("no kernel of the wheel ran, but nothing on the GPU",)),
         (("_Z8fallbackv",), {"has_own_kernels": False}, ()),
         (("_Z3ownv", "_Z5otherv"), {}, ()),
@@ -97,6 +116,85 @@ def test_judges_the_kernels_that_ran(
     kernels: tuple[str, ...], facts: dict[str, Any], faults: tuple[str, ...]
 ) -> None:
     assert judged(*kernels, **facts).result.faults == faults
+
+
+def test_unread_kernels_leave_a_case_undecided() -> None:
+    assert "whose kernels ran: no libcupti.so" in judged(unread="no libcupti.so").result.undecided
+    assert judged(unread="no libcupti.so", has_own_kernels=False).result.undecided == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "facts", "fault"),
+    [
+        ({"units": 90.0}, {"units": 16.0}, "the error of an element is 90 units of its format"),
+        ({"bias": 1.7}, {"units": 16.0}, "4096 elements are too large or too small by 1.7 times"),
+        ({"units": 90.0, "bias": 1.7}, {}, ""),
+        ({"differing": 3, "difference": 1e-7}, {}, ""),
+        ({"differing": 3, "difference": 1e-7}, {"same_bits": True}, "3 of 300 calls with the same"),
+        ({"differing": 3, "difference": 0.2}, {"same_bits": False}, "3 of 300 calls with the same"),
+        ({"differing": 3, "difference": math.nan}, {}, "3 of 300 calls with the same"),
+        ({"leak": 4 << 20}, {}, "each call leaks 4.0 MiB of GPU memory"),
+    ],
+)
+def test_what_one_error_of_the_whole_hides(
+    answer: dict[str, Any], facts: dict[str, Any], fault: str
+) -> None:
+    faults = judged("_Z3ownv", answer={**RIGHT, **answer}, **facts).result.faults
+
+    assert [text[: len(fault)] for text in faults] == ([fault] if fault else [])
+
+
+@pytest.mark.parametrize(
+    ("old", "agreement", "fault"),
+    [
+        ({"digest": "a"}, "same bits", ""),
+        ({"digest": "b"}, "same error", ""),
+        ({"digest": "b", "error": 1e-8}, "larger error", "its error is larger than the old"),
+        ({"digest": "b", "units": 0.5}, "larger error", "its error is larger than the old"),
+        ({"digest": "b", "error": 1e-8, "block_error": 1.0}, "same error", ""),  # the old is wrong
+    ],
+)
+def test_results_are_compared_with_the_old_wheels(
+    old: dict[str, Any], agreement: str, fault: str
+) -> None:
+    case = judged("_Z3ownv")
+
+    case.agree({**RIGHT, **old})
+
+    assert case.result.agreement == agreement
+    assert [text[: len(fault)] for text in case.result.faults] == ([fault] if fault else [])
+
+
+def test_other_bits_count_where_the_old_wheel_has_none() -> None:
+    case = judged("_Z3ownv", answer={**RIGHT, "differing": 2, "difference": 1e-7})
+
+    case.agree({**RIGHT, "digest": "b"})
+
+    assert "of the old wheel none did" in case.result.faults[0]
+
+
+def test_host_calls_have_a_tolerance_of_their_own() -> None:
+    case = judged("_Z3ownv", host_calls=32)
+
+    case.compare([1.05] * 9, [1.0] * 9, [1.0] * 9, tolerance=0.01)
+
+    assert case.result.comparison
+    assert (case.result.comparison.answer, case.result.comparison.tolerance) == ("SAME", 0.1)
+
+
+@pytest.mark.parametrize(
+    ("mangled", "name"),
+    [
+        ("_Z3ownv", "own"),
+        ("_Z24causal_conv1d_fwd_kernelI1TEv14ConvParamsBase", "causal_conv1d_fwd_kernel"),
+        ("_ZN2at6native6kernelILi4EEEvi", "at::native::kernel"),
+        ("_ZN12_GLOBAL__N_11kEv", "k"),
+        ("triton_poi_fused_0", "triton_poi_fused_0"),
+        (f"_Z99{'a' * 99}v", f"{'a' * 79}…"),
+    ],
+)
+def test_names_of_kernels(mangled: str, name: str) -> None:
+    assert show_kernel(mangled) == name
 
 
 def test_rates_are_shares_of_the_ceilings() -> None:

@@ -41,8 +41,26 @@ TIRED = """\
 calls = []
 def double(x):
     calls.append(1)
-    return 2 * x if len(calls) < 9 else x
+    return 2 * x if len(calls) < MOST else x
 """
+ONE_IN_64 = """\
+calls = []
+def double(x):
+    calls.append(1)
+    return 2 * x if len(calls) % 64 else 2.5 * x
+"""
+CRASH = """\
+import os
+def double(x):
+    if x.size == 9:
+        END
+    return 2 * x
+"""
+WITH_OTHER = PROBE.replace(
+    'Case(name="small"',
+    'Case(name="other", **{**usual, "inputs": lambda _: (np.ones(9),)}),\n'
+    '        Case(name="small"',
+)
 
 
 @pytest.fixture(scope="session")
@@ -115,7 +133,9 @@ def test_runs_all_cases_without_quick(tmp_path: Path, monkeypatch: pytest.Monkey
     [
         ("def double(x):\n    return 2.001 * x\n", "the relative error is"),
         ("def double(x):\n    return x * float('nan')\n", "the result contains NaN or infinity"),
-        (TIRED, "after many calls the relative error is"),
+        (TIRED.replace("MOST", "400"), "after many calls the relative error is"),
+        (TIRED.replace("MOST", "9"), "297 of 300 calls with the same inputs returned other bits"),
+        (ONE_IN_64, "4 of 300 calls with the same inputs returned other bits"),
         ("def double(x):\n    return x[:5]\n", "its shape is (5,), and (1000,) was expected"),
         ("def double(x):\n    return x, x\n", "it returns 2 arrays, and 1 were expected"),
     ],
@@ -138,30 +158,53 @@ def test_names_the_block_where_one_of_a_million_elements_is_wrong(tmp_path: Path
 
 def test_continues_after_a_case_that_raises(tmp_path: Path) -> None:
     code = "def double(x):\n    if x.size == 1000:\n        raise ValueError('not today')\n"
-    probe = PROBE.replace(
-        'Case(name="small"',
-        'Case(name="other", **{**usual, "inputs": lambda _: (np.ones(9),)}),\n'
-        '        Case(name="small"',
-    )
 
-    run = run_of(tmp_path, f"{code}    return 2 * x\n", probe=probe)
+    run = run_of(tmp_path, f"{code}    return 2 * x\n", probe=WITH_OTHER)
 
     assert run.failures == ("large: ValueError: not today", "small: ValueError: not today")
     assert [case.name for case in run.cases if case.timing] == ["other"]
 
 
 @pytest.mark.parametrize(
-    ("code", "why"),
+    ("end", "what"),
     [
-        ("import os\ndef double(x):\n    os._exit(7)\n", "its process ended with status 7"),
-        ("import missing_module\n", "ModuleNotFoundError"),
+        ("os._exit(7)", "its process ended with status 7"),
+        ("os.abort()", "its process ended with signal SIGABRT"),
+        (
+            "raise RuntimeError('CUDA error: an illegal memory access was encountered')",
+            "RuntimeError: CUDA error: an illegal memory access was encountered",
+        ),
     ],
 )
-def test_names_why_a_probe_failed(tmp_path: Path, code: str, why: str) -> None:
-    with pytest.raises(ProbeError) as caught:
-        run_of(tmp_path, code)
+def test_crash_keeps_the_other_cases(tmp_path: Path, end: str, what: str) -> None:
+    run = run_of(tmp_path, CRASH.replace("END", end), probe=WITH_OTHER)
 
-    assert why in caught.value.why
+    failed = f"{what}; without compute-sanitizer its kernel isn't known"
+    assert run.failures == (f"other: {failed}",)
+    assert [(case.name, case.error) for case in run.cases if not case.skipped] == [
+        ("large", 0),
+        ("other", None),
+        ("small", 0),
+    ]
+    assert run.outcome == "failed"
+    assert run.libraries
+
+
+def test_stops_after_three_crashes(tmp_path: Path) -> None:
+    names = ", ".join(f'Case(name="{name}", **usual)' for name in "abcd")
+    probe = PROBE.replace("    return [", f"    return [{names},")
+
+    run = run_of(tmp_path, "import os\ndef double(x):\n    os._exit(7)\n", probe=probe)
+
+    assert [bool(case.failed) for case in run.cases] == [True] * 3 + [False] * 4
+    assert run.cases[3].skipped == "not run after 3 crashes"
+
+
+def test_names_why_a_probe_failed(tmp_path: Path) -> None:
+    with pytest.raises(ProbeError) as caught:
+        run_of(tmp_path, "import missing_module\n")
+
+    assert "ModuleNotFoundError" in caught.value.why
     assert str(tmp_path / "perf.log") in caught.value.fix
 
 
@@ -171,7 +214,7 @@ def test_names_why_a_probe_failed(tmp_path: Path, code: str, why: str) -> None:
         (
             "def double(x):\n    raise RuntimeError('CUDA out of memory')\n",
             "1 << 20",
-            "out of GPU memory: 16.0 MiB were free",
+            "out of GPU memory, 16.0 MiB were free: RuntimeError: CUDA out of memory",
         ),
         (RIGHT, "1 << 30", "too little GPU memory: about 1.0 GiB needed"),
     ],
@@ -179,9 +222,12 @@ def test_names_why_a_probe_failed(tmp_path: Path, code: str, why: str) -> None:
 def test_reports_lack_of_memory(tmp_path: Path, code: str, needed: str, text: str) -> None:
     probe = PROBE.replace("memory=1 << 20", f"memory={needed}")
 
-    case = run_of(tmp_path, code, probe=probe).cases[0]
+    run = run_of(tmp_path, code, probe=probe)
 
-    assert text in f"{case.skipped}{case.faults}"
+    assert run.cases[0].skipped.startswith(text)
+    assert run.cases[0].lacks == "memory"
+    assert run.faults == ()
+    assert run.outcome in {"undecided", "not run"}
 
 
 def test_driver_without_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,6 +267,28 @@ def test_compares_with_another_wheel(tmp_path: Path, code: str, answer: str) -> 
     assert run.cases[0].comparison.answer == answer
 
 
+def test_case_without_memory_leaves_the_comparison_undecided(tmp_path: Path) -> None:
+    two = WITH_OTHER.replace("(np.ones(9),)}", '(np.ones(9),), "memory": 1 << 30}')
+    request = with_old(request_for(tmp_path, probe=two), tmp_path)
+
+    run = measure(dataclasses.replace(request, tolerance=9.0), Console())
+
+    assert [case.comparison.answer for case in run.cases if case.comparison] == ["SAME"]
+    assert (run.answer, run.outcome) == ("UNDECIDED", "undecided")
+    assert "other was to be timed: too little GPU memory" in run.undecided[0]
+
+
+def test_larger_error_than_the_old_wheels_is_a_fault(tmp_path: Path) -> None:
+    probe = PROBE.replace("1e-12", "1e-3")
+    less = "def double(x):\n    return 2.0001 * x\n"
+
+    run = measure(with_old(request_for(tmp_path, less, probe=probe), tmp_path), Console())
+
+    assert "its error is larger than the old wheel's for the same inputs" in run.faults[0]
+    assert [case.agreement for case in run.cases[:2]] == ["larger error", "larger error"]
+    assert run.outcome == "wrong"
+
+
 @pytest.mark.e2e
 @pytest.mark.parametrize(
     ("framework", "prefix", "answer", "note"),
@@ -247,7 +315,7 @@ def test_compares_with_an_earlier_run(
 
 
 def test_earlier_run_of_another_gpu(tmp_path: Path) -> None:
-    past = make_run(make_case(faults=("NaN",)))
+    past = make_run(make_case(faults=("NaN",)), is_busy=True)
     request = request_for(tmp_path, past=past, against="perf.json")
 
     with pytest.raises(UsageError) as caught:
@@ -257,6 +325,7 @@ def test_earlier_run_of_another_gpu(tmp_path: Path) -> None:
         "it was measured with driver 580, this run is with driver none",
         "it was measured by device events, this run is by host clock",
         "it is wrong: forward: NaN",
+        "other processes used its GPU",
     ]
 
 

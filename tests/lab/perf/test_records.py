@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cuwheel.base.errors import UsageError
 from cuwheel.base.system.output.documents import as_file
-from cuwheel.lab.perf.records import read_run
+from cuwheel.lab.perf.records import CaseResult, Sanitizing, UpstreamTests, read_run
 from tests.support.lab.perf_runs import compared, make_case, make_run, make_timing
 
 _BLOCKS = ("block_error", "block", "block_limit", "block_reason")
@@ -34,8 +36,8 @@ def test_reads_what_was_written(tmp_path: Path) -> None:
         ("", "JSONDecodeError"),
         ("[]", "TypeError"),
         ("{}", "KeyError: 'schema'"),
-        (_named("perf", "99.0"), "its schema is perf 99.0, not perf 1.2"),
-        (_named("nightly", "1.0"), "its schema is nightly 1.0, not perf 1.2"),
+        (_named("perf", "99.0"), "its schema is perf 99.0, not perf 1.3"),
+        (_named("nightly", "1.0"), "its schema is nightly 1.0, not perf 1.3"),
         (_named("perf", "1.7"), "KeyError: 'cases'"),
         (as_file(make_run(make_case(timing=make_timing(0.0)))), "a time in it isn't positive"),
     ],
@@ -78,10 +80,60 @@ def test_ignores_fields_of_a_later_release(tmp_path: Path) -> None:
 
 def test_reads_records_without_block_errors(tmp_path: Path) -> None:
     content = json.loads(as_file(make_run()))
-    for part, names in ((content, ("cuwheel", "commit")), (content["cases"][0], _BLOCKS)):
+    for part, names in ((content, ("cuwheel", "is_busy")), (content["cases"][0], _BLOCKS)):
         for name in names:
             del part[name]
     path = tmp_path / "perf.json"
     path.write_text(json.dumps(content))
 
-    assert read_run(path).cases[0].block_error is None
+    run = read_run(path)
+    assert run.cases[0].block_error is None
+    assert run.is_busy
+
+
+_LOST = make_case("a", timing=None, is_timed=True, skipped="too little", lacks="memory")
+
+
+@pytest.mark.parametrize(
+    ("cases", "answer", "outcome"),
+    [
+        ((make_case("b", is_timed=True),), "", "passed"),
+        ((_LOST, make_case("b", timing=None)), "", "undecided"),
+        ((_LOST, make_case("b", is_timed=True, comparison=compared("SAME"))), "SAME", "undecided"),
+        ((make_case("b", is_timed=True, timing=None),), "", "undecided"),
+        ((make_case("b", undecided="not read"),), "", "undecided"),
+        ((_LOST, make_case("b", undecided="not read", faults=("NaN",))), "", "wrong"),
+    ],
+)
+def test_what_decides_nothing_has_not_passed(
+    cases: tuple[CaseResult, ...], answer: Any, outcome: str
+) -> None:
+    assert make_run(*cases, answer=answer, against="old" * bool(answer)).outcome == outcome
+
+
+_TOOL = Sanitizing(tool="memcheck", cases=("a",), problems=(), seconds=1.0)
+_TESTS = UpstreamTests(names=("t",), passed=1, failed=0, skipped=0, broken=(), seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    "stronger",
+    [{"sanitizing": (_TOOL,)}, {"upstream_tests": _TESTS}, {"is_busy": False}, {"is_quick": False}],
+)
+def test_weaker_run_covers_no_stronger_one(stronger: dict[str, Any]) -> None:
+    weak = make_run(is_busy=True, is_quick=True)
+    strong = replace(weak, **stronger)
+
+    assert strong.covers(weak)
+    assert not weak.covers(strong)
+
+
+def test_problems_of_a_sanitizer_are_faults() -> None:
+    run = make_run(sanitizing=(replace(_TOOL, problems=("k: Invalid write",)),))
+
+    assert run.faults == ("memcheck: k: Invalid write",)
+
+
+def test_failed_tests_of_the_source_are_failures() -> None:
+    run = make_run(upstream_tests=replace(_TESTS, failed=1, broken=("test_a",)))
+
+    assert (run.failures, run.outcome) == (("a test of the source failed: test_a",), "failed")

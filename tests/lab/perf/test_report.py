@@ -12,11 +12,12 @@ import rich.console
 
 from cuwheel.base.system.console import Console
 from cuwheel.lab.perf.page import draw_history, draw_run, page_of
-from cuwheel.lab.perf.records import PerfRun
+from cuwheel.lab.perf.records import PerfRun, Sanitizing, UpstreamTests
 from cuwheel.lab.perf.report import (
     keep_run,
     print_run,
     read_history,
+    show_levels,
     show_seconds,
     show_suppliers,
 )
@@ -107,3 +108,24 @@ def test_history_is_of_one_gpu(tmp_path: Path) -> None:
     (tmp_path / "broken.json").write_text("{")
 
     assert read_history(tmp_path, run) == (run,)
+
+
+def test_names_what_each_level_showed() -> None:
+    run = make_run(
+        make_case("a", is_grid=True),
+        make_case("b", is_grid=True, faults=("NaN",)),
+        sanitizing=(Sanitizing(tool="memcheck", cases=("a",), problems=(), seconds=1.0),),
+        upstream_tests=UpstreamTests(
+            names=("t",), passed=3, failed=0, skipped=1, broken=(), seconds=1.0
+        ),
+        untouched=("empty inputs",),
+        seconds={"grid": 12.3},
+    )
+
+    assert list(show_levels(run)) == [
+        "1 case of the grid correct",
+        "memcheck: 0 problems in 1 case",
+        "tests of the source: 3 passed, 0 failed, 1 skipped",
+        "not called: empty inputs",
+        "took grid 12 s",
+    ]

@@ -14,6 +14,7 @@ from cuwheel.base.paths import ROOT
 from cuwheel.base.system.files import sha256_of_file
 from cuwheel.build.workspace.failure_record import forget_failure, write_failure
 from cuwheel.build.workspace.masking import PublicText
+from cuwheel.lab.perf.records import Sanitizing
 from cuwheel.publish.rebuild.builds import BuiltAgain
 from cuwheel.publish.rebuild.documents import record_verification
 from cuwheel.publish.rebuild.published import PublishedWheel
@@ -44,9 +45,14 @@ def name_target(wheel: Path) -> None:
 
 
 def refusal(project: Project, *required: str) -> ReleaseRequirementError:
+    error = refusal_of(project, *required)
+    assert not (project.site / "releases").exists()
+    return error
+
+
+def refusal_of(project: Project, *required: str) -> ReleaseRequirementError:
     with pytest.raises(ReleaseRequirementError) as caught:
         project.publish(required=required)
-    assert not (project.site / "releases").exists()
     return caught.value
 
 
@@ -204,7 +210,12 @@ def test_record_without_its_completeness_is_incomplete(project: Project) -> None
     assert "without all but the quick cases" in refusal(project, "perf").why
 
 
-_SLOWER = {"against": "old.whl", "against_sha256": "0" * 64, "answer": "SLOWER"}
+_SLOWER: dict[str, Any] = {
+    "against": "old.whl",
+    "against_sha256": "0" * 64,
+    "answer": "SLOWER",
+    "tolerance": 0.01,
+}
 
 
 @pytest.mark.parametrize(
@@ -217,6 +228,7 @@ _SLOWER = {"against": "old.whl", "against_sha256": "0" * 64, "answer": "SLOWER"}
             {**_SLOWER, "answer": "FASTER", "against_sha256": "1" * 64},
         ),
         (make_case("another", comparison=compared("SAME")), {**_SLOWER, "answer": "SAME"}),
+        (make_case(comparison=compared("SAME")), {**_SLOWER, "answer": "SAME", "tolerance": 0.05}),
         (make_case(comparison=compared("SLOWER", 1.2)), {**_SLOWER, "answer": "SAME"}),
         (make_case(skipped="no memory"), {}),
     ],
@@ -244,6 +256,69 @@ def test_same_comparison_again_takes_it_back(project: Project) -> None:
         project.measure(wheel, case, date=date, **{**_SLOWER, "answer": answer})
 
     assert project.publish(required=("perf",)).state == "published"
+
+
+def test_busy_measurement_does_not_pass(project: Project) -> None:
+    project.measure(project.add(), is_busy=True)
+
+    assert (
+        "passed on Test GPU, driver 580, 2026-11-23, beside other" in refusal(project, "perf").why
+    )
+
+
+def test_wide_tolerance_does_not_pass(project: Project) -> None:
+    wheel, old = project.add(), {"against": "old.whl", "against_sha256": "0" * 64}
+    same = make_case(comparison=compared("SAME", 1.2))
+    project.measure(wheel, same, **old, answer="SAME", tolerance=0.3)
+
+    assert "with a tolerance of 30 %" in refusal(project, "perf").why
+
+
+def test_wheel_is_compared_with_the_last_release(project: Project) -> None:
+    old = project.add("1.0+cu130")
+    project.publish()
+    new = project.add("1.1+cu130", content="# new\n")
+    project.measure(new)
+
+    error = refusal_of(project, "perf")
+    assert f"and not compared with {old.name}" in error.why
+    published = project.site / "files" / old.name
+    assert error.fix == f"nox -s perf -- --wheel {new} --against {published}"
+
+    case = make_case(comparison=compared("SAME"))
+    project.measure(
+        new,
+        case,
+        date="2026-11-24T09:00:00+00:00",
+        against=old.name,
+        against_sha256=sha256_of_file(old),
+        answer="SAME",
+    )
+    assert project.publish(required=("perf",)).state == "published"
+
+
+def test_wheel_is_compared_with_the_recipes_reference(project: Project) -> None:
+    wheel, reference = project.add(), "5" * 64
+    case = make_case(comparison=compared("SAME"))
+    project.measure(wheel, reference=reference, date="2026-11-20T09:00:00+00:00")
+
+    assert f"the recipe's reference, SHA-256 {reference}" in refusal(project, "perf").why
+
+    same = {"against": "r.whl", "against_sha256": reference, "answer": "SAME"}
+    project.measure(wheel, case, reference=reference, **same)
+    assert project.publish(required=("perf",)).state == "published"
+
+
+def test_commands_are_as_thorough_as_the_refusal(project: Project) -> None:
+    wheel = project.add()
+    tool = Sanitizing(tool="racecheck", cases=("a",), problems=("k: Race",), seconds=1.0)
+    project.measure(wheel, sanitizing=(tool,), date="2026-11-20T09:00:00+00:00")
+    project.measure(wheel)  # it doesn't look for races
+
+    error = refusal(project, "perf")
+
+    assert "perf says: wrong on Test GPU" in error.why
+    assert error.fix == f"nox -s perf -- --wheel {wheel} --sanitize"
 
 
 def test_one_build_takes_no_difference_of_three_back(project: Project) -> None:

@@ -53,6 +53,7 @@ COPIERS = {
     "build/locks/mirror": "a download in the cache, which its reader hashes",
     "build/locks/mirror_folder": "a tree, with `copy_regular`",
     "build/toolchains/cross/target_root": "a tree, with `copy_regular`",
+    "lab/perf/upstream_tests": "a tree, with `copy_regular`",
     "build/finish/smoke/bytecode": "compiled modules in the cache",
     "build/inputs/tree": "files and links that it has checked, with their modes",
     "build/pipeline/stages/build": "a source that stage source has checked",

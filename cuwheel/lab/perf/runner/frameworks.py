@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import hashlib
 import math
 import time
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _MATRIX = 8192  # rows of the matrices whose product is a card's ceiling
 _PRODUCTS = 10
+_PIECE = 1 << 26  # bytes
 _FLUSHED = 2  # times the L2, to evict all of it
 _LEAST_FLUSH = 1e-5  # seconds; if the events are too coarse
 _RECENT = 16  # calls of which the host time is kept
@@ -59,19 +61,59 @@ class Host:
         self.wait(value)
         return time.perf_counter() - started, value
 
-    def difference(self, actual: Any, expected: Any) -> OutputDifference:
+    def host_seconds(self, call: Callable[[], object], count: int) -> tuple[float, object]:
+        """Return the time of one of so many calls that follow each other, and the last value."""
+        self.wait()
+        started = time.perf_counter()
+        for _ in range(count):
+            value = call()
+        self.wait(value)
+        return (time.perf_counter() - started) / count, value
+
+    def difference(
+        self, actual: Any, expected: Any, *, is_special: bool = False
+    ) -> OutputDifference:
         """Compare an output with the expected one, in the host's memory.
 
         Raises:
             WrongOutputError: the number of arrays or their shapes differ.
         """
-        return compare(actual, expected, numpy_sums)
+        return compare(actual, expected, numpy_sums, is_special=is_special)
+
+    def has_same_bits(self, first: Any, second: Any) -> bool:
+        """Return True if two outputs of one function are equal in each bit."""
+        import numpy as np  # noqa: PLC0415 - only packages that use it have it
+
+        return all(
+            np.asarray(a).tobytes() == np.asarray(b).tobytes()
+            for a, b in zip(leaves(first), leaves(second))
+        )
+
+    def digest(self, output: Any) -> str:
+        """Return the SHA-256 over an output's bytes."""
+        import numpy as np  # noqa: PLC0415
+
+        whole = hashlib.sha256()
+        for leaf in leaves(output):
+            whole.update(np.asarray(leaf).tobytes())
+        return whole.hexdigest()
+
+    def allocated(self) -> int:
+        """Return the bytes that this process holds on the GPU, in the framework's cache or not."""
+        return -int(self.gpu.free_memory())
 
     def poison(self, outputs: object) -> None:
         """Fill the memory of the next call's output with NaN, if possible."""
 
     def forget(self) -> None:
         """Free unused memory."""
+
+    def reset_peak(self) -> None:
+        """Start to measure the most memory that is used at once."""
+
+    def peak(self) -> int:
+        """Return the most bytes that were used at once; 0: not known."""
+        return 0
 
     def product_rates(self) -> dict[str, float]:
         """Return operations a second of a large matrix product, the best of ten, by precision."""
@@ -134,9 +176,38 @@ class Torch(Host):
         self.wait()
         return min(a.elapsed_time(b) for a, b in zip(events, events[1:])) / 1e3 or _LEAST_FLUSH  # noqa: RUF007
 
-    def difference(self, actual: Any, expected: Any) -> OutputDifference:
+    def difference(
+        self, actual: Any, expected: Any, *, is_special: bool = False
+    ) -> OutputDifference:
         """Compare an output with the expected one, on the GPU."""
-        return compare(actual, expected, torch_sums)
+        return compare(actual, expected, torch_sums, is_special=is_special)
+
+    def has_same_bits(self, first: Any, second: Any) -> bool:
+        """Return True if two outputs of one function are equal in each bit."""
+        return all(
+            self.torch.equal(self._bytes(a), self._bytes(b)) if self.torch.is_tensor(a) else a == b
+            for a, b in zip(leaves(first), leaves(second))
+        )
+
+    def digest(self, output: Any) -> str:
+        """Return the SHA-256 over an output's bytes, which are copied piece by piece."""
+        whole = hashlib.sha256()
+        for leaf in leaves(output):
+            if self.torch.is_tensor(leaf):
+                for piece in self._bytes(leaf).split(_PIECE):
+                    whole.update(piece.cpu().numpy().data)
+            else:
+                whole.update(repr(leaf).encode())
+        return whole.hexdigest()
+
+    def _bytes(self, value: Any) -> Any:
+        return value.detach().contiguous().reshape(-1).view(self.torch.uint8)
+
+    def allocated(self) -> int:
+        """Return the bytes of living tensors, and of what is outside of PyTorch's cache."""
+        cuda = self.torch.cuda
+        used = cuda.memory_allocated() - cuda.memory_reserved() - self.gpu.free_memory()
+        return int(used)
 
     def poison(self, outputs: object) -> None:
         """Fill blocks of the outputs' sizes and hand them back to PyTorch's allocator."""
@@ -152,6 +223,14 @@ class Torch(Host):
     def forget(self) -> None:
         """Empty PyTorch's cache of blocks."""
         self.torch.cuda.empty_cache()
+
+    def reset_peak(self) -> None:
+        """Start to measure the most memory that tensors take at once."""
+        self.torch.cuda.reset_peak_memory_stats()
+
+    def peak(self) -> int:
+        """Return the most bytes that tensors took at once."""
+        return int(self.torch.cuda.max_memory_allocated())
 
     def product_rates(self) -> dict[str, float]:
         """Return operations a second of PyTorch's matrix product, by precision."""

@@ -15,9 +15,13 @@ A probe is a module with these names:
   same inputs and calls at once; a call has to return the whole result in each. The longest time
   and the largest error count. The module itself must not start CUDA;
 - `VARIABLES`, optional: names of environment variables that the package listens to;
+- `KNOWN_PROBLEMS`, optional: what a sanitizer reports of upstream's own source, with the reason why
+  the wheel is released nevertheless: `{"memcheck: kernel: Invalid __global__ read": "issue 12"}`;
+- `UNTOUCHED`, optional: what of the package's public interface no case calls;
 - `sweep(clients, requests, model)`, optional: requests by so many concurrent clients, as `Sweep`.
 
-It runs in the interpreter of the package, with its framework and this module, nothing else.
+Most cases that only check results come from a grid, `grid.py`. A probe runs in the interpreter of
+the package, with its framework, this module and that, nothing else.
 """
 
 from __future__ import annotations
@@ -61,6 +65,16 @@ class Case:
         is_timed: it is measured; False: it is only checked.
         is_quick: it is part of a run with `--quick`.
         memory: bytes of GPU memory that inputs, outputs and reference need together, about.
+        units: the largest error of an element, as a multiple of its format's eps times the larger
+            of the element and the root mean square; the bias of 4096 elements is checked too
+            (`differences.py`), so `expected` has to be in float64. None: neither is.
+        is_special: NaN and infinities are expected, in the same elements.
+        is_uniform: many elements are the same number, whose roundings don't cancel out: no bias.
+        same_bits: calls with the same inputs return the same bits; False: it sums in an order that
+            changes, such as by atomics; None: not known, only recorded.
+        is_grid: it is of a grid.
+        host_calls: so many calls follow each other in one sample, without anything between, and
+            the host's clock is read: what a call costs the host. 0: one call, by device events.
     """
 
     name: str
@@ -80,6 +94,12 @@ class Case:
     memory: int = 0
     block_factor: float = BLOCK_FACTOR
     block_reason: str = ""
+    units: float | None = None
+    is_special: bool = False
+    is_uniform: bool = False
+    same_bits: bool | None = None
+    is_grid: bool = False
+    host_calls: int = 0
 
     def __post_init__(self) -> None:
         """Check that an unusual block factor has a reason; raises ValueError."""

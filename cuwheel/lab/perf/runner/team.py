@@ -145,11 +145,11 @@ def merge_answers(action: str, answers: Sequence[Any]) -> Any:
         return [max(times) for times in zip(*answers)]
     if action == "ceilings":
         return {name: sum(answer[name] for answer in answers) for name in first}
-    if action == "libraries":
-        return sorted({path for answer in answers for path in answer})
     if action in {"prepare", "finish"}:
         return _merge_results(answers)
-    return first
+    if action == "libraries":
+        return sorted({path for answer in answers for path in answer})
+    return min(answers) if action == "free" else first
 
 
 def _merge_results(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -161,9 +161,11 @@ def _merge_results(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
                 OutputDifference(*(answer[name] for name in names)) for answer in answers
             )._asdict()
         )
-    for name in ("seconds", "rival_seconds"):
+    for name in ("seconds", "rival_seconds", "differing", "difference", "leak", "peak"):
         if name in merged:
             merged[name] = max(answer[name] for answer in answers)
+    if "digest" in merged:
+        merged["digest"] = " ".join(answer["digest"] for answer in answers)
     if merged.get("rival_error") is not None:
         error = 0.0
         for answer in answers:

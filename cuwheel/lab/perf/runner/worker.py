@@ -5,8 +5,10 @@ original standard output, `{"answer": …}` or `{"failure": …}`; the package's
 standard error. The process ends with its input.
 
 - `start`: GPU, framework, package and cases;
-- `prepare` `case` `checks`: makes inputs, compares results and reads kernels (with `checks`), and
-  warms the call up;
+- `free`: bytes of GPU memory that are free now;
+- `prepare` `case` `checks`: makes inputs, compares results, repeats the call, reads kernels (these
+  with `checks`), and warms the call up;
+- `touch` `case`: one call, for a sanitizer;
 - `sample` `case` `calls` `subject`: seconds of so many calls of the package or its rival;
 - `finish` `case` `checks`: the errors of the last result; its memory is freed;
 - `ceilings`: rates of a copy and of matrix products;
@@ -19,12 +21,14 @@ GPU from `team`, with `--seat=` before PROBE. Standard library only, Python 3.9 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 import importlib
 import importlib.metadata
 import json
 import os
+import re
 import runpy
 import site
 import statistics
@@ -40,6 +44,7 @@ if __name__ == "__main__":
 from differences import (  # type: ignore[import-not-found]
     WrongOutputError,
     larger,
+    leaves,
     worst,
 )
 from frameworks import FRAMEWORKS  # type: ignore[import-not-found]
@@ -62,6 +67,12 @@ _SEEDS = (0, 1)  # of the inputs, which are used in turn
 _WARM_SECONDS = 0.3  # of calls before the first that counts: clocks rise, plans are made
 _WARM_CALLS = 3  # at least
 _LONG = 5.0  # seconds of a call after which no more are made to warm up
+# A fault of one call in 64 is met by 300 with a probability of 99 %.
+_REPEATS, _FEWEST_REPEATS = 300, 3
+_REPEATING = 1.5  # seconds, after which only the fewest are made
+_LEVEL = 8  # calls between two readings of the memory in use
+_LEAK = 1 << 20  # bytes by which both halves of the calls grow where memory leaks
+_HASHED = 1 << 30  # bytes of an output of which the digest is taken
 _TEAM_WARM_CALLS = 5  # of several processes, which have to make equally many
 
 
@@ -105,6 +116,8 @@ class ProbeWorker:
                 if name in os.environ
             },
             "sweeps": "sweep" in self.probe,
+            "untouched": list(self.probe.get("UNTOUCHED", ())),
+            "known": self.probe.get("KNOWN_PROBLEMS", {}),
             "cases": [self._facts_of(case) for case in self.cases.values()],
         }
 
@@ -114,40 +127,62 @@ class ProbeWorker:
             return [self.gpu]
         return [self.gpu, *(NvmlGpu(ordinal) for ordinal in range(1, self.gpu.count()))]
 
+    def free(self) -> int:
+        """Return the free bytes of the GPU, without what the framework keeps."""
+        self._forget()
+        return int(self.gpu.free_memory())
+
     def prepare(self, case: str, *, checks: bool) -> dict[str, Any]:
         """Return errors of the package and its rival, the kernels, seconds of a call."""
         self._forget()
         current = self.cases[case]
+        self.framework.reset_peak()
         self.inputs = [current.inputs(seed) for seed in _SEEDS]
         answer = self._check(current) if checks else {}
         if current.is_timed:
-            answer["seconds"] = self._warm_up(current.call)
+            answer["seconds"] = self._warm_up(current.call, current.host_calls)
             if current.rival and checks and not answer["rival_failure"]:
-                answer["rival_seconds"] = self._warm_up(current.rival)
-        return answer
+                answer["rival_seconds"] = self._warm_up(current.rival, current.host_calls)
+        return {**answer, "peak": self.framework.peak()}
+
+    def touch(self, case: str) -> None:
+        """Make one call."""
+        self._forget()
+        current = self.cases[case]
+        self.framework.wait(current.call(*current.inputs(_SEEDS[0])))
+        self._forget()
 
     def _facts_of(self, case: Case) -> dict[str, Any]:
         names = ("name", "bytes", "operations", "precision", "rival_name")
-        limits = ("limit", "block_factor", "block_reason")
-        more = ("has_own_kernels", "is_timed", "is_quick", "gpus", "memory")
+        limits = ("limit", "block_factor", "block_reason", "units", "same_bits")
+        more = ("has_own_kernels", "is_timed", "is_quick", "gpus", "memory", "is_grid")
         facts = {name: getattr(case, name) for name in (*names, *limits, *more)}
-        own_share = self.probe.get("OWN_SHARE", 0.0)
+        is_small = case.is_grid or case.host_calls  # copies and zeros may take longest
+        own_share = 0.0 if is_small else self.probe.get("OWN_SHARE", 0.0)
+        facts["host_calls"] = case.host_calls
         return {**facts, "has_rival": case.rival is not None, "own_share": own_share}
 
     def _check(self, case: Case) -> dict[str, Any]:
-        differences, rival_error, failure = [], 0.0, ""
+        differences, digests, rival_error, failure = [], [], 0.0, ""
         for arguments in self.inputs:
             expected = case.expected(*arguments)
-            differences.append(self._difference(case.call, arguments, expected))
+            actual = self._poisoned(case.call, arguments)
+            differences.append(self._difference(case, actual, expected))
+            digests.append(self._digest(actual))
+            del actual
             if case.rival and not failure:
                 try:
-                    rivals = self._difference(case.rival, arguments, expected)
-                    rival_error = larger(rival_error, rivals.error)
+                    rivals = self._poisoned(case.rival, arguments)
+                    error = self._difference(case, rivals, expected).error
+                    rival_error = larger(rival_error, error)
+                    del rivals
                 except Exception as problem:  # noqa: BLE001 - only the package is measured
                     failure = f"{type(problem).__name__}: {problem}"
             del expected
         return {
             **worst(differences)._asdict(),
+            "digest": " ".join(digests) if all(digests) else "",
+            **self._repeat(case),
             "rival_error": rival_error if case.rival and not failure else None,
             "rival_failure": failure,
             **self._read_kernels(case),
@@ -157,9 +192,10 @@ class ProbeWorker:
         """Return seconds of so many calls, each with a cold L2 and other inputs than the last."""
         current = self.cases[case]
         is_rival = subject == "rival" and current.rival is not None
+        function = current.rival if is_rival else current.call
         times = []
         for _ in range(calls):
-            seconds, value = self._call(current.rival if is_rival else current.call)
+            seconds, value = self._call(function, current.host_calls)
             times.append(seconds)
             if subject != "rival":
                 self.last = (self.calls, value)
@@ -171,7 +207,7 @@ class ProbeWorker:
         if self.last is not None and checks:
             number, value = self.last
             expected = self.cases[case].expected(*self.inputs[number % len(self.inputs)])
-            errors = self.framework.difference(value, expected)._asdict()
+            errors = self._difference(self.cases[case], value, expected)._asdict()
         self._forget()
         return errors
 
@@ -195,14 +231,49 @@ class ProbeWorker:
         self._forget()
         return dataclasses.asdict(self.probe["sweep"](clients, requests, model))
 
-    def _difference(
-        self, function: Callable[..., Any], arguments: tuple[Any, ...], expected: object
-    ) -> OutputDifference:
-        """Compare a call's output, in memory that was filled with NaN, with the expected one."""
+    def _poisoned(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        """Return a call's output, in memory that was filled with NaN."""
         self.framework.poison(function(*arguments))
         actual = function(*arguments)
         self.framework.wait(actual)
-        return self.framework.difference(actual, expected)
+        return actual
+
+    def _difference(self, case: Case, actual: object, expected: object) -> OutputDifference:
+        found = self.framework.difference(actual, expected, is_special=case.is_special)
+        return found._replace(bias=0.0) if case.is_uniform else found
+
+    def _digest(self, output: object) -> str:
+        """Return the digest of an output; empty: it is too large for it."""
+        sizes = [getattr(leaf, "nbytes", 0) for leaf in leaves(output)]
+        return str(self.framework.digest(output)) if sum(sizes) <= _HASHED else ""
+
+    def _repeat(self, case: Case) -> dict[str, Any]:
+        """Call with the same inputs again and again; return calls with other bits, and a leak."""
+        first = case.call(*self.inputs[0])
+        self.framework.wait(first)
+        count = differing = 0
+        difference = 0.0
+        levels: list[int] = []
+        started = time.perf_counter()
+        most = _REPEATS if self.seat.size == 1 else _FEWEST_REPEATS
+        while count < most:
+            value = case.call(*self.inputs[0])
+            self.framework.wait(value)
+            count += 1
+            if not self.framework.has_same_bits(first, value):
+                differing += 1
+                difference = larger(difference, self._difference(case, value, first).block_error)
+            del value
+            if count % _LEVEL == 0:
+                levels.append(self.framework.allocated())
+            if count >= _FEWEST_REPEATS and time.perf_counter() - started > _REPEATING:
+                break
+        return {
+            "repeats": count,
+            "differing": differing,
+            "difference": difference,
+            "leak": _leak(levels),
+        }
 
     def _read_kernels(self, case: Case) -> dict[str, Any]:
         try:
@@ -217,23 +288,27 @@ class ProbeWorker:
             return {"kernels": [], "unread": str(problem)}
         return {"kernels": kernels, "unread": ""}
 
-    def _warm_up(self, function: Callable[..., Any]) -> float:
+    def _warm_up(self, function: Callable[..., Any], host_calls: int) -> float:
         """Return the median seconds of the calls that warm up."""
         times: list[float] = []
         if self.seat.size > 1:
-            times = [self._call(function)[0] for _ in range(_TEAM_WARM_CALLS)]
+            times = [self._call(function, host_calls)[0] for _ in range(_TEAM_WARM_CALLS)]
             return statistics.median(times)
         started = time.perf_counter()
         while len(times) < _WARM_CALLS or time.perf_counter() - started < _WARM_SECONDS:
-            times.append(self._call(function)[0])
+            times.append(self._call(function, host_calls)[0])
             if time.perf_counter() - started > _LONG:
                 break
         return statistics.median(times)
 
-    def _call(self, function: Callable[..., Any]) -> tuple[float, object]:
+    def _call(self, function: Callable[..., Any], host_calls: int) -> tuple[float, object]:
         self.calls += 1
         arguments = self.inputs[self.calls % len(self.inputs)]
-        result: tuple[float, object] = self.framework.seconds(lambda: function(*arguments))
+        result: tuple[float, object]
+        if host_calls:
+            result = self.framework.host_seconds(lambda: function(*arguments), host_calls)
+        else:
+            result = self.framework.seconds(lambda: function(*arguments))
         return result
 
     def _forget(self) -> None:
@@ -249,6 +324,26 @@ def _mapped() -> set[str]:
     return {values[5].rstrip("\n") for values in fields if len(values) > 5}  # noqa: PLR2004
 
 
+def _leak(levels: list[int]) -> int:
+    """Return the bytes that each call leaks; 0: memory in use doesn't grow to the end."""
+    if len(levels) < 3:  # noqa: PLR2004 - two halves
+        return 0
+    start, middle, end = levels[0], levels[len(levels) // 2], levels[-1]
+    if min(middle - start, end - middle) < _LEAK:
+        return 0
+    return (end - start) // (_LEVEL * (len(levels) - 1))
+
+
+# After these the CUDA context takes no further call (CUDA Runtime API, `cudaError`).
+_FATAL = re.compile(
+    r"illegal memory access|illegal address|misaligned address|illegal instruction|"
+    r"invalid (?:address space|program counter)|hardware stack error|device-side assert|"
+    r"unspecified launch failure|launch timed out|unknown error|"
+    r"CUDA_ERROR_(?:ILLEGAL|MISALIGNED|LAUNCH_FAILED|ASSERT|UNKNOWN)",
+    re.IGNORECASE,
+)
+
+
 def _failure_of(problem: BaseException) -> dict[str, Any]:
     text = f"{type(problem).__name__}: {problem}"
     kind = "failed"
@@ -258,6 +353,8 @@ def _failure_of(problem: BaseException) -> dict[str, Any]:
         kind, text = "wrong", str(problem)
     elif "out of memory" in text.lower() or "RESOURCE_EXHAUSTED" in text:
         kind = "memory"
+    elif _FATAL.search(text):
+        kind, text = "crashed", text.splitlines()[0]
     return {"kind": kind, "what": text, "traceback": traceback.format_exc()}
 
 
@@ -289,7 +386,8 @@ class Server:
                 os._exit(1)
             answer = {"failure": _failure_of(problem)}
             if self._worker:
-                self._worker._forget()  # noqa: SLF001 - its memory would fail the next case
+                with contextlib.suppress(Exception):  # of a CUDA context that takes no calls
+                    self._worker._forget()  # noqa: SLF001 - its memory would fail the next case
         if self._team:
             answer = self._team.merge(action, answer)
         self._answers.write(f"{json.dumps(answer)}\n")

@@ -12,6 +12,7 @@ import pytest
 from cuwheel.lab.perf.runner.differences import (
     BLOCK,
     OutputDifference,
+    bias_of,
     compare,
     larger,
     leaves,
@@ -87,6 +88,50 @@ def test_what_is_no_number_is_found(wrong: float) -> None:
     assert result.block == "elements 512 to 767"
 
 
+def test_small_error_of_all_elements_is_found_below_rounding(
+    values: np.ndarray[Any, Any],
+) -> None:
+    good = compared(rounded_to_bf16(values).astype(np.float16), values.astype(np.float64))
+    shifted = rounded_to_bf16(values * 1.001)
+
+    assert good.units < 8
+    assert numpy_bias(rounded_to_bf16(values), values) < 1
+    assert numpy_bias(shifted, values) > 1.5
+
+
+def numpy_bias(actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
+    """Return the bias that bf16 would have, a format that numpy lacks."""
+    sums = numpy_sums(actual, expected)._replace(eps=2**-7)
+    return bias_of(sums, len(expected))
+
+
+@pytest.mark.parametrize(("error", "units"), [(0.0, 0.0), (1e-3, 8389), (1e-6, 8.0)])
+def test_error_of_one_element_is_in_units_of_its_format(error: float, units: float) -> None:
+    expected = np.ones(1000)
+    actual = expected.astype(np.float32)
+    actual[700] += error
+
+    assert compared(actual, expected).units == pytest.approx(units, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("actual", "is_right"),
+    [
+        ([1, math.nan, math.inf, -math.inf], True),
+        ([1, math.nan, math.inf, math.inf], False),
+        ([1, math.nan, 1, -math.inf], False),
+        ([1, 1, math.inf, -math.inf], False),
+        ([math.nan, math.nan, math.inf, -math.inf], False),
+    ],
+)
+def test_special_values_are_expected_where_they_are(actual: list[float], is_right: bool) -> None:  # noqa: FBT001 - a parameter
+    expected = np.array([1, math.nan, math.inf, -math.inf])
+
+    result = compare(np.array(actual), expected, numpy_sums, is_special=True)
+
+    assert (result.error == 0) == is_right
+
+
 def test_nan_that_is_expected_is_no_result_either() -> None:
     assert math.isnan(compared(np.ones(3), np.array([1, math.nan, 1])).error)
 
@@ -113,7 +158,7 @@ def test_error_of_zeros_is_the_difference() -> None:
     actual = expected.copy()
     actual[300] = 0.5
 
-    assert compared(actual, expected) == (0.5, 0.5, "elements 256 to 511")
+    assert compared(actual, expected)[:3] == (0.5, 0.5, "elements 256 to 511")
 
 
 def test_zeros_among_numbers_are_measured_by_these() -> None:
@@ -130,15 +175,15 @@ def test_worst_of_several_outputs_is_named() -> None:
 
     result = compared((ones, 2 * ones), (ones, ones))
 
-    assert result == (1.0, 1.0, "elements 0 to 255 of output 2")
+    assert result[:3] == (1.0, 1.0, "elements 0 to 255 of output 2")
 
 
 def test_nothing_is_as_expected() -> None:
-    assert compared(np.ones(0), np.ones(0)) == (0.0, 0.0, "")
+    assert compared(np.ones(0), np.ones(0)) == (0.0, 0.0, "", 0.0, 0.0)
 
 
 def test_number_is_an_output() -> None:
-    assert compared(2.0, 1.0) == (1.0, 1.0, "elements 0 to 0")
+    assert compared(2.0, 1.0)[:3] == (1.0, 1.0, "elements 0 to 0")
 
 
 def test_pytorch_gives_what_numpy_gives(values: np.ndarray[Any, Any]) -> None:
@@ -160,11 +205,12 @@ def test_pytorch_gives_what_numpy_gives(values: np.ndarray[Any, Any]) -> None:
 
     for example in examples:
         actual, expected = ([from_numpy(array) for array in leaves(output)] for output in example)
-        error, block_error, block = compared(*example)
+        expected_result = compared(*example)
         result = compare(actual, expected, torch_sums)
 
-        assert result[:2] == pytest.approx((error, block_error), nan_ok=True)
-        assert result.block == block
+        assert result.block == expected_result.block
+        for number in (0, 1, 3, 4):
+            assert result[number] == pytest.approx(expected_result[number], nan_ok=True)
 
 
 def test_arrays_of_an_output() -> None:

@@ -15,7 +15,12 @@ from team import Seat, merge_answers, seat_of  # type: ignore[import-not-found]
 
 
 def prepared(error: float, seconds: float, kernel: str, **more: Any) -> dict[str, Any]:
-    usual = {"block_error": 2 * error, "block": f"elements {error}", "rival_error": error}
+    usual: dict[str, Any] = {
+        "block_error": 2 * error,
+        "block": f"elements {error}",
+        "rival_error": error,
+    }
+    usual |= {"units": 1e3 * error, "bias": 0.0}
     ran = [{"name": kernel, "gpu": 0, "count": 1, "nanoseconds": 5}]
     return {"error": error, "seconds": seconds, "kernels": ran, "unread": "", **usual, **more}
 

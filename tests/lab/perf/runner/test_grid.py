@@ -1,0 +1,47 @@
+"""Rows of a grid: every pair of values is in one of few."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from cuwheel.lab.perf.runner.grid import name_of, pairwise
+
+AXES: dict[str, tuple[Any, ...]] = {
+    "kind": ("bf16", "fp16", "fp32"),
+    "width": (2, 3, 4),
+    "layout": ("rows", "columns"),
+    "length": (1, 7, 1024, 2051),
+    "bias": (True, False),
+}
+
+
+def pairs(row: dict[str, Any]) -> set[Any]:
+    return set(itertools.combinations(row.items(), 2))
+
+
+def test_every_pair_is_in_a_row() -> None:
+    rows = pairwise(AXES)
+
+    every = {
+        ((a, x), (b, y))
+        for a, b in itertools.combinations(AXES, 2)
+        for x, y in itertools.product(AXES[a], AXES[b])
+    }
+    assert set().union(*map(pairs, rows)) == every
+    assert len(rows) < 20  # of 144 combinations
+    assert rows == pairwise(AXES)
+
+
+def test_rows_that_do_not_exist_are_left_out() -> None:
+    def exists(row: dict[str, Any]) -> bool:
+        return bool(row["layout"] == "rows" or row["width"] == 4)
+
+    rows = pairwise(AXES, exists)
+
+    assert all(map(exists, rows))
+    assert any(row["layout"] == "columns" for row in rows)
+
+
+def test_name_of_a_row() -> None:
+    assert name_of({"kind": "bf16", "width": 4}) == "kind=bf16 width=4"
