@@ -12,7 +12,7 @@ import pypi_simple
 from packaging.utils import canonicalize_version
 from packaging.version import InvalidVersion, Version
 
-from cuwheel.base.errors import DownloadError, HashMismatchError, UnknownProjectError
+from cuwheel.base.errors import DownloadError, HashMismatchError
 from cuwheel.base.fetch.indexes.pages import lacks, link_fault, read_project_page, with_credentials
 from cuwheel.base.fetch.indexes.uv_settings import uv_settings
 from cuwheel.base.fetch.pip_settings import pip_settings
@@ -130,7 +130,7 @@ def find_releases(
 ) -> tuple[IndexRelease, ...]:
     """Return all releases of a project on the first index that has it, the newest last.
 
-    Raises UnknownProjectError where every index answers and none has it, else DownloadError.
+    Raises DownloadError; it `is_missing` where every index answers and none has the project.
     """
     index, page = _first_page(project, indexes, Attempts(retry_policy, stop))
     by_version: defaultdict[Version, list[pypi_simple.DistributionPackage]] = defaultdict(list)
@@ -168,11 +168,17 @@ def _first_page(
             fix="see that the index can be reached (network, HTTPS_PROXY, SSL_CERT_FILE), or name "
             "yours with UV_DEFAULT_INDEX or PIP_INDEX_URL",
         )
-    raise (DownloadError if wanted else UnknownProjectError)(
-        f"no index has {wanted}{project}",
-        why=why,
-        fix="set UV_DEFAULT_INDEX or PIP_INDEX_URL to your index",
-    )
+    fix = "set UV_DEFAULT_INDEX or PIP_INDEX_URL to your index"
+    if wanted:
+        raise DownloadError(f"no index has {wanted}{project}", why=why, fix=fix)
+    raise unknown_project(f"no index has {project}", why=why, fix=fix)
+
+
+def unknown_project(what: str, *, why: str, fix: str) -> DownloadError:
+    """Return the error for a project, a release or a source that no index has."""
+    error = DownloadError(what, why=why, fix=fix, anchor="unknown-project")
+    error.is_missing = True
+    return error
 
 
 def _file_of(file: pypi_simple.DistributionPackage, index: str) -> IndexFile:

@@ -10,7 +10,7 @@ import pypi_simple
 import pytest
 
 from cuwheel.base import limits
-from cuwheel.base.errors import DownloadError, HashMismatchError, InstallError, UnknownProjectError
+from cuwheel.base.errors import DownloadError, HashMismatchError, InstallError
 from cuwheel.base.fetch.indexes.indexes import (
     configured_indexes,
     find_releases,
@@ -237,9 +237,10 @@ def test_lists_releases_with_what_each_has(site: Site) -> None:
 def test_unknown_project_differs_from_silent_index(site: Site) -> None:
     known, silent = site.url("/simple"), "http://nowhere.invalid/simple"
 
-    with pytest.raises(UnknownProjectError):
+    with pytest.raises(DownloadError) as unknown:
         find_releases("other", indexes=[known], retry_policy=HASTY)
     with pytest.raises(DownloadError) as caught:
         find_releases("other", indexes=[known, silent], retry_policy=HASTY)
 
-    assert type(caught.value) is DownloadError
+    assert (unknown.value.anchor, unknown.value.is_missing) == ("unknown-project", True)
+    assert (caught.value.anchor, caught.value.is_missing) == ("download", False)
