@@ -81,8 +81,8 @@ class Attempts:
     The policy is stretched by CUWHEEL_SLOW_NETWORK.
     """
 
-    def __init__(self, retry_policy: RetryPolicy = RETRY_POLICY, stop: Stop | None = None) -> None:
-        self.retry_policy = retry_policy.stretched(slow_factor())
+    def __init__(self, stop: Stop | None = None) -> None:
+        self.retry_policy = RETRY_POLICY.stretched(slow_factor())
         self.stop = stop or Stop()
         self._end = monotonic() + self.retry_policy.total
         self.note_progress()

@@ -54,9 +54,7 @@ def releases_of(project: str, workspace: Workspace) -> tuple[IndexRelease, ...]:
     Raises:
         DownloadError: no index has the project, or none can be reached.
     """
-    return find_releases(
-        project, indexes=configured_indexes(workspace.environ), retry_policy=workspace.retry_policy
-    )
+    return find_releases(project, indexes=configured_indexes(workspace.environ))
 
 
 def choose_release(project: str, releases: Sequence[IndexRelease], version: str = "") -> Upstream:

@@ -16,7 +16,6 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from cuwheel.base.errors import LockError
 from cuwheel.base.fetch.indexes.indexes import IndexFile, find_wheels
-from cuwheel.base.fetch.retry import RetryPolicy
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.parallel import Stop, run_all
 from cuwheel.base.system.versions import plain_release
@@ -72,7 +71,6 @@ def choose_wheels(
     *,
     indexes: Iterable[str],
     console: Console,
-    retry_policy: RetryPolicy,
 ) -> tuple[IndexFile, ...]:
     """Look up every wheel that is in a lock by its hash and fits one of its Pythons.
 
@@ -88,7 +86,7 @@ def choose_wheels(
     pins = [(locked, pin) for locked in locks for pin in locked.pins()]
     names = sorted({canonicalize_name(pin.requirement.name) for _, pin in pins})
     stop = Stop()
-    find = partial(find_wheels, indexes=tuple(indexes), retry_policy=retry_policy, stop=stop)
+    find = partial(find_wheels, indexes=tuple(indexes), stop=stop)
     with console.live("querying the indexes") as line:
         line.show(f"{len(names)} projects")
         tasks = [partial(find, name) for name in names]

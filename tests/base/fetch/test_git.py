@@ -19,7 +19,7 @@ from cuwheel.base.fetch.git import Commit, fetch_commit
 from cuwheel.base.system import process
 from cuwheel.base.system.files import PART, sha256_of_file
 from cuwheel.build.workspace.workspace import Workspace
-from tests.support.factories import HASTY, heard, make_workspace
+from tests.support.factories import heard, make_workspace
 from tests.support.secrets import arguments_with
 
 COMMITTED = 1_600_000_000  # seconds since 1970
@@ -78,7 +78,6 @@ def fetch(
         console=workspace.console,
         offline=offline,
         tar=tar,
-        retry_policy=HASTY,
     )
 
 

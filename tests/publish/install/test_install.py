@@ -18,7 +18,7 @@ from cuwheel.base.formats.wheel.publication import statement_of
 from cuwheel.build.recipe.link import External
 from cuwheel.build.recipe.recipe import Smoke
 from cuwheel.build.sandbox import backends
-from tests.support.factories import HASTY, write_wheel
+from tests.support.factories import write_wheel
 from tests.support.publish.installations import (
     BROKEN,
     GOOD,
@@ -354,9 +354,8 @@ def test_names_nearest_wheel_where_none_fits(installing: Installing) -> None:
 
 
 @pytest.fixture
-def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
+def nowhere() -> str:
     """The address of an index that doesn't answer."""
-    monkeypatch.setattr("cuwheel.check.pick.choice.query_indexes.__defaults__", (HASTY,))
     return "http://127.0.0.1:9/simple/"
 
 

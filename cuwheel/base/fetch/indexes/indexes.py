@@ -16,7 +16,7 @@ from cuwheel.base.errors import DownloadError, HashMismatchError
 from cuwheel.base.fetch.indexes.pages import lacks, link_fault, read_project_page, with_credentials
 from cuwheel.base.fetch.indexes.uv_settings import uv_settings
 from cuwheel.base.fetch.pip_settings import pip_settings
-from cuwheel.base.fetch.retry import RETRY_POLICY, Attempts, RetryPolicy
+from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.fetch.urls import is_local, redact_url
 from cuwheel.base.system.files import checked_sha256
 from cuwheel.base.system.parallel import Stop
@@ -63,7 +63,6 @@ def find_sdist(
     sha256: str,
     *,
     indexes: Iterable[str],
-    retry_policy: RetryPolicy = RETRY_POLICY,
 ) -> str:
     """Return the address of a release's sdist, which may hold the index's user and password.
 
@@ -77,7 +76,7 @@ def find_sdist(
     """
     reasons: dict[str, str] = {}
     has_others = False
-    attempts = Attempts(retry_policy)
+    attempts = Attempts()
     for index in indexes:
         attempts.reset_count()
         page = read_project_page(index, project, attempts)
@@ -113,11 +112,10 @@ def find_wheels(
     project: str,
     *,
     indexes: Iterable[str],
-    retry_policy: RetryPolicy = RETRY_POLICY,
     stop: Stop | None = None,
 ) -> tuple[IndexFile, ...]:
     """Return all wheels of a project on the first index that has it; raises DownloadError."""
-    index, page = _first_page(project, indexes, Attempts(retry_policy, stop), "wheels of ")
+    index, page = _first_page(project, indexes, Attempts(stop), "wheels of ")
     return tuple(_file_of(file, index) for file in page.packages if file.package_type == "wheel")
 
 
@@ -125,14 +123,13 @@ def find_releases(
     project: str,
     *,
     indexes: Iterable[str],
-    retry_policy: RetryPolicy = RETRY_POLICY,
     stop: Stop | None = None,
 ) -> tuple[IndexRelease, ...]:
     """Return all releases of a project on the first index that has it, the newest last.
 
     Raises DownloadError; it `is_missing` where every index answers and none has the project.
     """
-    index, page = _first_page(project, indexes, Attempts(retry_policy, stop))
+    index, page = _first_page(project, indexes, Attempts(stop))
     by_version: defaultdict[Version, list[pypi_simple.DistributionPackage]] = defaultdict(list)
     for file in page.packages:
         with contextlib.suppress(InvalidVersion):  # of the time before PEP 440

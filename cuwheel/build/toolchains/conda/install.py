@@ -67,7 +67,6 @@ def fetch_packages(
             console=workspace.console,
             offline=offline,
             title=title,
-            retry_policy=workspace.retry_policy,
         )
     except DownloadError as problem:
         fix = f"run without --offline, or {UNREACHABLE_FIX}" if offline else UNREACHABLE_FIX

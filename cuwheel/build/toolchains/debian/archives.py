@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from cuwheel.base.errors import DownloadError
-from cuwheel.base.fetch.retry import RETRY_POLICY, Attempts, RetryPolicy
+from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.fetch.urls import checked_mirror, is_local, redact_url
 from cuwheel.base.fetch.web import read_head
 from cuwheel.base.system.regular_files import read_text
@@ -62,7 +62,6 @@ def find_url(
     archives: Sequence[DebianArchive],
     *,
     offline: bool = False,
-    retry_policy: RetryPolicy = RETRY_POLICY,
 ) -> str:
     """Return the address of a package's file in the first archive that has it.
 
@@ -76,7 +75,7 @@ def find_url(
         url = f"{archive.address}/{quote(package.path)}"
         if offline and not is_local(url):
             continue
-        if read_head(url, Attempts(retry_policy), fix=SETTING_FIX).is_there:
+        if read_head(url, Attempts(), fix=SETTING_FIX).is_there:
             return url
     raise _missing(package, archives)
 

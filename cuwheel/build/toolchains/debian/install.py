@@ -85,7 +85,6 @@ def fetch_packages(
             console=workspace.console,
             offline=offline,
             title=title,
-            retry_policy=workspace.retry_policy,
             fix=f"run without --offline, or {SETTING_FIX}" if offline else SETTING_FIX,
         )
     except DownloadError as problem:
@@ -137,11 +136,11 @@ def downloads_of(
     Raises:
         UsageError: the variable with the archives' addresses is malformed.
     """
-    archives, policy = configured_archives(workspace.environ), workspace.retry_policy
+    archives = configured_archives(workspace.environ)
     return [
         (
             pinned_file(package),
-            partial(find_url, package, archives, offline=offline, retry_policy=policy),
+            partial(find_url, package, archives, offline=offline),
         )
         for package in packages
     ]

@@ -68,7 +68,6 @@ def fetch_archives(
             console=workspace.console,
             offline=offline,
             title=f"the archives of {owner}",
-            retry_policy=workspace.retry_policy,
         )
     except DownloadError as problem:
         fix = f"run without --offline, or {UNREACHABLE_FIX}" if offline else UNREACHABLE_FIX

@@ -23,7 +23,7 @@ from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.system.files import sha256_of_file
 from cuwheel.build.wheelhouse.folder_index import write_index
 from cuwheel.publish.index.site import SiteRequest, write_site
-from tests.support.factories import HASTY, write_wheel
+from tests.support.factories import write_wheel
 from tests.support.packages.toy_wheel import add_wheel
 from tests.support.servers.http import Site, serving
 
@@ -40,7 +40,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 
 def read(address: str) -> tuple[Offer, ...] | str:
-    return read_offers(address, "toy", Attempts(HASTY))
+    return read_offers(address, "toy", Attempts())
 
 
 def only(address: str) -> Offer:
@@ -255,7 +255,7 @@ def offer(url: str, **facts: object) -> Offer:
 
 
 def metadata_of(wheel: Offer) -> str:
-    return read_metadata(wheel, Attempts(HASTY))
+    return read_metadata(wheel, Attempts())
 
 
 def test_reads_parts_of_the_wheel(wheel_site: Site) -> None:
