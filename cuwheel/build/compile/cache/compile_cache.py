@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cuwheel.base.errors import CommandFailedError, CuwheelError, UsageError
+from cuwheel.base.errors import CommandFailedError, UsageError
 from cuwheel.base.paths import script
 from cuwheel.base.system.compilers import SYSTEM_PATH
 from cuwheel.base.system.process import run, which
@@ -26,7 +26,6 @@ from cuwheel.build.compile.cache.room import remove_oldest
 from cuwheel.build.compile.cache.statistics import CCACHE_LOG
 from cuwheel.build.sandbox.unix_server import RELAY_SOCKET, SCCACHE_SOCKET
 from cuwheel.build.workspace.job import Job
-from cuwheel.build.workspace.problems import Problem, problem_of
 from cuwheel.build.workspace.request import BuildRequest
 from cuwheel.build.workspace.workspace import Workspace
 
@@ -181,14 +180,10 @@ class CompileCache:
             yield
 
 
-def check_compile_cache(job: Job) -> list[Problem]:
-    """Check the environment variables of the compile cache."""
-    try:
-        _choose(job.settings, job.workspace.environ)
-        _has_direct_mode(job.workspace.environ)
-    except CuwheelError as error:
-        return [problem_of(error)]
-    return []
+def check_compile_cache(job: Job) -> None:
+    """Raise an error where the environment variables of the compile cache can't be used."""
+    _choose(job.settings, job.workspace.environ)
+    _has_direct_mode(job.workspace.environ)
 
 
 def choose_compile_cache(job: Job, sockets: Path, environ: Mapping[str, str]) -> CompileCache:
