@@ -18,7 +18,7 @@ from cuwheel.base.formats.wheel.publication import SIMPLE, WHEEL_FOLDER, remove_
 from cuwheel.base.system.console import silent_console
 from cuwheel.base.system.files import file_lock, naming_full_disk, remove_parts, remove_tree
 from cuwheel.base.system.folders.output_folder import check_files, check_output, claim
-from cuwheel.base.system.parallel import Stop, StoppedError, in_background
+from cuwheel.base.system.parallel import Background, Stop, StoppedError
 from cuwheel.base.system.regular_files import open_file
 from cuwheel.build.pipeline.published import (
     PublishedRecord,
@@ -200,7 +200,7 @@ def _run_stages(names: Sequence[str], job: Job, key: dict[str, str]) -> None:
     Raises:
         CuwheelError: of the stage that failed.
     """
-    with naming_full_disk(job.workspace.work), in_background() as background:
+    with naming_full_disk(job.workspace.work), Background() as background:
         check_files(job.workspace.dist / SIMPLE, SIMPLE_FOLDER)
         start_run(job, key)
         before = read_project_state(job)

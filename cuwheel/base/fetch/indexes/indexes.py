@@ -119,17 +119,12 @@ def find_wheels(
     return tuple(_file_of(file, index) for file in page.packages if file.package_type == "wheel")
 
 
-def find_releases(
-    project: str,
-    *,
-    indexes: Iterable[str],
-    stop: Stop | None = None,
-) -> tuple[IndexRelease, ...]:
+def find_releases(project: str, *, indexes: Iterable[str]) -> tuple[IndexRelease, ...]:
     """Return all releases of a project on the first index that has it, the newest last.
 
     Raises DownloadError; it `is_missing` where every index answers and none has the project.
     """
-    index, page = _first_page(project, indexes, Attempts(stop))
+    index, page = _first_page(project, indexes, Attempts())
     by_version: defaultdict[Version, list[pypi_simple.DistributionPackage]] = defaultdict(list)
     for file in page.packages:
         with contextlib.suppress(InvalidVersion):  # of the time before PEP 440

@@ -278,20 +278,25 @@ def test_reads_separate_file_with_the_right_hash(
     assert f"Name: {name}\n" in text
 
 
-def test_reports_server_without_ranges(wheel_site: Site) -> None:
-    wheel_site.knows_range = False
+@pytest.mark.parametrize(
+    ("behaviour", "why", "is_unusable"),
+    [
+        ({"knows_range": False}, "can't be read in parts", False),
+        ({"statuses": [404]}, "404", True),
+        ({"statuses": [410]}, "410", True),
+        ({"statuses": [403]}, "403", False),
+    ],
+)
+def test_reports_server_that_refuses(
+    behaviour: dict[str, object],
+    why: str,
+    is_unusable: bool,  # noqa: FBT001 - an expected value
+    wheel_site: Site,
+) -> None:
+    for name, value in behaviour.items():
+        setattr(wheel_site, name, value)
 
-    with pytest.raises(UnreadMetadataError, match="can't be read in parts") as caught:
-        metadata_of(offer(wheel_site.url("/w.whl")))
-
-    assert not caught.value.is_unusable
-
-
-@pytest.mark.parametrize(("status", "is_unusable"), [(404, True), (410, True), (403, False)])
-def test_reports_wheel_that_is_gone(status: int, is_unusable: bool, wheel_site: Site) -> None:  # noqa: FBT001
-    wheel_site.statuses = [status]
-
-    with pytest.raises(UnreadMetadataError, match=str(status)) as caught:
+    with pytest.raises(UnreadMetadataError, match=why) as caught:
         metadata_of(offer(wheel_site.url("/w.whl")))
 
     assert caught.value.is_unusable is is_unusable
