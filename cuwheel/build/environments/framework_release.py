@@ -16,7 +16,8 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from cuwheel.base.errors import RecipeError
-from cuwheel.base.fetch.indexes.indexes import IndexFile, configured_indexes, find_wheels
+from cuwheel.base.fetch.indexes.indexes import configured_indexes, find_wheels
+from cuwheel.base.fetch.indexes.offers import IndexFile
 from cuwheel.base.system.files import write_atomically
 from cuwheel.base.system.folders.temporary import temporary_folder
 from cuwheel.base.system.versions import plain_release

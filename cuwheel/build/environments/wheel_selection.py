@@ -15,7 +15,8 @@ from packaging.tags import compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from cuwheel.base.errors import LockError
-from cuwheel.base.fetch.indexes.indexes import IndexFile, find_wheels
+from cuwheel.base.fetch.indexes.indexes import find_wheels
+from cuwheel.base.fetch.indexes.offers import IndexFile
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.parallel import Stop, run_all
 from cuwheel.base.system.versions import plain_release

@@ -20,7 +20,8 @@ from packaging.version import Version
 
 from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
-from cuwheel.base.fetch.indexes.indexes import IndexFile, configured_indexes, find_wheels
+from cuwheel.base.fetch.indexes.indexes import configured_indexes, find_wheels
+from cuwheel.base.fetch.indexes.offers import IndexFile
 from cuwheel.base.fetch.remote_file import open_remote
 from cuwheel.base.formats.binaries.elf_symbols import Symbols
 from cuwheel.base.system.console import Console
