@@ -217,7 +217,8 @@ def check_disk(job: Job) -> Iterator[CuwheelError]:
     target, workspace = job.target, job.workspace
     cached = _size_in_cache(target, workspace)
     required = {workspace.work: target.recipe.disk, workspace.cache: cached}
-    if _disk_of(workspace.work) == _disk_of(workspace.cache):
+    disks = {machine.nearest_folder(folder).stat().st_dev for folder in required}
+    if len(disks) == 1:
         required = {workspace.cache: target.recipe.disk + cached}
     for folder, needed in required.items():
         if (free := machine.free_disk(folder)) < needed:
@@ -296,9 +297,3 @@ def _size_of_toolchain(target: Target, workspace: Workspace) -> int:
         return needed_disk(read_conda_lock(lock).packages, workspace.cache)
     except CuwheelError:
         return 0  # the stage that installs from the lock raises it
-
-
-def _disk_of(folder: Path) -> int:
-    """Return the device number of a folder, which needn't be there yet."""
-    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    return nearest.stat().st_dev
