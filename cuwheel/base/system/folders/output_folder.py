@@ -31,6 +31,7 @@ from cuwheel.base.system.files import (
     write_atomically,
 )
 from cuwheel.base.system.folders.staged_files import ASIDE, staged_files
+from cuwheel.base.system.quantities import first_of
 from cuwheel.base.system.regular_files import open_regular, read_json
 
 MARKER = ".cuwheel-folder.json"
@@ -160,8 +161,7 @@ def shown(path: Path | str) -> str:
 
 def shown_names(names: Sequence[str]) -> str:
     """Return the first of some names, and how many more there are."""
-    more = len(names) - _SHOWN
-    return ", ".join(map(shown, names[:_SHOWN])) + (f" and {more} more" if more > 0 else "")
+    return first_of([*map(shown, names)], _SHOWN)
 
 
 def _is_empty_lock(path: Path) -> bool:
