@@ -26,7 +26,7 @@ from cuwheel.build.compile.canary import run_canary
 from cuwheel.build.compile.environment import BuildInputs, variables
 from cuwheel.build.compile.toolkit_view import ViewPaths, fingerprint_of
 from cuwheel.build.environments.uv import install, make_environment
-from cuwheel.build.pipeline.pipeline import make_stage
+from cuwheel.build.pipeline.pipeline import run_stage
 from cuwheel.build.recipe.recipe import CMake
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.toolchains.system_programs import obtain_toolbox
@@ -114,7 +114,7 @@ def prepare(command: Sequence[str], folder: Path, jobs: int, console: Console) -
     [job] = requested_jobs(entry, tag, request_of(given, caller), console, caller)
     target, workspace = job.target, job.workspace
     for stage in _BEFORE_BUILD:
-        make_stage(stage, job)
+        run_stage(stage, job)
     prepared = Prepared(
         target=target,
         source=workspace.load("patch", SourceTree),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel.base.caller import Caller
+from cuwheel.base.fetch import retry
 from cuwheel.base.system.files import file_lock, remove_tree
 from cuwheel.base.system.output.github import GITHUB_VARIABLE, SUMMARY_VARIABLE
 from cuwheel.build.locks.tool_environment import tool_python
@@ -21,7 +22,7 @@ from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.check.cuda.toolkits import toolkit_by_release
 from tests.support.engine import Engine, make_engine
-from tests.support.factories import make_workspace
+from tests.support.factories import HASTY, make_workspace
 from tests.support.golden import Golden
 from tests.support.machines.leftovers import end_all_of, end_families, own_children
 from tests.support.requirements import required, summarize_skips
@@ -111,6 +112,11 @@ def pytest_terminal_summary(
     skipped = [report.longrepr for report in terminalreporter.getreports("skipped")]
     if line := summarize_skips(where[2] for where in skipped if isinstance(where, tuple)):
         terminalreporter.write_line(line)
+
+
+@pytest.fixture(autouse=True)
+def _hasty_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "RETRY_POLICY", HASTY)
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,48 @@ from typing import ClassVar
 
 from cuwheel.base.spelling import as_typed
 
+# The exit code of each case of an error, by its anchor: a name of an entry in TROUBLESHOOTING.md.
+EXIT_CODES = {
+    "usage": 2,
+    "recipe": 3,
+    "python-not-found": 5,
+    "lock": 10,
+    "install": 11,
+    "toolchain": 20,
+    "damaged-packages": 21,
+    "target-root": 24,
+    "download": 30,
+    "wrong-hash": 31,
+    "unsafe-archive": 33,
+    "source": 34,
+    "unknown-project": 35,
+    "preflight": 50,
+    "sandbox": 51,
+    "command-failed": 60,
+    "build-failed": 61,
+    "cells-failed": 63,
+    "nightly-failed": 64,
+    "nightly-time": 65,
+    "gpu-in-use": 66,
+    "audit": 80,
+    "audit-warning": 81,
+    "not-reproducible": 82,
+    "policy": 83,
+    "smoke": 90,
+    "gpu": 91,
+    "wrong-result": 92,
+    "probe": 93,
+    "slower": 94,
+    "undecided": 95,
+    "index": 100,
+    "published-wheel": 101,
+    "release-requirement": 103,
+    "no-fitting-wheel": 116,
+    "no-space": 120,
+    "file-access": 121,
+    "resource-limit": 123,
+}
+
 
 class CuwheelError(Exception):
     """A command can't do its work.
@@ -27,22 +69,22 @@ class CuwheelError(Exception):
         what: the fact, one line, starting with the name of the thing that failed.
         why: the cause, one or two sentences, or one line for each of several facts.
         fix: what the reader can do next, as a command where there is one.
-
-    Attributes:
-        exit_code: of the process; an argument of each class.
-        anchor: the heading in TROUBLESHOOTING.md; likewise.
+        anchor: the case, one of the class's `anchors`; by default the first.
     """
 
-    exit_code: ClassVar[int] = 1
-    anchor: ClassVar[str] = ""
+    anchors: ClassVar[tuple[str, ...]] = ()
+    anchor = ""
+    exit_code = 1
 
-    def __init_subclass__(cls, *, exit_code: int, anchor: str) -> None:
+    def __init_subclass__(cls, *, anchor: str, others: tuple[str, ...] = ()) -> None:
         super().__init_subclass__()
-        cls.exit_code = exit_code
-        cls.anchor = anchor
+        cls.anchors = (anchor, *others)
+        cls.anchor, cls.exit_code = anchor, EXIT_CODES[anchor]
 
-    def __init__(self, what: str, *, why: str = "", fix: str = "") -> None:
+    def __init__(self, what: str, *, why: str = "", fix: str = "", anchor: str = "") -> None:
         super().__init__(what)
+        if anchor:
+            self.anchor, self.exit_code = anchor, EXIT_CODES[anchor]
         self.what = as_typed(what)
         self.why = as_typed(why)
         self.fix = as_typed(fix)
@@ -57,7 +99,7 @@ class CuwheelError(Exception):
         return "\n".join(lines)
 
 
-class UsageError(CuwheelError, exit_code=2, anchor="usage"):
+class UsageError(CuwheelError, anchor="usage"):
     """The command can't be run as it was written.
 
     An option, a session or a name is unknown (the message suggests the closest known name; `nox -l`
@@ -69,7 +111,7 @@ class UsageError(CuwheelError, exit_code=2, anchor="usage"):
     """
 
 
-class RecipeError(CuwheelError, exit_code=3, anchor="recipe"):
+class RecipeError(CuwheelError, anchor="recipe"):
     """A recipe is invalid, or can't be built as it was requested.
 
     A field is missing, contradicts another, or has an unknown value: all of these are listed
@@ -82,7 +124,7 @@ class RecipeError(CuwheelError, exit_code=3, anchor="recipe"):
     """
 
 
-class InterpreterNotFoundError(CuwheelError, exit_code=5, anchor="python-not-found"):
+class InterpreterNotFoundError(CuwheelError, anchor="python-not-found"):
     """The Python that the wheel is for was not found on this machine.
 
     The message lists every location searched and what was found there. A pyenv shim on PATH doesn't
@@ -91,7 +133,7 @@ class InterpreterNotFoundError(CuwheelError, exit_code=5, anchor="python-not-fou
     """
 
 
-class LockError(CuwheelError, exit_code=10, anchor="lock"):
+class LockError(CuwheelError, anchor="lock"):
     """A lock file is missing, was edited by hand, or doesn't match its input.
 
     Every package that cuwheel installs comes from a lock under `envs/`, with a hash.
@@ -101,27 +143,34 @@ class LockError(CuwheelError, exit_code=10, anchor="lock"):
     """
 
 
-class InstallError(CuwheelError, exit_code=11, anchor="install"):
-    """The locked packages of an environment or toolchain could not be installed.
+class InstallError(CuwheelError, anchor="install", others=("no-fitting-wheel",)):
+    """Locked packages could not be installed, or no available wheel fits the environment.
 
     The index may be unreachable, a file may no longer match its hash, or the cache may still lack a
     file while `--offline` is set. The installer's own messages are in the log that the error names.
     Or a Debian package holds what is refused: a device, a link that leads outside, a file that
     another package has with other content.
+
+    Where no wheel fits, the message names the closest one and why it doesn't. `nox -s pick` shows
+    more, also of other indexes (`--index`); `nox -s install -- TARGET --fallback build` builds one.
     """
 
 
-class ToolchainError(CuwheelError, exit_code=20, anchor="toolchain"):
+class ToolchainError(CuwheelError, anchor="toolchain", others=("damaged-packages",)):
     """The CUDA toolchain is incomplete, damaged, or of another release than the target's.
 
     A toolchain is checked each time it is used, and a damaged one is removed and made again. What
     remains as an error: a lock that mixes releases (nvcc, ptxas, crt and nvvm must have the same
     one), a toolkit on the machine that has another release than requested (`--toolchain system`),
     or a provider that has no lock for this toolkit.
+
+    Or files of installed packages differ from the hashes that the packages record: the disk or
+    another program damaged the installer's cache. With a network, cuwheel downloads them again;
+    with `--offline`, remove the folder `uv` in the cache and run once without `--offline`.
     """
 
 
-class TargetRootError(CuwheelError, exit_code=24, anchor="target-root"):
+class TargetRootError(CuwheelError, anchor="target-root"):
     """A wheel for another platform needs a root folder of that platform, and none fits.
 
     `--platform linux_aarch64` compiles here and runs nothing of the other machine, but Python's
@@ -131,37 +180,23 @@ class TargetRootError(CuwheelError, exit_code=24, anchor="target-root"):
     """
 
 
-class DamagedPackagesError(ToolchainError, exit_code=21, anchor="damaged-packages"):
-    """Files of installed packages differ from the hashes that the packages record.
-
-    The disk or another program damaged the installer's cache. With a network, cuwheel downloads
-    them again; with `--offline`, remove the folder `uv` in the cache and run once without
-    `--offline`.
-    """
-
-
-class DownloadError(CuwheelError, exit_code=30, anchor="download"):
-    """A file could not be downloaded.
+class DownloadError(CuwheelError, anchor="download", others=("unknown-project",)):
+    """A file could not be downloaded, or no package index has this project, release or source.
 
     The server didn't answer, answered with an error, or the connection broke too often. A partial
     file is kept, and the next run resumes it. Without a network: put the file where the message
     says, or pass the source with `-- --source FILE`.
+
+    Or the indexes answered, and the name, the version or the index is wrong, or upstream publishes
+    only wheels there. The message says what each index has. Names are those of the package index
+    (`flash-attn`), which may differ from the name that is imported. A source that is on no index
+    can be pinned in the recipe by its own URL: `Archive`, or `GitCommit`.
     """
 
     is_missing = False  # the server answered, and has no such file
 
 
-class UnknownProjectError(DownloadError, exit_code=35, anchor="unknown-project"):
-    """No package index has this project, or the requested release or source of it.
-
-    The indexes answered; the name, the version or the index is wrong, or upstream publishes only
-    wheels there. The message says what each index has. Names are those of the package index
-    (`flash-attn`), which may differ from the name that is imported. A source that is on no index
-    can be pinned in the recipe by its own URL: `Archive`, or `GitCommit`.
-    """
-
-
-class HashMismatchError(CuwheelError, exit_code=31, anchor="wrong-hash"):
+class HashMismatchError(CuwheelError, anchor="wrong-hash"):
     """A downloaded file is not the file that the recipe pins.
 
     Its SHA-256 differs from the one in the recipe: the file was changed at its address or on the
@@ -171,7 +206,7 @@ class HashMismatchError(CuwheelError, exit_code=31, anchor="wrong-hash"):
     """
 
 
-class UnsafeArchiveError(CuwheelError, exit_code=33, anchor="unsafe-archive"):
+class UnsafeArchiveError(CuwheelError, anchor="unsafe-archive"):
     """An archive tries to write outside the folder it is unpacked into, or can't be read.
 
     Members with `..`, absolute names, links that lead outside, and device files are refused, and
@@ -179,7 +214,7 @@ class UnsafeArchiveError(CuwheelError, exit_code=33, anchor="unsafe-archive"):
     """
 
 
-class SourceError(CuwheelError, exit_code=34, anchor="source"):
+class SourceError(CuwheelError, anchor="source"):
     """A source tree can't be used, or a patch of the recipe doesn't apply to it.
 
     A source that is given with `--source`, or read by `nox -s new`, has to be a folder with a
@@ -190,7 +225,7 @@ class SourceError(CuwheelError, exit_code=34, anchor="source"):
     """
 
 
-class PreflightError(CuwheelError, exit_code=50, anchor="preflight"):
+class PreflightError(CuwheelError, anchor="preflight"):
     """Something on this machine doesn't fit the target, found before the first compile.
 
     All problems are listed together, each with its cause and fix. For jobs of Slurm: its programs
@@ -199,7 +234,7 @@ class PreflightError(CuwheelError, exit_code=50, anchor="preflight"):
     """
 
 
-class SandboxError(CuwheelError, exit_code=51, anchor="sandbox"):
+class SandboxError(CuwheelError, anchor="sandbox"):
     """No sandbox works on this machine, or not the one that `--sandbox` or `--container` requires.
 
     A sandbox needs namespaces of the kernel. Many containers refuse them, and Ubuntu 24.04 grants
@@ -230,7 +265,7 @@ class FirstError:
     command: str
 
 
-class CommandFailedError(CuwheelError, exit_code=60, anchor="command-failed"):
+class CommandFailedError(CuwheelError, anchor="command-failed"):
     """A program that cuwheel ran ended with an error.
 
     Args:
@@ -277,7 +312,7 @@ class CommandFailedError(CuwheelError, exit_code=60, anchor="command-failed"):
         return "\n".join(lines)
 
 
-class BuildFailedError(CommandFailedError, exit_code=61, anchor="build-failed"):
+class BuildFailedError(CommandFailedError, anchor="build-failed"):
     """The package's own build failed: the compiler, the linker or the build backend stopped.
 
     The first error in the log is the one that counts; later ones often follow from it. `Killed` or
@@ -289,59 +324,37 @@ class BuildFailedError(CommandFailedError, exit_code=61, anchor="build-failed"):
     """
 
 
-class CellsFailedError(CuwheelError, exit_code=63, anchor="cells-failed"):
-    """Some cells of the matrix failed; all others were built.
+class StepsFailedError(
+    CuwheelError, anchor="cells-failed", others=("nightly-failed", "nightly-time")
+):
+    """Some cells of the matrix or steps of the nightly cycle failed; the others ran.
 
-    The table shows the error of each, `dist/.cuwheel/` has the logs, and `dist/matrix.html` shows
-    both. Running `nox -s matrix -- build` again builds only the missing ones.
-    """
+    The table of the matrix shows the error of each cell, `dist/.cuwheel/` has the logs, and
+    `dist/matrix.html` shows both. Running `nox -s matrix -- build` again builds only the missing
+    ones.
 
-
-class NightlyFailedError(CuwheelError, exit_code=64, anchor="nightly-failed"):
-    """A step of the nightly cycle failed; the other steps ran.
-
-    The report says what each step did and why it failed, with its log and the cause found in the
-    log: `nightly/latest/index.html`, and `nightly.json` beside it as data. docs/how-to/nightly.md.
-    """
-
-
-class NightlyTimeError(CuwheelError, exit_code=65, anchor="nightly-time"):
-    """The nightly cycle reached its time limit.
-
-    What was running was terminated, the remaining steps are marked as skipped in the report, and
+    The nightly report says what each step did and why it failed, with its log and the cause found
+    in the log: `nightly/latest/index.html`, and `nightly.json` beside it as data. At the time limit
+    what was running was terminated, the remaining steps are marked as skipped in the report, and
     what was built or compiled by then is kept: the next night continues from there. `--time-limit`
-    raises the limit.
+    raises the limit. docs/how-to/nightly.md.
     """
 
 
-class GpuInUseError(CuwheelError, exit_code=66, anchor="gpu-in-use"):
-    """Another nightly run uses this GPU, or this machine where it has none.
-
-    Two runs at once would slow each other down and falsify the measurements. The message says which
-    process holds the lock; a run waits for it unless `--no-wait` is given. The lock is released
-    when its process ends.
-    """
-
-
-class AuditError(CuwheelError, exit_code=80, anchor="audit"):
-    """The finished wheel violates its contract, so it is not published.
+class AuditError(CuwheelError, anchor="audit", others=("audit-warning",)):
+    """The finished wheel violates its contract, or works under conditions that it doesn't state.
 
     Each violation names the file in the wheel and the rule; the rules are described below, under
     "What the audit finds". `nox -s audit -- WHEEL` checks any wheel, also of other projects. The
     stage `repair` refuses a wheel that needs libraries which its recipe doesn't declare: name them
     in `link`, or keep the build from linking them.
+
+    Only the session `audit` fails with warnings; a build prints them and continues. `-- --fail-on
+    error` accepts them.
     """
 
 
-class AuditWarningError(CuwheelError, exit_code=81, anchor="audit-warning"):
-    """An audited wheel works, but under conditions that it doesn't state.
-
-    Only the session `audit` fails with this; a build prints warnings and continues. Each is printed
-    with its rule, whose entry below says why it matters. `-- --fail-on error` accepts them.
-    """
-
-
-class NotReproducibleError(CuwheelError, exit_code=82, anchor="not-reproducible"):
+class NotReproducibleError(CuwheelError, anchor="not-reproducible"):
     """Building again gave different bytes, or would have been another build.
 
     The report names the members, sections and kernels that differ, and the causes that could be
@@ -355,8 +368,8 @@ class NotReproducibleError(CuwheelError, exit_code=82, anchor="not-reproducible"
     """
 
 
-class PolicyError(CuwheelError, exit_code=83, anchor="policy"):
-    """The statements about a wheel don't confirm it, or can't be made.
+class PolicyError(CuwheelError, anchor="policy", others=("release-requirement",)):
+    """The statements about a wheel don't confirm it, can't be made, or a release lacks one.
 
     A policy (`rebuilders.txt`) says how many of which rebuilders have to confirm a wheel's bytes:
     the message names each statement that doesn't count, and why (docs/how-to/rebuild.md). The
@@ -364,10 +377,15 @@ class PolicyError(CuwheelError, exit_code=83, anchor="policy"):
     changed after the build, and nothing is installed, whatever `--fallback` says. Signing with
     Sigstore uses the identity of a CI job (in GitHub Actions with `id-token: write`) and its
     servers; with a key file, `-- --key FILE`, it needs none.
+
+    A release with `--require perf,verify` requires a record of exactly these bytes: a passed
+    measurement (`nox -s perf`), and builds that gave them again (`nox -s verify`). If there are
+    several records, the newest counts. The message names each wheel and what to run; `--reports
+    DIR` names other folders of records.
     """
 
 
-class SmokeError(CuwheelError, exit_code=90, anchor="smoke"):
+class SmokeError(CuwheelError, anchor="smoke"):
     """The wheel installs but doesn't work in a clean environment.
 
     An import failed, a library of the wheel can't be loaded, CUDA of two major releases is in one
@@ -376,50 +394,41 @@ class SmokeError(CuwheelError, exit_code=90, anchor="smoke"):
     """
 
 
-class GpuError(CuwheelError, exit_code=91, anchor="gpu"):
-    """The command needs a GPU, and this machine has none that is suitable.
+class GpuError(CuwheelError, anchor="gpu", others=("gpu-in-use",)):
+    """The command needs a GPU, and this machine has none that is suitable and free.
 
     There is no driver or no GPU, the wheel has no code for the GPU, its memory is too small or
     damaged, or another process uses it. `nox -s diagnose` shows more about the machine.
+
+    Two nightly runs on one GPU, or on a machine without, would slow each other down and falsify the
+    measurements. The message says which process holds the lock; a run waits for it unless
+    `--no-wait` is given. The lock is released when its process ends.
     """
 
 
-class WrongResultError(CuwheelError, exit_code=92, anchor="wrong-result"):
-    """The package gives wrong results on this GPU, or code other than its own ran.
+class ProbeError(CuwheelError, anchor="probe", others=("wrong-result", "slower", "undecided")):
+    """A performance probe failed, or its results or times are not as they have to be.
 
-    Its speed is meaningless then. Each case was compared with a reference, computed by other code
-    in higher precision; the limit of the relative error is in the probe,
+    A case could not be run: the package or the probe raised an exception, the process died, or it
+    timed out. The log that the message names has the whole output.
+
+    Wrong results: speed is meaningless then. Each case was compared with a reference, computed by
+    other code in higher precision; the limit of the relative error is in the probe,
     `recipes/perf/<recipe>.py`. If none of the kernels that ran is in the wheel, other code did the
     work: a fallback, or another installation of the package.
+
+    Slower than the wheel that it was compared with: both ran alternately on this GPU, and the
+    difference is larger than the tolerance and than the noise of the old wheel compared with
+    itself.
+
+    Undecided: the measurements are too noisy to say whether the wheel is slower, or cases could not
+    be compared. It never counts as passed. Noise comes from another process on the GPU, from clocks
+    that drop because of heat or power, and from calls of a few microseconds; run it again on an
+    idle GPU.
     """
 
 
-class ProbeError(CuwheelError, exit_code=93, anchor="probe"):
-    """A case of a performance probe could not be run.
-
-    The package or the probe raised an exception, the process died, or it timed out. The log that
-    the message names has the whole output.
-    """
-
-
-class SlowerError(CuwheelError, exit_code=94, anchor="slower"):
-    """The wheel is slower than the one that it was compared with.
-
-    Both ran alternately on this GPU, and the difference is larger than the tolerance and than the
-    noise of the old wheel compared with itself.
-    """
-
-
-class UndecidedError(CuwheelError, exit_code=95, anchor="undecided"):
-    """The measurements are too noisy to say whether the wheel is slower.
-
-    Undecided never counts as passed; cases that could not be compared leave a run undecided, too.
-    Noise comes from another process on the GPU, from clocks that drop because of heat or power, and
-    from calls of a few microseconds; run it again on an idle GPU.
-    """
-
-
-class WheelIndexError(CuwheelError, exit_code=100, anchor="index"):
+class WheelIndexError(CuwheelError, anchor="index"):
     """A package index could not be written, or violates rules that installers rely on.
 
     A file in `dist/` is not a valid wheel, or the wheel to publish is not the one that was audited.
@@ -429,7 +438,7 @@ class WheelIndexError(CuwheelError, exit_code=100, anchor="index"):
     """
 
 
-class PublishedWheelError(CuwheelError, exit_code=101, anchor="published-wheel"):
+class PublishedWheelError(CuwheelError, anchor="published-wheel"):
     """Another wheel is published: under this file name, or for more machines.
 
     Published files never change: anyone who has the file, or its hash in a lock, would get a
@@ -444,17 +453,7 @@ class PublishedWheelError(CuwheelError, exit_code=101, anchor="published-wheel")
     """
 
 
-class ReleaseRequirementError(CuwheelError, exit_code=103, anchor="release-requirement"):
-    """A wheel isn't released because it hasn't passed what the release requires.
-
-    `--require perf,verify` requires a record of exactly these bytes: a passed measurement
-    (`nox -s perf`), and builds that gave them again (`nox -s verify`). If there are several
-    records, the newest counts. The message names each wheel and what to run; `--reports DIR` names
-    other folders of records.
-    """
-
-
-class DiskFullError(CuwheelError, exit_code=120, anchor="no-space"):
+class DiskFullError(CuwheelError, anchor="no-space"):
     """A disk is full.
 
     The message names the folder. No partial file is left under a final name. `CUWHEEL_CACHE`,
@@ -462,7 +461,7 @@ class DiskFullError(CuwheelError, exit_code=120, anchor="no-space"):
     """
 
 
-class FileAccessError(CuwheelError, exit_code=121, anchor="file-access"):
+class FileAccessError(CuwheelError, anchor="file-access"):
     """A file or folder can't be read or written, or others can change it.
 
     The message names it and gives the system's reason: it belongs to another user, its file system
@@ -476,15 +475,7 @@ class FileAccessError(CuwheelError, exit_code=121, anchor="file-access"):
     """
 
 
-class NoFittingWheelError(CuwheelError, exit_code=116, anchor="no-fitting-wheel"):
-    """No available wheel fits the environment, or the one that does can't be installed.
-
-    The message names the closest wheel and why it doesn't fit. `nox -s pick` shows more, also of
-    other indexes (`--index`); `nox -s install -- TARGET --fallback build` builds one.
-    """
-
-
-class ResourceLimitError(CuwheelError, exit_code=123, anchor="resource-limit"):
+class ResourceLimitError(CuwheelError, anchor="resource-limit"):
     """The system gives this process no more memory, files or processes.
 
     A limit of the shell (`ulimit -a` shows all), of a batch system or of a container is lower than

@@ -12,15 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cuwheel.base.caller import Caller
-from cuwheel.base.errors import (
-    CuwheelError,
-    GpuError,
-    ProbeError,
-    SlowerError,
-    UndecidedError,
-    UsageError,
-    WrongResultError,
-)
+from cuwheel.base.errors import GpuError, ProbeError, UsageError
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import file_lock, sha256_of_file
 from cuwheel.base.system.folders.output_folder import check_files, check_output, claim, write_files
@@ -373,33 +365,33 @@ def _judge(run: PerfRun, folder: Path) -> None:
         for case in run.cases
         if case.comparison and case.comparison.answer == run.answer
     ]
-    errors: dict[str, tuple[type[CuwheelError], str, Sequence[str], str]] = {
+    errors: dict[str, tuple[str, str, Sequence[str], str]] = {
         "wrong": (
-            WrongResultError,
+            "wrong-result",
             f"{run.package} gives wrong results on {run.gpu_names}",
             run.faults,
             f"{page}; measure upstream's wheel too (--wheel), and report it there if it is wrong",
         ),
         "failed": (
-            ProbeError,
+            "probe",
             f"{run.package}: {plural(len(run.failures), 'case')} of its probe failed",
             run.failures,
             f"the whole output is in {folder / 'perf.log'}; {page}",
         ),
         "not run": (
-            GpuError,
+            "gpu",
             f"{run.package}: no case could be run on {run.gpu_names}",
             [f"{case.name}: {case.skipped}" for case in run.cases],
             "free its memory (`nvidia-smi` lists the processes that use it), or use a larger GPU",
         ),
         "slower": (
-            SlowerError,
+            "slower",
             f"{run.package} is slower than {run.against}",
             comparisons,
             f"{page}, with the kernels that took longest",
         ),
         "undecided": (
-            UndecidedError,
+            "undecided",
             f"it is undecided whether {run.package} is slower than {run.against}"
             if run.against
             else f"the run of {run.package} decides nothing",
@@ -408,5 +400,6 @@ def _judge(run: PerfRun, folder: Path) -> None:
         ),
     }
     if run.outcome in errors:
-        kind, what, reasons, fix = errors[run.outcome]
-        raise kind(what, why="\n".join(reasons), fix=fix)
+        anchor, what, reasons, fix = errors[run.outcome]
+        kind = GpuError if anchor == "gpu" else ProbeError
+        raise kind(what, why="\n".join(reasons), fix=fix, anchor=anchor)

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from cuwheel.base.errors import (
+    EXIT_CODES,
     BuildFailedError,
     CommandFailedError,
     CuwheelError,
     DiskFullError,
     FileAccessError,
+    ProbeError,
     UsageError,
     of_system_error,
     suggest,
@@ -62,17 +64,20 @@ def test_explains_status(status: int, text: str) -> None:
     assert text in make_failed(status=status).why
 
 
-@pytest.mark.parametrize("kind", all_errors())
-def test_has_documentation_and_anchor(kind: type[CuwheelError]) -> None:
-    assert kind.__doc__
-    assert kind.anchor
+def test_every_case_has_an_exit_code_of_its_own() -> None:
+    cases = [anchor for kind in all_errors() for anchor in kind.anchors]
+
+    assert sorted(cases) == sorted(EXIT_CODES)
+    assert len(set(EXIT_CODES.values())) == len(EXIT_CODES)
+    # 0 and 1 are Python's own; from 125 on shells give them a meaning.
+    assert all(2 <= code < 125 for code in EXIT_CODES.values())
 
 
-@pytest.mark.parametrize("field", ["anchor", "exit_code"])
-def test_shares_no_field(field: str) -> None:
-    values = [getattr(kind, field) for kind in all_errors()]
+def test_takes_anchor_and_exit_code_of_its_case() -> None:
+    usual, other = ProbeError("x"), ProbeError("x", anchor="slower")
 
-    assert len(set(values)) == len(values)
+    assert (usual.anchor, usual.exit_code) == ("probe", 93)
+    assert (other.anchor, other.exit_code) == ("slower", 94)
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,6 @@ def make_workspace(folder: Path, **changes: Any) -> Workspace:
         dist=folder / "dist",
         console=Console(terminal),
         caller=Caller(os.environ),
-        retry_policy=HASTY,
     )
     return dataclasses.replace(workspace, **changes)
 

@@ -15,7 +15,7 @@ import requests
 import urllib3.exceptions
 
 from cuwheel.base.errors import DownloadError, HashMismatchError
-from cuwheel.base.fetch.retry import RETRY_POLICY, Attempts, RetryPolicy
+from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.fetch.urls import is_local, local_path, redact_url
 from cuwheel.base.fetch.web import is_lasting, open_session, refused, unreachable
 from cuwheel.base.system.console import Listener
@@ -235,7 +235,6 @@ def download(  # noqa: PLR0913 - what, from where, to where, and how
     url: str,
     *,
     console: Listener,
-    retry_policy: RetryPolicy = RETRY_POLICY,
     stop: Stop | None = None,
     fix: str = FIX,
 ) -> None:
@@ -243,7 +242,7 @@ def download(  # noqa: PLR0913 - what, from where, to where, and how
 
     Errors: those of `fetch`.
     """
-    attempts = Attempts(retry_policy, stop)
+    attempts = Attempts(stop)
     _Download(file=file, path=path, url=url, console=console, attempts=attempts, fix=fix).finish()
 
 

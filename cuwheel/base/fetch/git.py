@@ -19,7 +19,7 @@ import requests
 
 from cuwheel.base.errors import CommandFailedError, DownloadError, HashMismatchError
 from cuwheel.base.fetch.download import PinnedFile, download
-from cuwheel.base.fetch.retry import RETRY_POLICY, Attempts, RetryPolicy, slow_factor
+from cuwheel.base.fetch.retry import Attempts, slow_factor
 from cuwheel.base.fetch.store import find_mirrored
 from cuwheel.base.fetch.urls import credentials_of, is_local, redact_url, without_credentials
 from cuwheel.base.fetch.web import open_session, unreachable
@@ -86,7 +86,6 @@ def fetch_commit(  # noqa: PLR0913 - what, from where, to where, and how
     console: Console,
     tar: Path | None = None,
     offline: bool = False,
-    retry_policy: RetryPolicy = RETRY_POLICY,
     fix: str = "",
 ) -> Path:
     """Return the path of the commit's verified pack in the cache, after fetching it if needed.
@@ -116,7 +115,6 @@ def fetch_commit(  # noqa: PLR0913 - what, from where, to where, and how
         tar=tar,
         console=console,
         offline=offline,
-        retry_policy=retry_policy,
         fix=f"try again later, or copy downloads/{path.parent.name}/{path.name} from the cache of "
         f"a machine that can reach {redact_url(commit.repository)} to {path}"
         f"{f', or {fix}' if fix else ''}",
@@ -147,7 +145,6 @@ class _Task:
     tar: Path | None
     console: Console
     offline: bool
-    retry_policy: RetryPolicy
     fix: str
 
     def aside(self) -> tempfile.TemporaryDirectory[str]:
@@ -175,12 +172,12 @@ def _is_intact(task: _Task) -> bool:
 
 
 def _take_mirrored(task: _Task) -> bool:
-    path, policy = task.path, task.retry_policy
-    url = find_mirrored(path, Attempts(policy), offline=task.offline)
+    path = task.path
+    url = find_mirrored(path, Attempts(), offline=task.offline)
     if url is None:
         return False
     file = PinnedFile(name=path.name, sha256="", max_size=_MAX_SIZE)  # git verifies it
-    download(file, path, url, console=task.console, retry_policy=policy)
+    download(file, path, url, console=task.console)
     return _is_intact(task)
 
 
@@ -271,7 +268,7 @@ def _check_reachable(task: _Task) -> None:
     url = f"{repository.rstrip('/')}/info/refs?service=git-upload-pack"
     try:
         with (
-            open_session(Attempts(task.retry_policy)) as session,
+            open_session(Attempts()) as session,
             session.get(url, stream=True) as response,
         ):
             response.raise_for_status()

@@ -79,10 +79,14 @@ class Attempts:
     """Counter of consecutive attempts without progress, with the pauses between them.
 
     The policy is stretched by CUWHEEL_SLOW_NETWORK.
+
+    Args:
+        most: attempts without progress; None: as many as the policy allows.
     """
 
-    def __init__(self, retry_policy: RetryPolicy = RETRY_POLICY, stop: Stop | None = None) -> None:
-        self.retry_policy = retry_policy.stretched(slow_factor())
+    def __init__(self, stop: Stop | None = None, *, most: int | None = None) -> None:
+        self.retry_policy = RETRY_POLICY.stretched(slow_factor())
+        self._most = most or self.retry_policy.attempts
         self.stop = stop or Stop()
         self._end = monotonic() + self.retry_policy.total
         self.note_progress()
@@ -124,7 +128,7 @@ class Attempts:
         self.stop.check()
         self._failed += 1
         pause = wait or self.retry_policy.pause * 2 ** (self._failed - 1)
-        if self._failed >= self.retry_policy.attempts or pause >= self.left:
+        if self._failed >= self._most or pause >= self.left:
             return False
         self.stop.pause(pause)
         return True

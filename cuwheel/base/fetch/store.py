@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from cuwheel.base.errors import DownloadError
 from cuwheel.base.fetch.download import FIX, PinnedFile, download, set_aside
-from cuwheel.base.fetch.retry import RETRY_POLICY, Attempts, RetryPolicy
+from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.fetch.urls import MIRROR_VARIABLE, configured_mirror, is_local
 from cuwheel.base.fetch.web import read_head
 from cuwheel.base.system.console import Console, Downloads, Listener
@@ -50,7 +50,6 @@ def fetch(  # noqa: PLR0913 - what, from where, to where, and how
     cache: Path,
     console: Listener,
     offline: bool = False,
-    retry_policy: RetryPolicy = RETRY_POLICY,
     stop: Stop | None = None,
     fix: str = FIX,
 ) -> Path:
@@ -80,11 +79,9 @@ def fetch(  # noqa: PLR0913 - what, from where, to where, and how
 
     with naming_full_disk(path.parent), _held(guard, note_wait, stop):
         if not _is_whole(path, file, console):
-            attempts = Attempts(retry_policy, stop)
+            attempts = Attempts(stop)
             url = _address(path, find_url, attempts, offline=offline, fix=fix)
-            download(
-                *(file, path, url), console=console, retry_policy=retry_policy, stop=stop, fix=fix
-            )
+            download(*(file, path, url), console=console, stop=stop, fix=fix)
         with contextlib.suppress(OSError):  # a read-only cache
             os.utime(path.parent)  # the time of last use for `nox -s cache`
     return path
@@ -97,7 +94,6 @@ def fetch_all(  # noqa: PLR0913 - what, to where, and how
     console: Console,
     title: str,
     offline: bool = False,
-    retry_policy: RetryPolicy = RETRY_POLICY,
     fix: str = FIX,
 ) -> tuple[Path, ...]:
     """Return the paths of many files in the cache, after downloading several at once.
@@ -117,7 +113,6 @@ def fetch_all(  # noqa: PLR0913 - what, to where, and how
             cache=cache,
             console=bar,
             offline=offline,
-            retry_policy=retry_policy,
             stop=stop,
             fix=fix,
         )

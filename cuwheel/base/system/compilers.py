@@ -83,15 +83,19 @@ def archs_of(program: Path, tmp: Path) -> frozenset[str]:
     return frozenset(_LISTED_ARCH.findall(output))
 
 
+def output_of(program: Path | str, *options: str) -> str:
+    """Run a program without the caller's environment; return its output, empty where it fails."""
+    try:
+        return run([program, *options], env={"PATH": SYSTEM_PATH, "LC_ALL": "C"}).output.strip()
+    except CommandFailedError:
+        return ""
+
+
 def read_compiler(cxx: Path) -> HostCompiler | None:
     """Run a GCC for its version and banner; None where it isn't one, or doesn't run."""
-    try:
-        env = {"PATH": SYSTEM_PATH, "LC_ALL": "C"}
-        version = run([cxx, "-dumpfullversion", "-dumpversion"], env=env).output.strip()
-        banner = run([cxx, "--version"], env=env).output.splitlines()[0]
-    except (CommandFailedError, IndexError):
-        return None
-    if not re.fullmatch(r"\d+(\.\d+)*", version):
+    version = output_of(cxx, "-dumpfullversion", "-dumpversion")
+    banner, _, _ = output_of(cxx, "--version").partition("\n")
+    if not banner or not re.fullmatch(r"\d+(\.\d+)*", version):
         return None
     cc = cxx.with_name(cxx.name.replace("g++", "gcc").replace("c++", "cc"))
     return HostCompiler(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -137,7 +138,7 @@ class Console:
     @contextlib.contextmanager
     def _literally(self) -> Iterator[None]:
         """Keep the runner from executing commands in what the block prints."""
-        token = github.new_token()
+        token = secrets.token_hex(16)  # no package can guess it
         self._command(github.stop_commands(token))
         self._token = token
         try:
@@ -192,11 +193,8 @@ class Console:
     def downloads(self, title: str, total: int | None, *, files: int) -> Iterator[Downloads]:
         """Show several downloads, `total` bytes, until the block ends; nothing else live in it."""
         downloads = Downloads(self, title, total, files)
-        downloads.start()
-        try:
+        with downloads.bar if downloads.is_shown else contextlib.nullcontext():
             yield downloads
-        finally:
-            downloads.close()
 
     def note(self, text: str) -> None:
         """Print a message that belongs to the running stage."""
@@ -273,33 +271,23 @@ class Downloads:
         self._complete: set[str] = set()
         self._printed = time.monotonic()
         self._guard = threading.Lock()
-        self._bar = _new_bar(console.terminal)
-        self._row = self._bar.add_task(self._named(), total=total)
-        self._is_shown = is_live(console.terminal) and not console.is_quiet
-
-    def start(self) -> None:
-        """Show the bar."""
-        if self._is_shown:
-            self._bar.start()
-
-    def close(self) -> None:
-        """Remove the bar."""
-        if self._is_shown:
-            self._bar.stop()
+        self.bar = _new_bar(console.terminal)
+        self._row = self.bar.add_task(self._named(), total=total)
+        self.is_shown = is_live(console.terminal) and not console.is_quiet
 
     @contextlib.contextmanager
     def download(self, name: str, total: int | None, done: int) -> Iterator[Callable[[int], None]]:
         """Show one of them until the block ends, as `Console.download` does."""
-        row = self._bar.add_task(name, total=total, completed=done)
+        row = self.bar.add_task(name, total=total, completed=done)
 
         def move(size: int) -> None:
-            self._bar.update(row, completed=size)
+            self.bar.update(row, completed=size)
             self._count(name, size)
 
         try:
             yield move
         finally:
-            self._bar.remove_task(row)
+            self.bar.remove_task(row)
 
     def finish(self, name: str, size: int) -> None:
         """Count a file of `size` bytes as complete, downloaded or already there."""
@@ -319,11 +307,11 @@ class Downloads:
         with self._guard:
             self._here[name] = size
             done = sum(self._here.values())
-            is_log = not (self._is_shown or self._console.is_quiet)
+            is_log = not (self.is_shown or self._console.is_quiet)
             is_due = is_log and time.monotonic() - self._printed > _PLAIN_INTERVAL
             if is_due:
                 self._printed = time.monotonic()
-        self._bar.update(self._row, completed=done, description=self._named())
+        self.bar.update(self._row, completed=done, description=self._named())
         if is_due:
             of_all = f" of {show_size(self._total)}" if self._total else ""
             text = f"  {self._named()}, {show_size(done)}{of_all}"

@@ -47,12 +47,17 @@ def checked_sha256(text: str) -> str:
 
 def hash_of_file(path: Path, algorithm: str) -> str:
     """Return the hash of a file's content in hexadecimal digits, by a name for `hashlib.new`."""
-    digest = hashlib.new(algorithm)
     with open_file(path) as stream:
         if os.fstat(stream.fileno()).st_size > limits.WHEEL:  # of holes: it would take days
             raise too_large(path, limits.WHEEL)
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
+        return hash_of_stream(stream, algorithm)
+
+
+def hash_of_stream(stream: BinaryIO, algorithm: str = "sha256") -> str:
+    """Return the hash of the rest of a stream in hexadecimal digits."""
+    digest = hashlib.new(algorithm)
+    while chunk := stream.read(_CHUNK):
+        digest.update(chunk)
     return digest.hexdigest()
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from cuwheel.base.errors import GpuInUseError
+from cuwheel.base.errors import GpuError
 
 FOLDER_VARIABLE = "CUWHEEL_RUNTIME"
 HELD_VARIABLE = "CUWHEEL_GPUS_HELD"  # names of locks that the parent run holds, by blanks
@@ -56,7 +56,7 @@ def hold_gpus(
         on_wait: called once for a lock that another process holds, with a message.
 
     Raises:
-        GpuInUseError: `gives_up`, called each second of waiting, returned True.
+        GpuError: `gives_up`, called each second of waiting, returned True.
     """
     with contextlib.ExitStack() as stack:
         for path in paths:
@@ -99,11 +99,12 @@ def _acquire(
         else:
             return
         if gives_up():
-            raise GpuInUseError(
+            raise GpuError(
                 f"{_subject(path)} is in use by another run",
                 why=f"{holder} has locked {path}",
                 fix="wait until it has ended; without --no-wait `nox -s nightly` waits, at most "
                 "for --time-limit",
+                anchor="gpu-in-use",
             )
         if not has_waited:
             on_wait(f"{_subject(path)} is in use: waiting for {holder}")

@@ -46,16 +46,17 @@ def usable_cores(
 
 def free_disk(folder: Path) -> int:
     """Return the bytes free on the disk of a folder, which need not exist yet."""
-    return shutil.disk_usage(_nearest(folder)).free
+    return shutil.disk_usage(nearest_folder(folder)).free
 
 
 def lacks_inodes(folder: Path) -> bool:
     """Return True if the disk of a folder has no inode left for another file."""
-    status = os.statvfs(_nearest(folder))
+    status = os.statvfs(nearest_folder(folder))
     return status.f_files > 0 and status.f_favail == 0  # some file systems count none
 
 
-def _nearest(folder: Path) -> Path:
+def nearest_folder(folder: Path) -> Path:
+    """Return a folder, or the nearest above it that exists."""
     return next(path for path in (folder, *folder.absolute().parents) if path.exists())
 
 

@@ -2,7 +2,7 @@
 
 For requests to servers: nothing can end a thread in which the system looks up a name, or reads from
 a connection. Such a thread is a daemon, which ends with the process at the latest. Tasks that are
-begun early are waited for: `in_background`.
+begun early are waited for: `Background`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from functools import partial
 from typing import TypeVar
@@ -132,18 +132,8 @@ def map_all(
     return [result for part in results for result in part]
 
 
-@contextlib.contextmanager
-def in_background() -> Iterator[Background]:
-    """Run tasks in parallel to the block; at its end they are stopped and waited for."""
-    background = Background()
-    try:
-        yield background
-    finally:
-        background.end()
-
-
-class Background:
-    """Tasks that are begun early, by name."""
+class Background(contextlib.AbstractContextManager["Background"]):
+    """Tasks in parallel to a block, by name; at its end they are stopped and waited for."""
 
     def __init__(self) -> None:
         self._stop = Stop()
@@ -168,7 +158,7 @@ class Background:
         if work:
             work.result()
 
-    def end(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Request the end of all tasks, and wait for it, with a time limit."""
         self._stop.request()
         deadline = time.monotonic() + _LONG_GRACE

@@ -1,9 +1,9 @@
-"""Times, sizes, shares and counts, formatted for people."""
+"""Times, sizes, shares, counts and lists, formatted for people."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -63,3 +63,9 @@ def plural(count: int, noun: str) -> str:
         return f"1 {noun}"
     takes_ies = noun.endswith("y") and noun[-2:-1] not in "aeiou"
     return f"{count:,} {f'{noun[:-1]}ies' if takes_ies else f'{noun}s'}"
+
+
+def first_of(texts: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Return the first of some texts, and how many more there are: `a, b and 3 more`."""
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return separator.join(texts[:most]) + more

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from cuwheel.base.errors import PreflightError
 from cuwheel.build.recipe.link import Static
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.workspace.job import Job
-from cuwheel.build.workspace.problems import Problem
 from cuwheel.build.workspace.records import Environment, Toolchain
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.check.cuda.components import Component, component_by_name
@@ -60,19 +60,20 @@ def include_flags(target: Target, home: Path, site_packages: Path) -> tuple[str,
     return tuple(dict.fromkeys(f"-I{folder}" for folder in folders))
 
 
-def check_linkable(job: Job) -> list[Problem]:
-    """Check that the libraries of the link flags exist, as far as toolchain and environment do.
+def check_linkable(job: Job) -> None:
+    """Raise PreflightError where libraries of the link flags are missing, as far as is known yet.
 
     A recipe without these flags leaves it to the package to find the libraries.
     """
     target, workspace = job.target, job.workspace
     if isinstance(target.mode, Static):
-        return _check_archives(target, workspace)
+        _check_archives(target, workspace)
+        return
     if not (workspace.has("toolchain") and workspace.has("environment")):
-        return []
+        return
     texts = target.recipe.settings_for(target.toolkit.release).values()
     if not any(name in text for text in texts for name in _PLACEHOLDERS):
-        return []
+        return
     home = workspace.load("toolchain", Toolchain).home
     site_packages = workspace.load("environment", Environment).linked_packages
     missing = [
@@ -80,16 +81,13 @@ def check_linkable(job: Job) -> list[Problem]:
         for component in cuda_components(target)
         if not (_folder_of(component, home, site_packages) / _file_of(component)).exists()
     ]
-    if not missing:
-        return []
-    wheels = dict.fromkeys(component.distribution for component in missing)
-    return [
-        Problem(
-            what=f"{', '.join(map(_file_of, missing))} was not found",
+    if missing:
+        wheels = dict.fromkeys(component.distribution for component in missing)
+        raise PreflightError(
+            f"{', '.join(map(_file_of, missing))} was not found",
             why=f"it is neither in {home / 'lib64'} nor in the build environment",
             fix=target.locked_build.way_to_add(*wheels),
         )
-    ]
 
 
 def _shared_flags(
@@ -116,25 +114,22 @@ def _file_of(component: Component) -> str:
     return f"{stem.replace('*', '')}{dot}{version}"
 
 
-def _check_archives(target: Target, workspace: Workspace) -> list[Problem]:
+def _check_archives(target: Target, workspace: Workspace) -> None:
     home = workspace.load("toolchain", Toolchain).home if workspace.has("toolchain") else None
     lacking = [
         component.name
         for component in cuda_components(target)
         if not component.static or not _has_archives(component, target.provider, home)
     ]
-    if not lacking:
-        return []
-    location = f"{home / 'lib64'}" if home else f"a toolchain of {target.provider}"
-    return [
-        Problem(
-            what=f"{', '.join(lacking)} can't be linked statically",
+    if lacking:
+        location = f"{home / 'lib64'}" if home else f"a toolchain of {target.provider}"
+        raise PreflightError(
+            f"{', '.join(lacking)} can't be linked statically",
             why=f"{location} has no static library of it; NVIDIA's wheels have one for the CUDA "
             "runtime only",
             fix="choose another mode (`link` in the recipe, --link), or a toolchain that has the "
             "static libraries (-- --toolchain redist or system)",
         )
-    ]
 
 
 def _has_archives(component: Component, provider: str, home: Path | None) -> bool:

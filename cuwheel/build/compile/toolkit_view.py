@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from cuwheel.base.errors import CommandFailedError
 from cuwheel.base.paths import script
-from cuwheel.base.system.compilers import SYSTEM_PATH
+from cuwheel.base.system.compilers import SYSTEM_PATH, output_of
 from cuwheel.base.system.files import sha256_of_file
 from cuwheel.base.system.parallel import Stop, run_all
 from cuwheel.base.system.process import run
@@ -215,11 +214,7 @@ def fingerprint_of(toolchain: str, cxx: Path, banner: str) -> str:
 
 def _program_of(cxx: Path, name: str) -> str:
     """Return SHA-256 of a program that a GCC starts; the GCC's output where there is none."""
-    environment = {"PATH": SYSTEM_PATH, "LC_ALL": "C"}
-    try:
-        output = run([cxx, f"-print-prog-name={name}"], env=environment).output.strip()
-    except CommandFailedError:
-        output = ""
+    output = output_of(cxx, f"-print-prog-name={name}")
     path = shutil.which(output, path=SYSTEM_PATH)  # a bare name: GCC would search for it
     return sha256_of_file(Path(path)) if path else output
 

@@ -10,6 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from cuwheel.base.system.quantities import first_of
 from cuwheel.build.drafts.build_choice import choose_build, note_resources
 from cuwheel.build.drafts.draft import TORCH, Call, Draft
 from cuwheel.build.drafts.readers.facts import SourceFact, locations
@@ -88,9 +89,8 @@ def _note_license(draft: Draft, survey: Survey) -> None:
         if other.value != license_.value
     ]
     if bundled:
-        more = f" and {len(bundled) - _SHOWN} more" if len(bundled) > _SHOWN else ""
-        listed = ", ".join(bundled[:_SHOWN])
-        draft.find_out("license", f"whether bundled code adds a licence: {listed}{more}")
+        listed = first_of(bundled, _SHOWN)
+        draft.find_out("license", f"whether bundled code adds a licence: {listed}")
 
 
 def _choose_framework(draft: Draft, survey: Survey) -> None:

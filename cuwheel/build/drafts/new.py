@@ -10,7 +10,7 @@ from pathlib import Path
 import rich.markup
 from packaging.utils import canonicalize_name
 
-from cuwheel.base.errors import FileAccessError, SourceError, UnknownProjectError, UsageError
+from cuwheel.base.errors import DownloadError, FileAccessError, SourceError, UsageError
 from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.files import write_atomically
 from cuwheel.base.system.folders.temporary import temporary_folder
@@ -53,7 +53,7 @@ def draft_recipe(
 
     Raises:
         UsageError: the project's name or the handle is invalid, or the recipe exists.
-        UnknownProjectError: no index has the project, this release of it, or its source.
+        DownloadError: no index has the project, this release of it, or its source.
         SourceError: its source holds no CUDA code, or no Python package.
         DownloadError: the index can't be reached.
     """
@@ -64,11 +64,12 @@ def draft_recipe(
     with workspace.console.stage("new"):
         try:
             releases = releases_of(options.project, workspace)
-        except UnknownProjectError as error:
-            error.fix = (
-                "look up the name on the index: it may differ from the module's name; pin a "
-                "package that is on no index with Archive(…) or GitCommit(…)"
-            )
+        except DownloadError as error:
+            if error.is_missing:
+                error.fix = (
+                    "look up the name on the index: it may differ from the module's name; pin a "
+                    "package that is on no index with Archive(…) or GitCommit(…)"
+                )
             raise
         upstream = choose_release(name, releases, options.version)
         with temporary_folder() as folder:

@@ -8,8 +8,13 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from cuwheel.base.errors import UnknownProjectError, UsageError
-from cuwheel.base.fetch.indexes.indexes import IndexRelease, configured_indexes, find_releases
+from cuwheel.base.errors import DownloadError, UsageError
+from cuwheel.base.fetch.indexes.indexes import (
+    IndexRelease,
+    configured_indexes,
+    find_releases,
+    unknown_project,
+)
 from cuwheel.base.system.quantities import plural
 from cuwheel.build.inputs.archives import unpack_archive
 from cuwheel.build.inputs.pinned import fetch_pinned
@@ -47,12 +52,9 @@ def releases_of(project: str, workspace: Workspace) -> tuple[IndexRelease, ...]:
     """Return all releases on the configured indexes, the newest last.
 
     Raises:
-        UnknownProjectError: no index has the project.
-        DownloadError: no index can be reached.
+        DownloadError: no index has the project, or none can be reached.
     """
-    return find_releases(
-        project, indexes=configured_indexes(workspace.environ), retry_policy=workspace.retry_policy
-    )
+    return find_releases(project, indexes=configured_indexes(workspace.environ))
 
 
 def choose_release(project: str, releases: Sequence[IndexRelease], version: str = "") -> Upstream:
@@ -60,7 +62,7 @@ def choose_release(project: str, releases: Sequence[IndexRelease], version: str 
 
     Raises:
         UsageError: the version is invalid.
-        UnknownProjectError: there is no such release, or it has wheels alone.
+        DownloadError: there is no such release, or it has wheels alone.
     """
     finals = [release for release in releases if release.is_final] or list(releases)
     candidates: Sequence[IndexRelease] = finals
@@ -76,7 +78,7 @@ def choose_release(project: str, releases: Sequence[IndexRelease], version: str 
         candidates = [release for release in releases if release.version == parsed]
     if not candidates:
         newest = ", ".join(str(release.version) for release in reversed(finals[-_SHOWN:]))
-        raise UnknownProjectError(
+        raise unknown_project(
             f"the index has no {project} {version}".rstrip(),
             why=f"its newest are {newest}" if finals else "it has no release at all",
             fix="name one of these with --version, or another index with UV_DEFAULT_INDEX",
@@ -108,17 +110,17 @@ def unpack_upstream(upstream: Upstream, folder: Path, workspace: Workspace) -> P
     return unpack_archive(fetch_pinned(upstream.source, workspace, fix), folder).top
 
 
-def _no_source(project: str, releases: Sequence[IndexRelease], version: str) -> UnknownProjectError:
+def _no_source(project: str, releases: Sequence[IndexRelease], version: str) -> DownloadError:
     newest = releases[-1]
     if newest.sdist:
-        return UnknownProjectError(
+        return unknown_project(
             f"the index gives no SHA-256 for {newest.sdist.name}",
             why="a recipe pins its source by this hash",
             fix="use an index with hashes (PEP 503), or write the recipe manually with the hash "
             "of a file that you trust",
         )
     which = f"{newest.version}" if version else f"all releases; {newest.version} is the newest"
-    return UnknownProjectError(
+    return unknown_project(
         f"the index has no sdist of {project} {version}".rstrip(),
         why=f"it has only wheels of {which}, with {plural(len(newest.wheels), 'wheel')}",
         fix="pin upstream's own address instead: write the recipe with "

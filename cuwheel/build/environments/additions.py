@@ -18,7 +18,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from cuwheel.base.errors import InstallError
-from cuwheel.base.fetch.indexes.indexes import IndexFile, configured_indexes
+from cuwheel.base.fetch.indexes.indexes import configured_indexes
+from cuwheel.base.fetch.indexes.offers import IndexFile
 from cuwheel.base.fetch.indexes.pages import with_credentials
 from cuwheel.base.fetch.indexes.uv_settings import local_sources
 from cuwheel.base.fetch.urls import is_local, local_path, redact_url

@@ -12,11 +12,12 @@ from bisect import bisect
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
 from cuwheel.base.errors import RecipeError
-from cuwheel.base.fetch.indexes.indexes import IndexFile, configured_indexes, find_wheels
+from cuwheel.base.fetch.indexes.indexes import configured_indexes, find_wheels
+from cuwheel.base.fetch.indexes.offers import Offer
 from cuwheel.base.system.files import write_atomically
 from cuwheel.base.system.folders.temporary import temporary_folder
 from cuwheel.base.system.versions import plain_release
@@ -70,8 +71,8 @@ def read_framework_release(name: str, version: str, workspace: Workspace) -> Fra
 
 
 def _read_index(name: str, version: str, workspace: Workspace) -> FrameworkRelease:
-    files = find_wheels(name, indexes=configured_indexes(workspace.environ))
-    pythons = _pythons_by_release(files)
+    wheels = find_wheels(name, indexes=configured_indexes(workspace.environ))
+    pythons = _pythons_by_release(wheels)
     wanted = Version(version)
     if wanted not in pythons:
         ordered = sorted(pythons)
@@ -90,17 +91,13 @@ def _read_index(name: str, version: str, workspace: Workspace) -> FrameworkRelea
     )
 
 
-def _pythons_by_release(files: Iterable[IndexFile]) -> dict[Version, tuple[str, ...]]:
+def _pythons_by_release(wheels: Iterable[Offer]) -> dict[Version, tuple[str, ...]]:
     pythons: dict[Version, set[tuple[int, str]]] = {}
-    for file in files:
-        try:
-            _, release, _, tags = parse_wheel_filename(file.name)
-        except InvalidWheelFilename:
-            continue
-        for tag in tags:
+    for wheel in wheels:
+        for tag in parse_wheel_filename(wheel.name)[3]:
             abi = _PYTHON_TAG.fullmatch(tag.abi)
             if abi and "linux" in tag.platform and tag.platform.endswith(platform.machine()):
-                pythons.setdefault(release, set()).add((int(abi[1]), abi[2]))
+                pythons.setdefault(wheel.version, set()).add((int(abi[1]), abi[2]))
     return {
         release: tuple(f"3.{minor}{kind}" for minor, kind in sorted(minors))
         for release, minors in pythons.items()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from cuwheel.base.errors import DamagedPackagesError
+from cuwheel.base.errors import ToolchainError
 from cuwheel.base.fetch.private_files import make_private
 from cuwheel.base.formats.wheel.record import STRONGER, record_digest, record_rows
 from cuwheel.base.system.files import empty, hash_of_file, list_tree
@@ -30,7 +30,7 @@ def fill_environment(  # noqa: PLR0913 - source, destination and report
     """Make an environment with the packages of a lock, and return the folder of its packages.
 
     Raises:
-        DamagedPackagesError: files differ from their wheels, and `offline` is set.
+        ToolchainError: files differ from their wheels, and `offline` is set.
         CuwheelError: as `uv.make_environment` and `uv.install`.
     """
     site = folder / "lib" / f"python{base.release}" / "site-packages"
@@ -60,7 +60,7 @@ def fill_folder(  # noqa: PLR0913 - source, destination and report
         machine: another kind of machine, `aarch64`; empty: this one's.
 
     Raises:
-        DamagedPackagesError: files differ from their wheels, and `offline` is set.
+        ToolchainError: files differ from their wheels, and `offline` is set.
         CuwheelError: as `uv.install`.
     """
 
@@ -86,7 +86,7 @@ def _install_verified(  # noqa: PLR0913 - source, destination and report
     fill()
     try:
         check_records(site, lock.name)
-    except DamagedPackagesError:
+    except ToolchainError:
         if offline:
             raise
         message = "the installer's cache is damaged too; its files are downloaded again"
@@ -102,7 +102,7 @@ def check_records(folder: Path, owner: str) -> None:
     """Compare every file with its wheel's RECORD.
 
     Raises:
-        DamagedPackagesError: with the first files that differ, are missing or are in no RECORD.
+        ToolchainError: with the first files that differ, are missing or are in no RECORD.
     """
     expected: dict[str, str] = {}
     wrong = []
@@ -121,10 +121,11 @@ def check_records(folder: Path, owner: str) -> None:
     # A file that was put into the installer's cache would be imported like any other.
     wrong += sorted({str(name) for name in list_tree(folder)} - expected.keys())
     if wrong:
-        raise DamagedPackagesError(
+        raise ToolchainError(
             f"{len(wrong)} files of {owner} differ from their wheels' RECORD",
             why=f"the installer's cache is damaged: {', '.join(wrong[:_SHOWN])}",
             fix="remove the folder `uv` in cuwheel's cache and run the same command again",
+            anchor="damaged-packages",
         )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
 import platform
 import re
 from collections.abc import Iterable, Sequence
@@ -11,18 +9,17 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from packaging.tags import compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from cuwheel.base.errors import LockError
-from cuwheel.base.fetch.indexes.indexes import IndexFile, find_wheels
-from cuwheel.base.fetch.retry import RetryPolicy
+from cuwheel.base.fetch.indexes.indexes import find_wheels
+from cuwheel.base.fetch.indexes.offers import IndexFile
+from cuwheel.base.formats.wheel.metadata import python_tags
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.parallel import Stop, run_all
 from cuwheel.base.system.versions import plain_release
 from cuwheel.build.environments.lock_file import Pin, read_pins
 
-_ANY = "any platform"  # in place of the platform, which is checked by itself
 _PLATFORM = r"any|(manylinux\w+_|linux_)"  # and the machine
 _PATCHES = ("0", "99")  # a marker can tell patch releases apart: the first and a late one
 
@@ -72,7 +69,6 @@ def choose_wheels(
     *,
     indexes: Iterable[str],
     console: Console,
-    retry_policy: RetryPolicy,
 ) -> tuple[IndexFile, ...]:
     """Look up every wheel that is in a lock by its hash and fits one of its Pythons.
 
@@ -88,7 +84,7 @@ def choose_wheels(
     pins = [(locked, pin) for locked in locks for pin in locked.pins()]
     names = sorted({canonicalize_name(pin.requirement.name) for _, pin in pins})
     stop = Stop()
-    find = partial(find_wheels, indexes=tuple(indexes), retry_policy=retry_policy, stop=stop)
+    find = partial(find_wheels, indexes=tuple(indexes), stop=stop)
     with console.live("querying the indexes") as line:
         line.show(f"{len(names)} projects")
         tasks = [partial(find, name) for name in names]
@@ -127,19 +123,6 @@ def is_fitting(name: str, release: str, machine: str = platform.machine()) -> bo
         return False
     return any(
         re.fullmatch(_PLATFORM + machine, tag.platform)
-        and (tag.interpreter, tag.abi) in _supported_tags(release)
+        and (tag.interpreter, tag.abi) in python_tags(release)
         for tag in tags
     )
-
-
-@functools.cache
-def _supported_tags(release: str) -> frozenset[tuple[str, str]]:
-    """Return the interpreter and ABI tags of wheels that a Python accepts."""
-    version = tuple(map(int, plain_release(release).split(".")))
-    interpreter = f"cp{version[0]}{version[1]}"
-    abi = f"cp{release.replace('.', '')}"
-    tags = itertools.chain(
-        cpython_tags(version, abis=[abi], platforms=[_ANY]),
-        compatible_tags(version, interpreter=interpreter, platforms=[_ANY]),
-    )
-    return frozenset((tag.interpreter, tag.abi) for tag in tags)

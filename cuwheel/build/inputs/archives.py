@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from cuwheel.base import limits
 from cuwheel.base.errors import UnsafeArchiveError
 from cuwheel.base.system.files import new_folder
-from cuwheel.base.system.quantities import show_size
+from cuwheel.base.system.quantities import first_of, show_size
 from cuwheel.base.system.regular_files import open_file
 
 _MAX_DEPTH = 100  # folders in one another; sdists have 20 at most, Python's recursion ends at 1000
@@ -189,10 +189,9 @@ def _checked(archive: Path, members: Iterable[_Member], limit: int) -> list[_Mem
             )
     faults = [f"{_shorten(member.name)}: {fault}" for member, fault in _faults(checked)]
     if faults:
-        more = f" and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
         raise UnsafeArchiveError(
             f"{archive.name} is refused",
-            why="; ".join(faults[:_SHOWN]) + more,
+            why=first_of(faults, _SHOWN, "; "),
             fix=f"don't use {archive} until you know why it contains that; no real sdist does",
         )
     return checked

@@ -90,7 +90,6 @@ def fetch_locked(  # noqa: PLR0913 - what, where, and its messages
             console=workspace.console,
             offline=offline,
             title=title,
-            retry_policy=workspace.retry_policy,
             fix=f"run without --offline, or {fix}" if offline else fix,
         )
     except DownloadError as problem:

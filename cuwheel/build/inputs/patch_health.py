@@ -18,7 +18,13 @@ from unidiff.patch import Hunk, PatchedFile, PatchSet
 
 from cuwheel.base import limits
 from cuwheel.base.system.regular_files import read_bytes
-from cuwheel.build.inputs.patches import lines_of, name_in_tree, name_of_hunk, try_patch
+from cuwheel.build.inputs.patches import (
+    lines_of,
+    name_in_tree,
+    name_of_hunk,
+    positions,
+    try_patch,
+)
 
 State = Literal["applies", "offset", "obsolete", "broken"]
 
@@ -105,7 +111,7 @@ class _Moved:
         for hunk in file:
             lines = lines_of(hunk, without=self._absent)
             nominal = (hunk.source_start if self._forward else hunk.target_start) - bool(lines)
-            places = list(_positions(lines, text, done)) if lines else []
+            places = list(positions(lines, text, done)) if lines else []
             if not places:
                 return False
             place = min(places, key=lambda at: abs(at - nominal - shift))
@@ -140,14 +146,6 @@ class _Moved:
 
 def _lines(path: Path) -> list[str]:
     return list(io.StringIO(read_bytes(path, limit=limits.PATCHED_FILE).decode(_BYTES)))
-
-
-def _positions(lines: list[str], text: list[str], after: int) -> Iterator[int]:
-    """Yield every position of a run of lines."""
-    count = len(lines)
-    for at in range(after, len(text) - count + 1):
-        if text[at] == lines[0] and text[at : at + count] == lines:
-            yield at
 
 
 def _first_line(hunk: Hunk) -> int:

@@ -227,11 +227,11 @@ def _reject_reason(hunk: Hunk, old: list[str], done: int) -> str:
     position = hunk.target_start - 1
     if replacement and replacement != expected:
         is_there = old[max(position, 0) : position + len(replacement)] == replacement
-        if is_there or (has_new_lines and _find(replacement, old) is not None):
+        if is_there or (has_new_lines and any(True for _ in positions(replacement, old))):
             return "upstream already has this change"
     if expected and start < done:
         return "it overlaps the hunk before it"
-    elsewhere = _find(expected, old) if expected else None
+    elsewhere = next(positions(expected, old), None) if expected else None
     if elsewhere is not None:
         return f"its lines are not at line {start + 1} but at line {elsewhere + 1}"
     # The lines may have moved as well: compare where most of them are.
@@ -246,11 +246,12 @@ def _reject_reason(hunk: Hunk, old: list[str], done: int) -> str:
     return f"it adds lines after line {hunk.source_start}, but the file has {len(old)} lines"
 
 
-def _find(lines: list[str], text: list[str]) -> int | None:
-    """Return the position of a run of lines in a text."""
+def positions(lines: list[str], text: list[str], after: int = 0) -> Iterator[int]:
+    """Yield every position of a run of lines in a text."""
     count = len(lines)
-    positions = (at for at in range(len(text) - count + 1) if text[at : at + count] == lines)
-    return next(positions, None)
+    for at in range(after, len(text) - count + 1):
+        if text[at] == lines[0] and text[at : at + count] == lines:
+            yield at
 
 
 def name_of_hunk(hunk: Hunk, number: int, name: str) -> str:

@@ -79,7 +79,6 @@ def fetch_pinned(
         cache=workspace.cache,
         console=workspace.console,
         offline=offline,
-        retry_policy=workspace.retry_policy,
         fix=f"{fix} (its SHA-256 is {declared.sha256})",
     )
 
@@ -131,7 +130,6 @@ def _fetch_commit(
         console=workspace.console,
         tar=tar,
         offline=offline,
-        retry_policy=workspace.retry_policy,
         fix=fix,
     )
 
@@ -161,5 +159,4 @@ def _find_url(declared: Sdist | Archive, workspace: Workspace, *, offline: bool)
         declared.version,
         declared.sha256,
         indexes=indexes,
-        retry_policy=workspace.retry_policy,
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from cuwheel.base.errors import SourceError
 from cuwheel.base.system.files import describe_file, sha256_of_tree
 from cuwheel.base.system.folders.output_folder import is_output
-from cuwheel.base.system.quantities import plural
+from cuwheel.base.system.quantities import first_of, plural
 from cuwheel.build.inputs.checkouts import Checkout, commit_of, read_checkout, tracked_files
 
 _LEFT_OUT = {".git", ".hg", ".svn", "__pycache__"}
@@ -75,10 +75,9 @@ def _checked_sources(tree: Path, without: Collection[Path]) -> list[Path]:
         names = sorted(name for name in tracked if inside.isdisjoint(name.parents))
     faults = [f"{name} {fault}" for name in names if (fault := _fault_of(tree, name))]
     if faults:
-        more = f" and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
         raise SourceError(
             f"{tree} could not be copied",
-            why="; ".join(faults[:_SHOWN]) + more,
+            why=first_of(faults, _SHOWN, "; "),
             fix="remove them, or replace the link with a copy of the file",
         )
     return names
@@ -220,5 +219,4 @@ def describe_source_change(old: SourceState, new: SourceState) -> str:
 
 def _listed(kind: str, names: Sequence[str]) -> str:
     """Return `2 files changed: setup.py, src/a.cu`."""
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return f"{plural(len(names), 'file')} {kind}: {', '.join(names[:_LISTED])}{more}"
+    return f"{plural(len(names), 'file')} {kind}: {first_of(names, _LISTED)}"

@@ -18,7 +18,7 @@ from cuwheel.build.locks.lock_jobs import LockSpec, spec_of
 from cuwheel.build.recipe.recipe import Framework, Recipe
 from cuwheel.build.recipe.recipe_lock import RecipeLock, lock_of
 from cuwheel.build.recipe.target import Target
-from cuwheel.build.workspace.problems import problem_of, raise_problems
+from cuwheel.build.workspace.problems import raise_problems
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.check.cuda.toolkits import TOOLKITS
 
@@ -222,7 +222,7 @@ def _refuse_misfit(
                 fix=f"-- --python {near}",
             )
         )
-    raise_problems(map(problem_of, errors), target.id)
+    raise_problems(errors, target.id)
 
 
 def _declaration_fix(recipe: Recipe, framework: Framework, cuda: str) -> str:

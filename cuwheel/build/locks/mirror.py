@@ -115,7 +115,6 @@ def mirror(
             cache=folder,
             console=workspace.console,
             title="the mirror",
-            retry_policy=workspace.retry_policy,
             fix=_FIX,
         )
         with file_lock(folder / ".lock"):
@@ -207,7 +206,6 @@ def _wheels(
         locked,
         indexes=configured_indexes(workspace.environ),
         console=workspace.console,
-        retry_policy=workspace.retry_policy,
     )
     return [
         (

@@ -225,8 +225,7 @@ def _verify_debian(job: LockSpec, workspace: Workspace, *, offline: bool) -> tup
     archives = configured_archives(workspace.environ)
     listed = read_debian_lock(job.lock).packages.values()
     packages = tuple(dict.fromkeys(package for part in listed for package in part))
-    policy = workspace.retry_policy
-    missing = missing_packages(packages, workspace.cache, archives, policy, offline=offline)
+    missing = missing_packages(packages, workspace.cache, archives, offline=offline)
     if missing:
         raise missing_error(missing, archives)
     return packages

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
-from cuwheel.base.errors import InterpreterNotFoundError
+from cuwheel.base.errors import CuwheelError, InterpreterNotFoundError, PreflightError
 from cuwheel.base.formats.binaries.archs import sort_archs
 from cuwheel.base.system.compilers import archs_of
 from cuwheel.base.system.process import run
@@ -41,7 +42,7 @@ from cuwheel.build.recipe.link import External
 from cuwheel.build.sandbox.confinement import Confinement
 from cuwheel.build.toolchains.host_compiler import check_host_compiler
 from cuwheel.build.workspace.job import Job
-from cuwheel.build.workspace.problems import Problem, problem_of, problems_of, raise_problems
+from cuwheel.build.workspace.problems import problems_of, raise_problems
 from cuwheel.build.workspace.records import Environment, SourceTree, Toolchain
 from cuwheel.build.workspace.request_check import (
     check_release,
@@ -65,24 +66,24 @@ def check(job: Job, phase: Phase) -> None:
     if phase == "early":  # with another toolchain, lock or environment, perhaps
         unrecorded = replace(job.workspace, shows_records=False)
         job = replace(job, workspace=unrecorded)
-    checks = (check for check, phases in _CHECKS if phase in phases)
-    raise_problems((problem for check in checks for problem in check(job)), job.target.id)
+    checks = (partial(check, job) for check, phases in _CHECKS if phase in phases)
+    raise_problems(problems_of(checks), job.target.id)
     if phase == "early":
         _warn_of_suppliers(job)
 
 
-def _check_machine(job: Job) -> Iterator[Problem]:
+def _check_machine(job: Job) -> Iterator[CuwheelError]:
     has_wheels = not any(check_release(job))  # else installing the Python would be no help
     for fault in job.machine.faults:
         if has_wheels or not isinstance(fault, InterpreterNotFoundError):
-            yield problem_of(fault)
+            yield fault
 
 
-def _check_smoke_script(job: Job) -> Iterator[Problem]:
+def _check_smoke_script(job: Job) -> None:
     script = job.target.smoke_script
     if script and not script.is_file():
-        yield Problem(
-            what=f"the smoke test {script.name} is missing",
+        raise PreflightError(
+            f"the smoke test {script.name} is missing",
             why=f"`smoke` in {job.target.recipe.module} names it, and {script} doesn't exist",
             fix="write it, or remove `script` from the recipe",
         )
@@ -110,15 +111,14 @@ def _warn_of_suppliers(job: Job) -> None:
         )
 
 
-def _check_identity(job: Job) -> Iterator[Problem]:
-    """Check that a source that no recipe pins states the recipe's package and release."""
+def _check_identity(job: Job) -> None:
+    """Raise SourceError where a source that no recipe pins isn't of the recipe's release."""
     tree = _source_tree(job.workspace)
     if tree and tree.mark:
-        path = tree.path
-        yield from problems_of(lambda: check_identity(job.target.recipe, *stated_identity(path)))
+        check_identity(job.target.recipe, *stated_identity(tree.path))
 
 
-def _check_archs(job: Job) -> Iterator[Problem]:
+def _check_archs(job: Job) -> None:
     """Check that the toolkit's own nvcc knows every arch of the target."""
     workspace = job.workspace
     if not workspace.has("toolchain"):
@@ -126,23 +126,22 @@ def _check_archs(job: Job) -> Iterator[Problem]:
     nvcc = workspace.load("toolchain", Toolchain).home / "bin" / "nvcc"
     known = archs_of(nvcc, workspace.folder("tmp"))
     if unknown := [arch for arch in job.target.archs if arch not in known]:
-        yield Problem(
-            what=f"nvcc itself doesn't support {', '.join(unknown)}",
+        raise PreflightError(
+            f"nvcc itself doesn't support {', '.join(unknown)}",
             why=f"its --help lists sm_{', sm_'.join(sort_archs(known))}",
             fix="remove these from `archs`, and correct cuwheel/check/cuda/toolkits.py",
         )
 
 
-def _check_framework(job: Job) -> Iterator[Problem]:
+def _check_framework(job: Job) -> None:
     target, workspace = job.target, job.workspace
     if target.framework is None or not workspace.has("environment"):
         return
     name, site = target.framework.name, workspace.load("environment", Environment).site_packages
     cuda = framework_cuda(site / name / "version.py")
     if cuda != target.toolkit.release:
-        yield Problem(
-            what=f"{name} {target.framework.version} was not built for CUDA "
-            f"{target.toolkit.release}",
+        raise PreflightError(
+            f"{name} {target.framework.version} was not built for CUDA {target.toolkit.release}",
             why=f"its version.py says CUDA {cuda or 'none'}; two CUDA releases in one process "
             "lead to undefined symbols",
             fix=f"use a {name} built for CUDA {target.toolkit.release} (-- --framework), or "
@@ -150,23 +149,22 @@ def _check_framework(job: Job) -> Iterator[Problem]:
         )
 
 
-def _check_build_requirements(job: Job) -> Iterator[Problem]:
+def _check_build_requirements(job: Job) -> None:
     tree = _source_tree(job.workspace)
     if tree is None or not job.workspace.has("environment"):
         return
     env = job.workspace.load("environment", Environment)
     system = read_build_system(tree.path)
     if unmet := unmet_requirements([*system.requires, "build"], env.site_packages):
-        yield Problem(
-            what="build requirements are missing from the lock",
+        raise PreflightError(
+            "build requirements are missing from the lock",
             why=f"pyproject.toml requires {', '.join(unmet)}",
             fix=job.target.locked_build.way_to_add(*unmet),
         )
-    else:
-        yield from _check_backend_imports(job, env, system)
+    _check_backend_imports(job, env, system)
 
 
-def _check_run_requirements(job: Job) -> Iterator[Problem]:
+def _check_run_requirements(job: Job) -> Iterator[CuwheelError]:
     """Check the requirements that the source states; the stage build gets those of its backend."""
     if tree := _source_tree(job.workspace):
         yield from check_stated_requirements(job.target, tree.path)
@@ -179,7 +177,7 @@ def _source_tree(workspace: Workspace) -> SourceTree | None:
     return tree if tree and tree.path.is_dir() else None
 
 
-def _check_backend_imports(job: Job, env: Environment, system: BuildSystem) -> Iterator[Problem]:
+def _check_backend_imports(job: Job, env: Environment, system: BuildSystem) -> None:
     """Import the backend where it sees no more than a build would: it may be the source's own."""
     if not job.may_run_code:
         return
@@ -197,8 +195,8 @@ def _check_backend_imports(job: Job, env: Environment, system: BuildSystem) -> I
     finished = run(argv, env={}, cwd=confinement.folder, check=False)
     confinement.empty()
     if finished.status:
-        yield Problem(
-            what=f"the build backend {system.module} can't be imported",
+        raise PreflightError(
+            f"the build backend {system.module} can't be imported",
             why=(finished.output.strip().splitlines() or ["Python exits at once"])[-1],
             fix=f"remove {env.python.parent.parent} and run the same command again; if that "
             "doesn't help, the lock lacks something",
@@ -208,7 +206,7 @@ def _check_backend_imports(job: Job, env: Environment, system: BuildSystem) -> I
 _EARLY: tuple[Phase, ...] = ("early",)
 _PREFLIGHT: tuple[Phase, ...] = ("preflight",)
 # The toolchain and the environment bring what the checks of both phases are about.
-_CHECKS: tuple[tuple[Callable[[Job], Iterable[Problem]], tuple[Phase, ...]], ...] = (
+_CHECKS: tuple[tuple[Callable[[Job], Iterable[CuwheelError] | None], tuple[Phase, ...]], ...] = (
     (_check_machine, _EARLY),
     (lambda job: check_platform(job.target), _EARLY),
     (check_python, _EARLY),
@@ -222,12 +220,12 @@ _CHECKS: tuple[tuple[Callable[[Job], Iterable[Problem]], tuple[Phase, ...]], ...
     (_check_build_requirements, _PREFLIGHT),
     (_check_run_requirements, _PREFLIGHT),
     (check_system_toolkit, _EARLY),
-    (lambda job: problems_of(lambda: check_toolchain_lock(job)), _EARLY),
+    (check_toolchain_lock, _EARLY),
     (check_driver, _EARLY),
     (check_system_packages, _EARLY),
     (check_disk, _EARLY),
     (check_folder_names, _EARLY),
-    (lambda job: problems_of(lambda: check_target_lock(job.target)), _EARLY),
+    (lambda job: check_target_lock(job.target), _EARLY),
     (check_source_override, _EARLY),
     (_check_smoke_script, _EARLY),
     (check_linkable, _EARLY + _PREFLIGHT),

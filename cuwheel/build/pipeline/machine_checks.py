@@ -8,7 +8,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from cuwheel.base.errors import CuwheelError
+from cuwheel.base.errors import CuwheelError, PreflightError
 from cuwheel.base.system import machine
 from cuwheel.base.system.compilers import SYSTEM_PATH
 from cuwheel.base.system.process import which
@@ -27,7 +27,6 @@ from cuwheel.build.toolchains.redist.install import disk_for_archives
 from cuwheel.build.toolchains.redist.lock_file import read_redist_lock
 from cuwheel.build.toolchains.system_programs import installed_version
 from cuwheel.build.workspace.job import Job
-from cuwheel.build.workspace.problems import Problem, problem_of, problems_of
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.check.cuda.toolkit_search import find_toolkits
 from cuwheel.check.cuda.toolkits import TOOLKITS
@@ -41,7 +40,7 @@ _ENVIRONMENT = 670 << 20  # the largest without a framework, tests/project's tin
 _FRAMEWORKS = {"torch": 4863 << 20}  # an environment with 2.15 and NVIDIA's libraries
 
 
-def check_platform(target: Target) -> Iterator[Problem]:
+def check_platform(target: Target) -> Iterator[CuwheelError]:
     """Check that the wheel's platform is this machine's, or can be compiled for here."""
     if why := target.platform_fault:
         fix = f"build it on a machine with {target.platform.machine}"
@@ -49,23 +48,23 @@ def check_platform(target: Target) -> Iterator[Problem]:
             other = "use toolkit 13.0 or newer without `--toolchain`, or `--toolchain redist`"
             fix = f"{other}, or {fix}"
         what = f"{target.name} can't be built for {target.platform.name} here"
-        yield Problem(what=what, why=why, fix=fix)
+        yield PreflightError(what, why=why, fix=fix)
 
 
-def check_python(job: Job) -> Iterator[Problem]:
+def check_python(job: Job) -> Iterator[CuwheelError]:
     """Check that the requested Python can be compiled against."""
     target, python = job.target, job.machine.python
     if python is None or target.recipe.python == "any":
         return  # where there is none, `Machine.faults` has the reason
     if not (python.include / "Python.h").is_file():
-        yield Problem(
-            what=f"Python.h of {python.path} is missing",
+        yield PreflightError(
+            f"Python.h of {python.path} is missing",
             why=f"{python.include} doesn't contain it",
             fix=f"apt-get install python{python.release}-dev, or use another Python",
         )
     if target.provider == "conda" and python.is_of_system:
-        yield Problem(
-            what=f"{python.path} doesn't work with a conda toolchain",
+        yield PreflightError(
+            f"{python.path} doesn't work with a conda toolchain",
             why=f"its headers in {python.include} are for the system's C library, and the "
             "toolchain has its own",
             fix=f"-- --python {python.release} uses the Python of the conda lock; or give one "
@@ -73,21 +72,21 @@ def check_python(job: Job) -> Iterator[Problem]:
         )
 
 
-def check_system_toolkit(job: Job) -> Iterator[Problem]:
-    """Check that the machine has the toolkit that `--toolchain system` takes."""
+def check_system_toolkit(job: Job) -> None:
+    """Raise ToolchainError where the machine lacks the toolkit that `--toolchain system` takes."""
     if job.target.provider == "system":
         environ, release = job.workspace.environ, job.target.toolkit.release
-        yield from problems_of(lambda: choose_toolkit(find_toolkits(environ), release, environ))
+        choose_toolkit(find_toolkits(environ), release, environ)
 
 
-def check_driver(job: Job) -> Iterator[Problem]:
+def check_driver(job: Job) -> None:
     """Check that the GPU driver runs the wheel; a machine without a driver can build all."""
     target, driver = job.target, job.machine.driver
     least = target.toolkit.min_driver
     runs_elsewhere = job.settings.any_driver or target.platform.is_foreign
     if driver and not runs_elsewhere and Version(driver) < Version(least):
-        yield Problem(
-            what=f"a wheel for CUDA {target.toolkit.release} doesn't run on this machine",
+        raise PreflightError(
+            f"a wheel for CUDA {target.toolkit.release} doesn't run on this machine",
             why=f"its driver is {driver}, and the wheel needs {least} or newer",
             fix=f"{_fitting_toolkit(target, driver)}update the driver, or build for other machines "
             "with -- --any-driver",
@@ -117,7 +116,7 @@ def check_toolchain_lock(job: Job) -> None:
         provider_lock(job.target.toolkit, job.target.provider, job.workspace)
 
 
-def check_system_packages(job: Job) -> Iterator[Problem]:
+def check_system_packages(job: Job) -> Iterator[CuwheelError]:
     """Check the packages that the build needs in addition to the compiler.
 
     They come from the machine, from another machine's root folder, or from the lock of the
@@ -140,20 +139,20 @@ def check_system_packages(job: Job) -> Iterator[Problem]:
             )
     if missing:
         names = " ".join(sorted(missing))
-        yield Problem(
-            what="system packages are missing",
+        yield PreflightError(
+            "system packages are missing",
             why=f"{target.recipe.name} needs {names}",
             fix=f"apt-get install {names}",
         )
     yield from _check_root_packages(job)
 
 
-def _check_root_packages(job: Job) -> Iterator[Problem]:
+def _check_root_packages(job: Job) -> Iterator[CuwheelError]:
     root, packages = job.machine.target_root, job.target.system_packages
     missing = [name for name in packages if root and not package_version(root.folder, name)]
     if root and missing:
-        yield Problem(
-            what=f"{root.folder} lacks Debian packages",
+        yield PreflightError(
+            f"{root.folder} lacks Debian packages",
             why=f"{job.target.recipe.name} needs {' '.join(missing)} for "
             f"{job.target.platform.machine}",
             fix=f"make the root folder with debootstrap's --include=…,{','.join(missing)} "
@@ -161,40 +160,32 @@ def _check_root_packages(job: Job) -> Iterator[Problem]:
         )
 
 
-def _check_conda_packages(target: Target, workspace: Workspace) -> Iterator[Problem]:
+def _check_conda_packages(target: Target, workspace: Workspace) -> Iterator[CuwheelError]:
     """Check the lock, as the toolchain may not be there yet; its stage raises where none is."""
     lock, required = toolchain_lock(target, workspace), target.recipe.needs.get("conda", ())
     if lock is None or not required:
         return  # reading a lock takes seconds
-    try:
-        locked = {package.name for package in read_conda_lock(lock).packages}
-    except CuwheelError as error:
-        yield problem_of(error)
-        return
+    locked = {package.name for package in read_conda_lock(lock).packages}
     if missing := " ".join(name for name in required if name not in locked):
-        yield Problem(
-            what=f"the conda toolchain for CUDA {target.toolkit.release} lacks packages",
+        yield PreflightError(
+            f"the conda toolchain for CUDA {target.toolkit.release} lacks packages",
             why=f"{target.recipe.name} needs {missing}; {lock} doesn't have it",
             fix=f"add {missing} to {lock.with_name('environment.yml')}, then "
             f"`nox -s lock -- toolchain:{target.toolkit.tag}:conda`",
         )
 
 
-def _check_debian_packages(target: Target, workspace: Workspace) -> Iterator[Problem]:
+def _check_debian_packages(target: Target, workspace: Workspace) -> Iterator[CuwheelError]:
     required = target.recipe.needs.get("debian", ())
     if not required:
         return
-    try:
-        lock = compiler_lock(target.host_compiler, workspace)
-        locked = {
-            package.name for package in read_debian_lock(lock).packages_for(own_platform().machine)
-        }
-    except CuwheelError as error:
-        yield problem_of(error)
-        return
+    lock = compiler_lock(target.host_compiler, workspace)
+    locked = {
+        package.name for package in read_debian_lock(lock).packages_for(own_platform().machine)
+    }
     if missing := " ".join(name for name in required if name not in locked):
-        yield Problem(
-            what=f"the host compiler {target.host_compiler} lacks packages",
+        yield PreflightError(
+            f"the host compiler {target.host_compiler} lacks packages",
             why=f"{target.recipe.name} needs {missing}; {lock} doesn't have it",
             fix=f"add {missing} to {lock.with_name('debian.yml')}, then "
             f"`nox -s lock -- host-compiler:{target.host_compiler}`; or build with "
@@ -202,30 +193,31 @@ def _check_debian_packages(target: Target, workspace: Workspace) -> Iterator[Pro
         )
 
 
-def check_folder_names(job: Job) -> Iterator[Problem]:
+def check_folder_names(job: Job) -> Iterator[CuwheelError]:
     """Check for characters that split compiler flags: blanks in variables, commas for nvcc."""
     for path in (job.workspace.work, job.workspace.cache):
         if re.search(r"[\s,;:'\"$%\\]", str(path)):
-            yield Problem(
-                what=f"the folder {path} can't be used",
+            yield PreflightError(
+                f"the folder {path} can't be used",
                 why="its name contains a space or one of , ; : ' \" $ % \\, which compiler flags "
                 "can't contain",
                 fix="move it with -- --work DIR or CUWHEEL_CACHE",
             )
 
 
-def check_disk(job: Job) -> Iterator[Problem]:
+def check_disk(job: Job) -> Iterator[CuwheelError]:
     """Check that the disks hold what the build takes; warn where memory may not."""
     _warn_of_memory(job)
     target, workspace = job.target, job.workspace
     cached = _size_in_cache(target, workspace)
     required = {workspace.work: target.recipe.disk, workspace.cache: cached}
-    if _disk_of(workspace.work) == _disk_of(workspace.cache):
+    disks = {machine.nearest_folder(folder).stat().st_dev for folder in required}
+    if len(disks) == 1:
         required = {workspace.cache: target.recipe.disk + cached}
     for folder, needed in required.items():
         if (free := machine.free_disk(folder)) < needed:
-            yield Problem(
-                what=f"the disk of {folder} is too small",
+            yield PreflightError(
+                f"the disk of {folder} is too small",
                 why=f"{show_size(free)} are free, {show_size(needed)} needed",
                 fix="free some space, or use a folder on another disk: -- --work DIR for the work "
                 "folder, CUWHEEL_CACHE for the cache",
@@ -299,9 +291,3 @@ def _size_of_toolchain(target: Target, workspace: Workspace) -> int:
         return needed_disk(read_conda_lock(lock).packages, workspace.cache)
     except CuwheelError:
         return 0  # the stage that installs from the lock raises it
-
-
-def _disk_of(folder: Path) -> int:
-    """Return the device number of a folder, which needn't be there yet."""
-    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    return nearest.stat().st_dev

@@ -1,6 +1,6 @@
-"""The ways to run a target's stages: all of them, all up to one, a single one.
+"""The two ways to run a target's stages: `make` runs all up to one, `run_stage` a single one.
 
-All of them lock the work folder, so that two runs on one target wait for each other.
+Both lock the work folder, so that two runs on one target wait for each other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cuwheel.base.formats.wheel.publication import SIMPLE, WHEEL_FOLDER, remove_
 from cuwheel.base.system.console import silent_console
 from cuwheel.base.system.files import file_lock, naming_full_disk, remove_parts, remove_tree
 from cuwheel.base.system.folders.output_folder import check_files, check_output, claim
-from cuwheel.base.system.parallel import Stop, StoppedError, in_background
+from cuwheel.base.system.parallel import Background, Stop, StoppedError
 from cuwheel.base.system.regular_files import open_file
 from cuwheel.build.pipeline.published import (
     PublishedRecord,
@@ -56,7 +56,7 @@ from cuwheel.build.recipe.cells import is_cell
 from cuwheel.build.wheelhouse.index_folders import SIMPLE_FOLDER
 from cuwheel.build.workspace.failure_record import forget_failure, write_failure
 from cuwheel.build.workspace.job import Job
-from cuwheel.build.workspace.records import STAGES, RepairedWheel, SmokeResult
+from cuwheel.build.workspace.records import STAGES, RepairedWheel
 from cuwheel.build.workspace.workspace import WORK_FOLDER
 
 _REFUSALS = (UsageError, PublishedWheelError)  # of a command; the recipe may be all right
@@ -68,88 +68,57 @@ _PREPARED_DURING = {"build": "smoke"}
 _STATES_INPUTS = "provenance"  # the stage that names the project's files in a statement
 
 
-def make(job: Job, *, keep_work: bool = False) -> Summary:
-    """Build, check and publish one wheel; do nothing when it is there and nothing has changed.
+def make(job: Job, *, last: str = STAGES[-1]) -> Summary | None:
+    """Run the stages up to one; up to the last of all they build, check and publish the wheel.
 
-    A run that was killed goes on after its last complete stage, unless something has changed since.
+    Nothing is done where the wheel is there and nothing has changed, except by `--until`. A run
+    that was killed goes on after its last complete stage, unless something has changed since.
+
+    Returns:
+        The published wheel; None: there are more stages.
 
     Raises:
         CuwheelError: of the stage that failed; the work folder is kept.
     """
-    workspace = job.workspace
-    with _locked(job), _recording_failure(job):
-        # Of other targets too, which may never be built again.
-        remove_unpublished(workspace.dist)
-        remove_parts(build_path(job).parent)
-        if is_cleaning_up(workspace):
-            tidy_work(workspace)
+    is_whole = last == STAGES[-1]
+    publishes = is_whole or bool(job.settings.part)  # in this part, or in the one that follows
+    with _locked(job), _recording_failure(job) if publishes else contextlib.nullcontext():
+        _remove_leftovers(job)
         key, record = key_of(job), read_build(job)
         reasons = reasons_to_build(record, key, job)
-        if record and not reasons:
-            if is_unfinished(workspace) and not keep_work:
-                # A run that was killed after its last stage, or was about something else.
-                (tidy_work if workspace.has("index") else empty_work)(workspace)
-            forget_failure(workspace.dist, job.target.id)
+        if publishes and record and not reasons:
             return _unchanged(record, job)
+        only_smoke = publishes and needs_smoke_only(record, key, job)
+        names = FROM_SMOKE if only_smoke else STAGES
+        if last not in names:
+            return None
         _check_early(job)
-        only_smoke = needs_smoke_only(record, key, job)
-        for reason in reasons:
-            action = "testing the wheel again" if only_smoke else "building"
-            workspace.console.note(f"{action}, because {reason}")
-        if only_smoke:
-            with naming_full_disk(workspace.work):
-                forget_stage("smoke", workspace)
-                for name in FROM_SMOKE:
-                    _run_stage(name, job, key)
-        else:
-            if record and changes(record.key, key) and not job.settings.replace:
-                workspace.console.note(
-                    f"{record.summary.wheel} stays published as it is: a wheel with different "
-                    "bytes gets a build tag"
-                )
+        if is_whole:
+            _print_reasons(reasons, record, key, job, only_smoke=only_smoke)
+        if publishes and not only_smoke:
             _prepare_dist(job)
-            _run_stages(STAGES, job, key)
+        run = _run_kept if only_smoke else _run_stages
+        run(names[: names.index(last) + 1], job, key)
+        if not is_whole:
+            return None
         summary = record_build(job, key, reasons)
-        (end_run if keep_work else tidy_work)(workspace)
+        (end_run if job.settings.keep_work else tidy_work)(job.workspace)
     return summary
 
 
-def make_until(last: str, job: Job, *, is_part: bool = False) -> Summary | None:
-    """Run the stages up to one and stop; the next build goes on from there.
-
-    Args:
-        is_part: of a build that `make` finishes: nothing is done where it has nothing to compile.
-
-    Returns:
-        The published wheel, where a part has found it up to date; None: there are more stages.
-
-    Raises:
-        CuwheelError: of the stage that failed.
-    """
-    with _locked(job), _recording_failure(job) if is_part else contextlib.nullcontext():
-        key, record = key_of(job), read_build(job)
-        if is_part and record and not reasons_to_build(record, key, job):
-            return _unchanged(record, job)
-        if is_part and needs_smoke_only(record, key, job):
-            return None
-        _check_early(job)
-        if is_part:
-            _prepare_dist(job)
-        _run_stages(STAGES[: STAGES.index(last) + 1], job, key)
-    if not is_part:
-        job.workspace.console.note(f"stopped after {last}; the work folder is {job.workspace.work}")
-    return None
-
-
-def make_stage(name: str, job: Job) -> Any:
+def run_stage(name: str, job: Job) -> Any:
     """Run one stage with the records of the stages before it, and return its record.
 
+    `smoke` tries the wheel that a build now would keep, else the newest. The published wheel needs
+    no work folder; a wheel that a run has left in its work folder counts where the published one is
+    outdated, or there is none.
+
     Raises:
-        UsageError: one of them has left nothing.
+        UsageError: a stage before it has left nothing.
         CuwheelError: of the stage.
     """
     workspace = job.workspace
-    if name in _OF_WHEEL and not has_wheel(workspace) and (wheel := published_wheel(job)):
+    if name in _OF_WHEEL and (wheel := _published(name, job)):
         return _run_on_published(name, wheel, job)
     with _locked(job), naming_full_disk(workspace.work), workspace.console.stage(name):
         key = key_of(job)
@@ -168,28 +137,19 @@ def make_stage(name: str, job: Job) -> Any:
     return record
 
 
-def try_wheel(job: Job) -> SmokeResult:
-    """Run the stage `smoke` on the wheel that a build now would keep, else on the newest.
-
-    The published wheel needs no work folder. A wheel that a run has left in its work folder counts
-    where the published one is outdated, or there is none.
-
-    Raises:
-        UsageError: there is no wheel.
-        CuwheelError: of the stage.
-    """
-    note = job.workspace.console.note
+def _published(name: str, job: Job) -> RepairedWheel | None:
+    """Return the published wheel where a stage is to run on it, not on the work folder's."""
+    note, is_in_work = job.workspace.console.note, has_wheel(job.workspace)
+    if name == "audit":  # the build's record names paths to look for
+        return None if is_in_work else published_wheel(job)
     reasons = outdated_reasons(read_build(job), key_of(job), job)
-    is_in_work = bool(reasons) and has_wheel(job.workspace)
-    if is_in_work:
+    if reasons and is_in_work:
         note(f"trying the wheel that {job.workspace.work} knows")
-    wheel = None if is_in_work else published_wheel(job)
+        return None
+    wheel = published_wheel(job)
     for reason in reasons if wheel else ():
         note(f"a build now would make the wheel again, because {reason}")
-    result: SmokeResult = (
-        _run_on_published("smoke", wheel, job) if wheel else make_stage("smoke", job)
-    )
-    return result
+    return wheel
 
 
 def load_stage(name: str) -> Callable[[Job], Any]:
@@ -200,13 +160,47 @@ def load_stage(name: str) -> Callable[[Job], Any]:
     return stage
 
 
+def _remove_leftovers(job: Job) -> None:
+    """Remove what killed runs left, of other targets too, which may never be built again."""
+    remove_unpublished(job.workspace.dist)
+    remove_parts(build_path(job).parent)
+    if is_cleaning_up(job.workspace):
+        tidy_work(job.workspace)
+
+
+def _print_reasons(
+    reasons: Sequence[str],
+    record: PublishedRecord | None,
+    key: dict[str, str],
+    job: Job,
+    *,
+    only_smoke: bool,
+) -> None:
+    note = job.workspace.console.note
+    for reason in reasons:
+        note(f"{'testing the wheel again' if only_smoke else 'building'}, because {reason}")
+    if record and not only_smoke and changes(record.key, key) and not job.settings.replace:
+        note(
+            f"{record.summary.wheel} stays published as it is: a wheel with different bytes gets a "
+            "build tag"
+        )
+
+
+def _run_kept(names: Sequence[str], job: Job, key: dict[str, str]) -> None:
+    """Run stages from `smoke` on, with the output that the build before has left."""
+    with naming_full_disk(job.workspace.work):
+        forget_stage("smoke", job.workspace)
+        for name in names:
+            _run_stage(name, job, key)
+
+
 def _run_stages(names: Sequence[str], job: Job, key: dict[str, str]) -> None:
     """Run stages in this order, from the first on; skip what an interrupted run has left.
 
     Raises:
         CuwheelError: of the stage that failed.
     """
-    with naming_full_disk(job.workspace.work), in_background() as background:
+    with naming_full_disk(job.workspace.work), Background() as background:
         check_files(job.workspace.dist / SIMPLE, SIMPLE_FOLDER)
         start_run(job, key)
         before = read_project_state(job)
@@ -254,7 +248,12 @@ def _run_stage(name: str, job: Job, key: dict[str, str]) -> None:
 
 def _unchanged(record: PublishedRecord, job: Job) -> Summary:
     """Return the summary of a wheel that is up to date, without durations: no stage has run."""
-    job.workspace.console.note(f"{record.summary.wheel} is up to date: nothing to do")
+    workspace = job.workspace
+    if is_unfinished(workspace) and not job.settings.keep_work:
+        # A run that was killed after its last stage, or was about something else.
+        (tidy_work if workspace.has("index") else empty_work)(workspace)
+    forget_failure(workspace.dist, job.target.id)
+    workspace.console.note(f"{record.summary.wheel} is up to date: nothing to do")
     return dataclasses.replace(record.summary, durations=())
 
 

@@ -10,17 +10,16 @@ import dataclasses
 import functools
 import hashlib
 import json
-import os
 import platform
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from cuwheel.base.errors import CommandFailedError, InterpreterNotFoundError, NotReproducibleError
+from cuwheel.base.errors import InterpreterNotFoundError, NotReproducibleError
 from cuwheel.base.fetch.urls import redact_url
 from cuwheel.base.paths import ROOT
+from cuwheel.base.system.compilers import output_of
 from cuwheel.base.system.files import sha256_of_file
-from cuwheel.base.system.process import run
 from cuwheel.base.system.pythons import read_interpreter
 from cuwheel.build.inputs.tree import identify
 from cuwheel.build.locks.lock_jobs import toolchain_locks
@@ -94,11 +93,7 @@ def digest_of_engine() -> str:
 @functools.cache
 def banner_of(program: str) -> str:
     """Return the first line of `--version` of a program of the machine."""
-    try:
-        output = run([program, "--version"], env={"PATH": os.defpath, "LC_ALL": "C"}).output
-    except CommandFailedError:
-        return ABSENT
-    return output.splitlines()[0]
+    return output_of(program, "--version").partition("\n")[0] or ABSENT
 
 
 def c_library(target: Target) -> str:

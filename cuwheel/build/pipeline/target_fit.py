@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from packaging.requirements import Requirement
 
+from cuwheel.base.errors import CuwheelError
 from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code, runs_on
 from cuwheel.base.system.versions import version_key
 from cuwheel.build.pipeline.machine import read_machine
@@ -15,6 +17,7 @@ from cuwheel.build.recipe.catalogue import CatalogueEntry
 from cuwheel.build.recipe.target import Target, declared_target
 from cuwheel.build.toolchains.host_compiler import check_host_compiler
 from cuwheel.build.workspace.job import Job, Machine
+from cuwheel.build.workspace.problems import problems_of
 from cuwheel.build.workspace.request import BuildRequest
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.check.diagnose.document import DiagnosedTarget
@@ -79,6 +82,8 @@ def _why_not_run(
 def _why_not_build(target: Target, workspace: Workspace, machine: Machine) -> Iterator[str]:
     apart = dataclasses.replace(workspace, work=workspace.work / target.id)
     job = Job(target=target, settings=BuildRequest(), workspace=apart, machine=machine)
-    for check in (check_host_compiler, check_system_packages, check_disk):
-        for problem in check(job):
-            yield f"{problem.what}: {problem.why}"
+    checks: tuple[Callable[[Job], Iterable[CuwheelError] | None], ...] = (
+        *(check_host_compiler, check_system_packages, check_disk),
+    )
+    for problem in problems_of(partial(check, job) for check in checks):
+        yield f"{problem.what}: {problem.why}"

@@ -6,11 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-from cuwheel.base.errors import LockError
+from cuwheel.base.errors import LockError, PreflightError
 from cuwheel.base.paths import find_lock
 from cuwheel.base.system.compilers import SYSTEM_PATH, HostCompiler, newest_gcc_for, read_compiler
 from cuwheel.build.workspace.job import Job
-from cuwheel.build.workspace.problems import Problem
 from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
 
@@ -21,40 +20,37 @@ _COMPILER_VARIABLES = (
 )
 
 
-def check_host_compiler(job: Job) -> list[Problem]:
-    """Check that there is a GCC that this nvcc supports.
+def check_host_compiler(job: Job) -> None:
+    """Raise PreflightError where there is no GCC that this nvcc supports.
 
     A GCC of a lock is checked where it is installed (`conda_layout`, `pinned_compiler`).
     """
     target = job.target
     if target.has_own_compiler or _has_compiler(job.workspace):
-        return []
+        return
     if job.settings.host_compiler is None and target.usual_compiler != target.host_compiler:
         _warn_of_machine(job)
     newest, compilers = _newest_gcc(job), job.machine.compilers
     if any(compiler.major <= newest for compiler in compilers):
-        return []
-    if target.platform.is_foreign and not compilers:
-        return [
-            Problem(
-                what=f"there is no compiler for {target.platform.machine}",
-                why=f"{target.platform.triplet}-g++ isn't on {SYSTEM_PATH}",
-                fix=f"apt-get install g++-{target.platform.triplet}",
-            )
-        ]
+        return
+    platform = target.platform
+    if platform.is_foreign and not compilers:
+        raise PreflightError(
+            f"there is no compiler for {platform.machine}",
+            why=f"{platform.triplet}-g++ isn't on {SYSTEM_PATH}",
+            fix=f"apt-get install g++-{platform.triplet}",
+        )
     if not compilers:
         variable = job.workspace.environ.get("CXX")
         why = f"CXX={variable} is not a working g++" if variable else "there is no g++ in /usr/bin"
         fix = "unset CXX" if variable else "apt-get install g++"
         fix += f", or set it to a g++ of version {newest} or older, without options"
-        return [Problem(what="no host compiler was found", why=why, fix=fix)]
-    return [
-        Problem(
-            what=f"nvcc of CUDA {target.toolkit.release} supports GCC up to {newest}",
-            why=", ".join(f"{compiler.cxx} is {compiler.version}" for compiler in compilers),
-            fix=f"apt-get install g++-{newest}, or set CXX to a g++ of version {newest} or older",
-        )
-    ]
+        raise PreflightError("no host compiler was found", why=why, fix=fix)
+    raise PreflightError(
+        f"nvcc of CUDA {target.toolkit.release} supports GCC up to {newest}",
+        why=", ".join(f"{compiler.cxx} is {compiler.version}" for compiler in compilers),
+        fix=f"apt-get install g++-{newest}, or set CXX to a g++ of version {newest} or older",
+    )
 
 
 def _warn_of_machine(job: Job) -> None:
@@ -135,7 +131,6 @@ def is_obtainable(name: str, workspace: Workspace, *, offline: bool) -> bool:
         compiler_lock(name, workspace),
         workspace.cache,
         configured_archives(workspace.environ),
-        workspace.retry_policy,
         offline=offline,
     )
 

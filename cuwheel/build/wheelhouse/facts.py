@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from cuwheel.base.errors import UnsafeArchiveError
-from cuwheel.base.system.files import new_file
-from cuwheel.base.system.regular_files import parse_json, read_bytes
+from cuwheel.base.system.files import write_atomically
 from cuwheel.build.wheelhouse.entries import Entry
+from cuwheel.build.workspace.serialization import read_record, to_json
 from cuwheel.check.audit.verdict import audit_wheel
 
 _FOLDER = "wheel-facts-1"  # of the cache; the number rises when the audit reads more
@@ -42,11 +41,8 @@ def read_facts(wheel: Path, sha256: str, cache: Path) -> WheelFacts:
 
     A wheel that can't be read, or is elsewhere, has none.
     """
-    try:
-        content = parse_json(read_bytes(_path(sha256, cache)))
-        return WheelFacts(**{name: tuple(values) for name, values in content.items()})
-    except (OSError, ValueError, TypeError, AttributeError):
-        pass
+    if kept := read_record(_path(sha256, cache), WheelFacts):
+        return kept
     try:
         result = audit_wheel(wheel)
     except (UnsafeArchiveError, FileNotFoundError):
@@ -63,8 +59,7 @@ def read_facts(wheel: Path, sha256: str, cache: Path) -> WheelFacts:
 
 def keep_facts(facts: WheelFacts, sha256: str, cache: Path) -> None:
     """Keep the facts of a wheel for `read_facts`: the wheel may be elsewhere then."""
-    with new_file(_path(sha256, cache)) as stream:
-        stream.write(json.dumps(asdict(facts)).encode())
+    write_atomically(_path(sha256, cache), to_json(facts))
 
 
 def _path(sha256: str, cache: Path) -> Path:

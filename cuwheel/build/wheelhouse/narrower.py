@@ -11,17 +11,17 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.tags import compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.base.errors import PublishedWheelError, WheelIndexError
 from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code, runs_on
+from cuwheel.base.formats.wheel.metadata import python_tags
 from cuwheel.base.formats.wheel.publication import build_tag_of, split_mark
 from cuwheel.base.formats.wheel.variants import split_variant
 from cuwheel.base.system.versions import version_key
@@ -259,29 +259,16 @@ def _boundaries(specifier: SpecifierSet) -> set[Version]:
 def pythons_of(entry: Entry) -> frozenset[str]:
     """Return the CPythons of a wheel, `3.12`, `3.13t`, by its tags and Requires-Python."""
     pairs = {(tag.interpreter, tag.abi) for tag in entry.tags}
-    pythons = {
-        f"3.{minor}{ending}": _pairs_of(minor, ending) for minor in _PYTHONS for ending in ("", "t")
-    }
+    pythons = (f"3.{minor}{ending}" for minor in _PYTHONS for ending in ("", "t"))
     try:
         allowed = SpecifierSet(entry.requires_python)
     except InvalidSpecifier:
         allowed = SpecifierSet()  # like installers
     return frozenset(
         name
-        for name, tags in pythons.items()
-        if pairs & tags and allowed.contains(f"{name.rstrip('t')}.99")
+        for name in pythons
+        if pairs & python_tags(name) and allowed.contains(f"{name.rstrip('t')}.99")
     )
-
-
-@cache
-def _pairs_of(minor: int, ending: str) -> frozenset[tuple[str, str]]:
-    """Return interpreter and ABI of each tag of a CPython; `ending` is `t` for one without GIL."""
-    name, release = f"cp3{minor}", (3, minor)
-    tags = [
-        *cpython_tags(release, abis=[f"{name}{ending}"], platforms=["any"]),
-        *compatible_tags(release, interpreter=name, platforms=["any"]),
-    ]
-    return frozenset((tag.interpreter, tag.abi) for tag in tags)
 
 
 def platforms_of(entry: Entry) -> set[str]:

@@ -1,51 +1,34 @@
-"""The problems of a check: collected, then raised together."""
+"""The problems that checks find: collected, then raised together."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from cuwheel.base.errors import CuwheelError, PreflightError
 from cuwheel.base.system.quantities import plural
 
-
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """One reason why a build can't work.
-
-    Attributes:
-        error: the same as an error, with an exit code of its own.
-    """
-
-    what: str
-    why: str
-    fix: str
-    error: CuwheelError | None = None
+Check = Callable[[], Iterable[CuwheelError] | None]
 
 
-def problem_of(error: CuwheelError) -> Problem:
-    """Return an error as a problem among others."""
-    return Problem(what=error.what, why=error.why, fix=error.fix, error=error)
+def problems_of(checks: Iterable[Check]) -> Iterator[CuwheelError]:
+    """Yield the errors that checks return or raise."""
+    for check in checks:
+        try:
+            yield from check() or ()
+        except CuwheelError as error:  # noqa: PERF203 - each check counts
+            yield error
 
 
-def problems_of(check: Callable[[], object]) -> Iterator[Problem]:
-    """Yield the error that a check raises as a problem."""
-    try:
-        check()
-    except CuwheelError as error:
-        yield problem_of(error)
-
-
-def raise_problems(problems: Iterable[Problem], subject: str) -> None:
+def raise_problems(problems: Iterable[CuwheelError], subject: str) -> None:
     """Raise one error for all problems; without any, do nothing.
 
     Raises:
         PreflightError: with every problem, each with its cause and fix.
-        CuwheelError: the only problem, where it has an error of its own.
+        CuwheelError: the only problem, where it has an exit code of its own.
     """
     known = tuple(problems)
-    if len(known) == 1 and known[0].error:
-        raise known[0].error
+    if len(known) == 1 and not isinstance(known[0], PreflightError):
+        raise known[0]
     if known:
         raise PreflightError(
             f"{subject}: {plural(len(known), 'problem')} to fix first",

@@ -9,7 +9,6 @@ from typing import Any
 
 from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
-from cuwheel.base.fetch.retry import RETRY_POLICY, RetryPolicy
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import write_atomically
 from cuwheel.base.system.folders.output_folder import (
@@ -52,7 +51,6 @@ class Workspace:
     dist: Path
     console: Console
     caller: Caller = field(compare=False, repr=False)
-    retry_policy: RetryPolicy = RETRY_POLICY
     checked: dict[Path, Any] = field(default_factory=dict, compare=False, repr=False)
     shows_records: bool = field(default=True, compare=False, repr=False)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cuwheel.base.errors import AuditError, AuditWarningError, UnsafeArchiveError, UsageError
+from cuwheel.base.errors import AuditError, UnsafeArchiveError, UsageError
 from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output import github
@@ -45,8 +45,7 @@ def audit_session(
         console: for the progress; the results go to standard output.
 
     Raises:
-        AuditError: a wheel has errors.
-        AuditWarningError: none has errors, one has warnings.
+        AuditError: a wheel has errors, or warnings where these count.
         UsageError: a path is no wheel, or a folder without wheels.
     """
     results, terminal = [], report_terminal()
@@ -109,16 +108,17 @@ def _audit(wheel: Path, contract: Contract | None, excludes: tuple[str, ...]) ->
 
 
 def _raise_for(results: list[AuditResult], fails_on: str) -> None:
-    for severity, kind in (("error", AuditError), ("warning", AuditWarningError)):
+    for severity, anchor in (("error", "audit"), ("warning", "audit-warning")):
         bad = [result for result in results if result.verdict == severity]
         if bad and fails_on in SEVERITIES[SEVERITIES.index(severity) :]:
             items = (item for result in bad for item in result.findings)
             findings = [item for item in items if item.severity == severity]
-            lets_pass = "; -- --fail-on error ignores warnings" if kind is AuditWarningError else ""
+            lets_pass = "; -- --fail-on error ignores warnings" if severity == "warning" else ""
             has = "have" if len(bad) > 1 else "has"
-            raise kind(
+            raise AuditError(
                 f"{len(bad)} of {plural(len(results), 'wheel')} {has} "
                 f"{plural(len(findings), severity)}",
                 why=f"{', '.join(dict.fromkeys(item.rule for item in findings))}: listed above",
                 fix="the entries after `more` say what to do" + lets_pass,
+                anchor=anchor,
             )

@@ -19,7 +19,7 @@ from cuwheel.base.fetch.indexes.offers import (
     with_hash,
 )
 from cuwheel.base.fetch.indexes.pages import PageFault
-from cuwheel.base.fetch.retry import RETRY_POLICY, Attempts, RetryPolicy
+from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.system.parallel import Stop, run_all
 from cuwheel.check.pick.declarations import read_parameters
 from cuwheel.check.pick.fit import Judgement, RemoteWheelFacts, WheelJudge
@@ -71,16 +71,14 @@ class Choice:
     is_cut: bool = False
 
 
-def query_indexes(
-    wanted: Requirement, addresses: Iterable[str], retry_policy: RetryPolicy = RETRY_POLICY
-) -> Offers:
+def query_indexes(wanted: Requirement, addresses: Iterable[str]) -> Offers:
     """Query all addresses in parallel.
 
     Args:
         addresses: as for `read_offers`.
     """
     urls, stop = tuple(dict.fromkeys(addresses)), Stop()
-    tasks = [partial(read_offers, url, wanted.name, Attempts(retry_policy, stop)) for url in urls]
+    tasks = [partial(read_offers, url, wanted.name, Attempts(stop)) for url in urls]
     answers = dict(zip(urls, run_all(tasks, stop), strict=True))
     versions = wanted.specifier
     files = {
@@ -99,14 +97,13 @@ def choose(
     offers: Offers,
     machine: TargetMachine,
     wanted: Requirement,
-    retry_policy: RetryPolicy = RETRY_POLICY,
 ) -> Choice:
     """Choose the newest wheel that fits; METADATA is read only of those that may fit.
 
     Args:
         offers: from `query_indexes`.
     """
-    chooser = _Chooser(machine, wanted, retry_policy)
+    chooser = _Chooser(machine, wanted)
     wheels = [file for file in offers.files if file.is_wheel]
     judged = [WheelJudge(wheel, machine, RemoteWheelFacts(), wanted).judge() for wheel in wheels]
     # As installers choose: the highest version and build tag, then the tag that fits best.
@@ -146,7 +143,6 @@ def _rivals(taken: Judgement, ordered: Iterable[Judgement]) -> tuple[Offer, ...]
 class _Chooser:
     machine: TargetMachine
     wanted: Requirement
-    retry_policy: RetryPolicy
 
     def first_that_fits(
         self, ordered: Sequence[Judgement]
@@ -176,7 +172,7 @@ class _Chooser:
         return min((wheel for wheel in against if wheel.is_whole), key=lambda wheel: wheel.weight)
 
     def _read(self, offer: Offer) -> Judgement:
-        attempts = Attempts(self.retry_policy)
+        attempts = Attempts()
         statement = read_parameters(offer, attempts)
         attempts.reset_count()
         try:

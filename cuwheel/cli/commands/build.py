@@ -19,7 +19,7 @@ from cuwheel.build.pipeline.run_state import PROFILE
 from cuwheel.build.pipeline.summary import Summary, print_summary
 from cuwheel.build.workspace.failure_record import FailureRecord, failure_of, read_failure
 from cuwheel.build.workspace.job import Job
-from cuwheel.build.workspace.records import SmokeResult
+from cuwheel.build.workspace.records import STAGES, SmokeResult
 from cuwheel.build.workspace.request import OF_RUN, OF_TARGET
 from cuwheel.cli.container_build import CONTAINER_NEEDS, UNFINISHED, build_in_container
 from cuwheel.cli.parser import JSON_TEXT, Parser, existing, new_parser
@@ -143,11 +143,12 @@ def _do_less(job: Job, console: Console) -> None:
     if request.dry_run:
         _preview(job, console)
     elif request.stage:
-        record = pipeline.make_stage(request.stage, job)
+        record = pipeline.run_stage(request.stage, job)
         console.answer(StageDocument(target=name, stage=request.stage, record=record))
         console.print_durations()
     elif request.until:
-        pipeline.make_until(request.until, job)
+        pipeline.make(job, last=request.until)
+        console.note(f"stopped after {request.until}; the work folder is {job.workspace.work}")
         if request.json:
             console.answer(BuildDocument(target=name, state="stopped", stage=request.until))
         console.print_durations()
@@ -176,9 +177,7 @@ def _make(job: Job, console: Console) -> Summary | None:
     """Build, or run a part of a build; return None if others follow."""
     name, dist = job.target.id, job.workspace.dist
     try:
-        if job.settings.part:
-            return pipeline.make_until(job.settings.part, job, is_part=True)
-        return pipeline.make(job, keep_work=job.settings.keep_work)
+        return pipeline.make(job, last=job.settings.part or STAGES[-1])
     except CuwheelError as error:
         if job.settings.json:
             recorded = read_failure(dist, name)
@@ -225,7 +224,7 @@ def _profile(job: Job, console: Console) -> None:
     target, workspace = job.target, job.workspace
     log = workspace.log_folder / EVENTS_LOG
     if not log.is_file() and rebuild_reasons(job)[0]:
-        pipeline.make_until("build", job)  # publishes nothing; the next build goes on
+        pipeline.make(job, last="build")  # publishes nothing; the next build goes on
     if not log.is_file():
         raise UsageError(
             f"there is no record of the compiles of {target.id}",
@@ -265,7 +264,7 @@ def run_smoke(args: argparse.Namespace, console: Console, caller: Caller) -> Non
         existing(request.dist, "--dist", fix, is_folder=True)
     for entry, tag in named_targets("smoke", request.targets, caller):
         for job in requested_jobs(entry, tag, request, console, caller):
-            result = pipeline.try_wheel(job)
+            result = pipeline.run_stage("smoke", job)
             if request.json:
                 console.answer(SmokeDocument(target=job.target.id, smoke=result))
             console.print_durations()

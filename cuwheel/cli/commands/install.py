@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
@@ -14,6 +14,7 @@ from cuwheel.base.fetch.indexes.indexes import configured_indexes
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.documents import Schema
 from cuwheel.build.pipeline import pipeline
+from cuwheel.build.pipeline.summary import Summary
 from cuwheel.build.recipe.catalogue import CatalogueEntry
 from cuwheel.build.recipe.target import declared_target
 from cuwheel.build.workspace.request import BuildRequest, choices
@@ -148,7 +149,8 @@ def _build(
     """Build the target for an environment's Python; return the wheel."""
     request = replace(request, python=(str(python),))
     [job] = requested_jobs(*named, request, console, caller)
-    return job.workspace.dist / pipeline.make(job, keep_work=False).wheel
+    summary = cast("Summary", pipeline.make(job))  # of all stages
+    return job.workspace.dist / summary.wheel
 
 
 def _print_done(done: Installed, console: Console, *, is_dry: bool) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from cuwheel.base.errors import EXIT_CODES
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.regular_files import read_text
 from cuwheel.check.explain.catalogue import FailureCause, Group, causes, groups
@@ -21,7 +22,6 @@ from cuwheel.check.explain.explanation import Explainer
 from cuwheel.cli.reference.pages import page, table
 from cuwheel.cli.reference.troubleshooting import (
     cause_text,
-    error_classes,
     errors_page,
     findings_page,
 )
@@ -253,8 +253,7 @@ def _troubleshooting_target(anchor: str) -> tuple[PurePosixPath | None, str]:
 
 def _label(anchor: str) -> str:
     """Return an anchor's name on the site, where headings of other pages may have it."""
-    is_error = any(kind.anchor == anchor for kind in error_classes())
-    return f"error-{anchor}" if is_error else anchor
+    return f"error-{anchor}" if anchor in EXIT_CODES else anchor
 
 
 def _resolved(origin: PurePosixPath, path: str) -> PurePosixPath:

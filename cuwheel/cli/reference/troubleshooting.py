@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from cuwheel.base import errors
-from cuwheel.base.errors import CuwheelError
+from cuwheel.base.errors import EXIT_CODES, CuwheelError
 from cuwheel.check.audit import findings
 from cuwheel.check.cuda import toolkits
 from cuwheel.check.diagnose import verdict
@@ -45,9 +45,9 @@ samples, causes and fixes are data in [{_FAILURES}]({_FAILURES});
 
 @dataclass(frozen=True, kw_only=True)
 class OwnEntry:
-    """An entry on something that cuwheel itself says; `name` is its anchor."""
+    """An entry on something that cuwheel itself says; `names` are its anchors."""
 
-    name: str
+    names: tuple[str, ...]
     title: str
     summary: str
     text: str
@@ -71,10 +71,10 @@ def troubleshooting() -> str:
     for group in groups():
         rows = [(_anchored(cause.slug), cause.title, cause.stage) for cause in group.causes]
         parts += [f"### {group.title}", table(("name", "cause", "where it shows"), rows)]
-    errors_table = _errors_table(lambda entry: _anchored(entry.name))
+    errors_table = _errors_table(lambda entry: " ".join(map(_anchored, entry.names)))
     parts += ["## What cuwheel says", _errors_intro(), errors_table]
     for heading, intro, entries in _findings():
-        found = [(_anchored(entry.name), entry.summary) for entry in entries]
+        found = [(_anchored(*entry.names), entry.summary) for entry in entries]
         parts += [heading, intro, table(("name", "finding"), found)]
     return page(parts)
 
@@ -91,13 +91,13 @@ def entry_of(name: str) -> str | None:
     anchor = name.rpartition("#")[2]
     if cause := causes().get(anchor):
         return f"# {cause.title}\n\n{cause_text(cause, Explainer())}"
-    own = (entry for entry in _own_entries() if entry.name == anchor)
+    own = (entry for entry in _own_entries() if anchor in entry.names)
     return next((f"# {entry.title}\n\n{entry.text}" for entry in own), None)
 
 
 def entry_names() -> list[str]:
     """Return the name of every entry, without `#`."""
-    return [*causes(), *(entry.name for entry in _own_entries())]
+    return [*causes(), *(name for entry in _own_entries() for name in entry.names)]
 
 
 def _own_entries() -> Iterator[OwnEntry]:
@@ -113,10 +113,10 @@ def error_entries() -> tuple[OwnEntry, ...]:
         name, docstring = kind.__name__.removesuffix("Error"), read_docstring(kind)
         words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
         entry = OwnEntry(
-            name=kind.anchor,
+            names=kind.anchors,
             title=words.strip().capitalize(),
             summary=docstring.summary,
-            text=f"Exit code {kind.exit_code}. {docstring.text}",
+            text=f"Exit code {_codes(kind)}. {docstring.text}",
         )
         entries.append(entry)
     return tuple(entries)
@@ -132,11 +132,18 @@ def error_classes() -> tuple[type[CuwheelError], ...]:
     return tuple(sorted(classes, key=lambda kind: kind.exit_code))
 
 
+def _codes(kind: type[CuwheelError]) -> str:
+    """Return `20`, or `20 (toolchain), 21 (damaged-packages)` of an error with several."""
+    if len(kind.anchors) == 1:
+        return str(kind.exit_code)
+    return ", ".join(f"{EXIT_CODES[anchor]} ({anchor})" for anchor in kind.anchors)
+
+
 def _findings() -> Iterator[tuple[str, str, list[OwnEntry]]]:
     """Yield heading, introduction and entries of what audit and diagnose find."""
     rules = [
         OwnEntry(
-            name=rule.anchor,
+            names=(rule.anchor,),
             title=f"{rule.name[0].upper()}{rule.name[1:]}",
             summary=rule.summary,
             text=f"{rule.summary} {rule.text}",
@@ -145,7 +152,7 @@ def _findings() -> Iterator[tuple[str, str, list[OwnEntry]]]:
     ]
     yield "## What the audit finds", _AUDIT_INTRO, rules
     own = [
-        OwnEntry(name=anchor, title=entry.title, summary=entry.title, text=entry.text)
+        OwnEntry(names=(anchor,), title=entry.title, summary=entry.title, text=entry.text)
         for anchor, entry in verdict.OWN_ENTRIES.items()
     ]
     yield "## What diagnose finds", _DIAGNOSE_INTRO, own
@@ -173,7 +180,7 @@ def cause_text(cause: FailureCause, explainer: Explainer) -> str:
 
 def errors_page() -> str:
     """Return the site's page of errors, with their entries."""
-    links = _errors_table(lambda entry: f"[{entry.title}](#{entry.name})")
+    links = _errors_table(lambda entry: f"[{entry.title}](#{entry.names[0]})")
     entries = [_section(entry, "##") for entry in error_entries()]
     return page(["# Errors of cuwheel", _errors_intro(), links, *entries])
 
@@ -187,7 +194,8 @@ def findings_page() -> str:
 
 
 def _section(entry: OwnEntry, level: str) -> str:
-    return f'<a id="{entry.name}"></a>\n\n{level} {entry.title}\n\n{entry.text}'
+    anchors = "".join(f'<a id="{name}"></a>' for name in entry.names)
+    return f"{anchors}\n\n{level} {entry.title}\n\n{entry.text}"
 
 
 def _anchored(anchor: str) -> str:
@@ -195,7 +203,9 @@ def _anchored(anchor: str) -> str:
 
 
 def _errors_table(name: Callable[[OwnEntry], str]) -> str:
-    codes = (str(kind.exit_code) for kind in error_classes())
+    codes = (
+        ", ".join(str(EXIT_CODES[anchor]) for anchor in kind.anchors) for kind in error_classes()
+    )
     rows = [
         (number, name(entry), entry.summary)
         for number, entry in zip(codes, error_entries(), strict=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from cuwheel.base.errors import CellsFailedError, CommandFailedError, CuwheelError
+from cuwheel.base.errors import CommandFailedError, CuwheelError, StepsFailedError
 from cuwheel.base.paths import ROOT
 from cuwheel.base.spelling import AS_MODULE
 from cuwheel.base.system.console import Console
@@ -159,11 +159,11 @@ def check_all_built(states: Sequence[CellState]) -> None:
     """Raise an error if a cell of a matrix failed.
 
     Raises:
-        CellsFailedError: some did.
+        StepsFailedError: some did.
     """
     failed = [state for state in states if state.kind == "failed"]
     if failed:
-        raise CellsFailedError(
+        raise StepsFailedError(
             f"{len(failed)} of {plural(len(states), 'cell')} failed",
             why="\n".join(f"{state.cell.id}: {state.detail}" for state in failed),
             fix="see the table and the log of each; the same command then builds only these",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cuwheel.base import limits
 from cuwheel.base.caller import Caller
-from cuwheel.base.errors import CommandFailedError, NightlyFailedError, NightlyTimeError
+from cuwheel.base.errors import CommandFailedError, StepsFailedError
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.gpu_lock import hold_gpus, lock_folder
 from cuwheel.base.system.process import run as run_program
@@ -51,9 +51,8 @@ def run_nightly_cycle(options: NightlyOptions, console: Console, caller: Caller)
     """Run the cycle and publish its report.
 
     Raises:
-        GpuInUseError: another run has the GPU.
-        NightlyFailedError: a step failed.
-        NightlyTimeError: no step failed, but not all could be run.
+        GpuError: another run has the GPU.
+        StepsFailedError: a step failed, or not all could be run.
         OSError: the report can't be written.
     """
     environ = callers_environment(caller.environ)
@@ -160,16 +159,18 @@ def _raise_failure(recorder: Recorder) -> None:
         more = f" and {len(late) - _SHOWN} more" if len(late) > _SHOWN else ""
         why.append(f"{OUT_OF_TIME}: {', '.join(step.title for step in late[:_SHOWN])}{more}")
     if failed:
-        raise NightlyFailedError(
+        raise StepsFailedError(
             f"{len(failed)} of {plural(len(run.steps), 'step')} failed",
             why="\n".join(why),
             fix=f"see their logs: {page}",
+            anchor="nightly-failed",
         )
     if late:
-        raise NightlyTimeError(
+        raise StepsFailedError(
             f"the time limit was too short for {len(late)} of {plural(len(run.steps), 'step')}",
             why="\n".join(why),
             fix=f"raise it with --time-limit MINUTES, or select fewer targets; {page}",
+            anchor="nightly-time",
         )
 
 

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from cuwheel.base import limits
 from cuwheel.base.caller import Caller
-from cuwheel.base.errors import DownloadError, InstallError, NoFittingWheelError, SmokeError
+from cuwheel.base.errors import DownloadError, InstallError, SmokeError
 from cuwheel.base.fetch.download import PinnedFile
 from cuwheel.base.fetch.indexes.offers import Offer
 from cuwheel.base.fetch.indexes.pages import PageFault
@@ -123,9 +123,8 @@ def install(options: InstallOptions, console: Console, build: Callable[[Path], P
         build: builds the target for an interpreter and returns the wheel.
 
     Raises:
-        NoFittingWheelError: no wheel fits, and `fallback` is to fail.
         DownloadError: no index answered, or the wheel can't be fetched; likewise.
-        InstallError: it can't be installed; the environment is unchanged.
+        InstallError: no wheel fits, or it can't be installed; the environment is unchanged.
         SmokeError: it doesn't work there; the environment is unchanged.
         CuwheelError: of the wheel's bytes, statement and policy, the sandbox, or the build.
     """
@@ -147,7 +146,7 @@ def install(options: InstallOptions, console: Console, build: Callable[[Path], P
         run = _Run(options, here, folder, logs, console, sandbox)
         try:
             return run.wheel(options.addresses)
-        except (DownloadError, NoFittingWheelError, InstallError, SmokeError) as error:
+        except (DownloadError, InstallError, SmokeError) as error:
             if options.fallback == "fail":
                 raise
             because = f"{error.what}: {error.why}"
@@ -230,11 +229,12 @@ class _Run:
         offer, content = taken.offer, fetch_statement(taken.offer, Attempts())
         sha256 = offer.sha256 or stated_sha256(content)
         if not sha256:
-            raise NoFittingWheelError(
+            raise InstallError(
                 f"there is no SHA-256 for {offer.name}",
                 why=f"{redact_url(offer.index)} gives none, and there is no provenance beside "
                 "the wheel",
                 fix="use an index that gives it",
+                anchor="no-fitting-wheel",
             )
         path = self._fetch(offer.name, offer.url, sha256, offer.size)
         check_archive(path)
@@ -317,7 +317,7 @@ class _Run:
             raise self._none_fits(choice, offers.faults)
         return choice.taken
 
-    def _none_fits(self, choice: Choice, faults: Mapping[str, PageFault]) -> NoFittingWheelError:
+    def _none_fits(self, choice: Choice, faults: Mapping[str, PageFault]) -> InstallError:
         if choice.nearest:
             facts = "; ".join(reason.text for reason in choice.nearest.reasons)
             unasked = (
@@ -331,11 +331,12 @@ class _Run:
             why = "; ".join(reasons) or "no index has a wheel of this target"
         name, python = self.options.target.name, self.options.python
         where = f" --python {shlex.quote(python)}" if python else ""
-        return NoFittingWheelError(
+        return InstallError(
             f"no wheel of {name} fits {self.here.environment.prefix}",
             why=why,
             fix=f"`nox -s install -- {name}{where} --fallback build` builds one; `nox -s pick -- "
             f"{self.project}{where}` says more",
+            anchor="no-fitting-wheel",
         )
 
     def _fetch(self, name: str, url: str, sha256: str, size: int | None) -> Path:

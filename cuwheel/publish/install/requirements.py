@@ -10,7 +10,7 @@ from packaging.utils import parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.base.errors import InstallError
-from cuwheel.base.fetch.indexes.indexes import IndexFile
+from cuwheel.base.fetch.indexes.offers import IndexFile
 from cuwheel.base.formats.wheel.archive import open_wheel
 from cuwheel.base.formats.wheel.metadata import header
 from cuwheel.build.environments.additions import (

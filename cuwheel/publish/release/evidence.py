@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from cuwheel.base import limits
-from cuwheel.base.errors import ReleaseRequirementError, UsageError
+from cuwheel.base.errors import PolicyError, UsageError
 from cuwheel.base.formats.wheel.publication import statement_of
 from cuwheel.base.system.files import sha256_of_file
 from cuwheel.base.system.quantities import plural, show_share
@@ -199,7 +199,7 @@ def check_requirements(
     )
     if any(evidence[entry.sha256].damaged for *_, entry in lacking):
         commands["then move the damaged records away, and run this again"] = None
-    raise ReleaseRequirementError(
+    raise PolicyError(
         f"{plural(len({path for _, path, _ in lacking}), 'wheel')} can't be released: "
         f"{' and '.join(sorted({name for name, _, _ in lacking}))} not passed",
         why="\n".join(
@@ -207,6 +207,7 @@ def check_requirements(
             for name, path, entry in lacking
         ),
         fix="\n".join(commands),
+        anchor="release-requirement",
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
-from cuwheel.base.errors import PublishedWheelError, ReleaseRequirementError, UsageError
+from cuwheel.base.errors import PolicyError, PublishedWheelError, UsageError
 from cuwheel.base.formats.wheel.publication import MARKED, build_tag_of, split_mark
 from cuwheel.base.system.files import sha256_of_file
 from cuwheel.base.system.quantities import plural
@@ -98,7 +98,7 @@ def make_plan(request: ReleaseRequest, earlier: Sequence[Release], now: datetime
     Raises:
         PublishedWheelError: other bytes are published under a wheel's name, or a wheel of its
             version that serves more machines.
-        ReleaseRequirementError: a wheel hasn't passed what is required.
+        PolicyError: a wheel hasn't passed what is required.
         WheelIndexError: files in a folder are not valid wheels.
         UsageError: two folders have different wheels of one name, or a wheel to withdraw was never
             released.
@@ -175,12 +175,13 @@ def _refuse_marked(request: ReleaseRequest, wheels: Mapping[Path, Entry]) -> Non
     marked = [path for path, entry in wheels.items() if split_mark(entry.version)[1]]
     if request.takes_marked or not marked:
         return
-    raise ReleaseRequirementError(
+    raise PolicyError(
         f"{plural(len(marked), 'wheel')} can't be released: built from a source given with "
         "--source",
         why="\n".join(path.name for path in marked) + "\nno recipe pins what they were built from",
         fix="remove them from their folder and build without --source, or release them "
         "deliberately: --given-source",
+        anchor="release-requirement",
     )
 
 

@@ -94,7 +94,7 @@ def publish_release(
 
     Raises:
         PublishedWheelError: other bytes are published under a wheel's name.
-        ReleaseRequirementError: a wheel hasn't passed what is required.
+        PolicyError: a wheel hasn't passed what is required.
         CommandFailedError: an upload failed; the release is there.
         UsageError: there is nothing to release, or the folder isn't cuwheel's.
         CuwheelError: a wheel is damaged, an index doesn't answer, the disk is full.

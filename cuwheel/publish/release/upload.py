@@ -17,7 +17,7 @@ from cuwheel.base.errors import (
     WheelIndexError,
 )
 from cuwheel.base.fetch.indexes.pages import PageFault, read_page, read_project_page
-from cuwheel.base.fetch.retry import RETRY_POLICY, Attempts, RetryPolicy
+from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.fetch.urls import credentials_of, redact_url
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import sha256_of_file
@@ -48,7 +48,6 @@ class UploadRequest:
     log: Path
     caller: Caller
     twine: tuple[str, ...] = ()
-    retry_policy: RetryPolicy = RETRY_POLICY
 
 
 def make_upload(repository: str, index: str, log: Path, caller: Caller) -> UploadRequest:
@@ -92,7 +91,7 @@ def compare_with_index(wheels: Iterable[Entry], request: UploadRequest) -> dict[
         UsageError: there is no index.
     """
     wheels = tuple(wheels)
-    attempts = Attempts(request.retry_policy)
+    attempts = Attempts()
     there: dict[str, str] | None = None
     for project in sorted({wheel.project for wheel in wheels}):
         attempts.reset_count()

@@ -8,7 +8,6 @@ import http.server
 import os
 import subprocess
 import tarfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,8 +18,9 @@ from cuwheel.base.fetch.git import Commit, fetch_commit
 from cuwheel.base.system import process
 from cuwheel.base.system.files import PART, sha256_of_file
 from cuwheel.build.workspace.workspace import Workspace
-from tests.support.factories import HASTY, heard, make_workspace
+from tests.support.factories import heard, make_workspace
 from tests.support.secrets import arguments_with
+from tests.support.servers.http import running
 
 COMMITTED = 1_600_000_000  # seconds since 1970
 UNKNOWN = "f" * 40
@@ -78,7 +78,6 @@ def fetch(
         console=workspace.console,
         offline=offline,
         tar=tar,
-        retry_policy=HASTY,
     )
 
 
@@ -172,14 +171,8 @@ def serving(folder: Path, login: str = "") -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             """Keep the test's output clean."""
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with running(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as address:
+        yield address
 
 
 @pytest.mark.parametrize(("name", "text"), [("HEAD", b"# second\n"), ("HEAD~1", b"# first\n")])

@@ -15,6 +15,7 @@ import pytest
 
 from cuwheel.base import limits
 from cuwheel.base.errors import UsageError
+from cuwheel.base.fetch import retry
 from cuwheel.base.fetch.retry import RETRY_POLICY, Attempts, ProgramWatch, slow_factor
 from cuwheel.base.system.parallel import Stop, StoppedError
 from tests.support.packages.bombs import MIB
@@ -30,6 +31,11 @@ class Clock(Stop):
 
     def pause(self, seconds: float) -> None:
         self.now += seconds
+
+
+@pytest.fixture(autouse=True)
+def _default_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "RETRY_POLICY", RETRY_POLICY)
 
 
 @pytest.fixture

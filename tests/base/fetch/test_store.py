@@ -79,13 +79,17 @@ def test_refuses_place_outside_the_cache(name: str, sha256: str, md5: str, tmp_p
         cached_path(tmp_path, file)
 
 
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cuwheel.base.fetch.retry.RETRY_POLICY", SHORT)
+
+
 def download(
     workspace: Workspace,
     url: str,
     want: PinnedFile | None = None,
     *,
     offline: bool = False,
-    retry_policy: RetryPolicy = HASTY,
 ) -> Path:
     return fetch(
         want or wanted(),
@@ -93,7 +97,6 @@ def download(
         cache=workspace.cache,
         console=workspace.console,
         offline=offline,
-        retry_policy=retry_policy,
     )
 
 
@@ -229,11 +232,12 @@ def test_gives_up(
     assert len(site.asked) == count
 
 
+@pytest.mark.usefixtures("short")
 def test_does_not_read_content_of_redirect(workspace: Workspace) -> None:
     start = "HTTP/1.1 302 Found\r\nLocation: /tiny.tar.gz"
 
     with slow_server(0.05, start) as address, pytest.raises(DownloadError) as caught:
-        download(workspace, f"{address}/tiny.tar.gz", retry_policy=SHORT)
+        download(workspace, f"{address}/tiny.tar.gz")
 
     assert "Exceeded 30 redirects" in caught.value.why
 
@@ -329,16 +333,18 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[SilentServer]:
 
 
 @pytest.mark.e2e
+@pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_gives_up_on_silent_server(scheme: str, silent: SilentServer, workspace: Workspace) -> None:
     started = time.monotonic()
 
     with pytest.raises(DownloadError, match=r"127\.0\.0\.1"):
-        download(workspace, f"{scheme}://{silent.address}", retry_policy=SHORT)
+        download(workspace, f"{scheme}://{silent.address}")
 
     assert time.monotonic() - started < 10 * SHORT.limit
 
 
+@pytest.mark.usefixtures("short")
 @pytest.mark.parametrize(
     ("pause", "why"),
     [(0.05, "less than 8192 bytes came in 2 seconds"), (60, "timed out")],
@@ -349,7 +355,7 @@ def test_gives_up_on_slow_server(pause: float, why: str, workspace: Workspace) -
     started = time.monotonic()
 
     with slow_server(pause) as address, pytest.raises(DownloadError) as caught:
-        download(workspace, f"{address}/tiny.tar.gz", retry_policy=SHORT)
+        download(workspace, f"{address}/tiny.tar.gz")
 
     assert time.monotonic() - started < 10 * SHORT.limit
     assert why in caught.value.why
@@ -386,7 +392,6 @@ def download_all(
         console=workspace.console,
         title="many",
         offline=offline,
-        retry_policy=HASTY,
         fix="another way",
     )
 

@@ -11,10 +11,9 @@ import requests
 
 from cuwheel.base.errors import DownloadError
 from cuwheel.base.fetch.indexes.pages import PageFault, read_page
-from cuwheel.base.fetch.retry import RETRY_POLICY, Attempts, RetryPolicy
+from cuwheel.base.fetch.retry import Attempts, RetryPolicy
 from cuwheel.base.fetch.web import is_lasting, open_session, read_head
 from cuwheel.base.system import process
-from tests.support.factories import HASTY
 from tests.support.requirements import require
 from tests.support.servers.http import Site, serving, slow_server
 
@@ -49,8 +48,8 @@ def url(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield site.url("/x")
 
 
-def get(url: str, retry_policy: RetryPolicy = RETRY_POLICY) -> bytes:
-    with open_session(Attempts(retry_policy)) as session:
+def get(url: str) -> bytes:
+    with open_session(Attempts()) as session:
         return session.get(url).content
 
 
@@ -88,14 +87,14 @@ def test_follows_redirect_within_https(trusted: Path) -> None:
 
 def test_goes_on_where_a_handshake_broke_off(trusted: Path) -> None:
     with serving(Site(files={"/x": b"x"}, hang_ups=2), certificate=trusted) as site:
-        assert get(site.url("/x"), HASTY) == b"x"
+        assert get(site.url("/x")) == b"x"
 
 
-def test_gives_up_on_slow_page_over_tls(trusted: Path) -> None:
-    attempts = Attempts(RetryPolicy(limit=0.5))
+def test_gives_up_on_slow_page_over_tls(trusted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cuwheel.base.fetch.retry.RETRY_POLICY", RetryPolicy(limit=0.5))
 
     with slow_server(0.1, certificate=trusted) as address:
-        fault = read_page(f"{address}/x", attempts, "application/json")
+        fault = read_page(f"{address}/x", Attempts(), "application/json")
 
     assert isinstance(fault, PageFault)
     assert fault.kind == "unasked"
@@ -105,7 +104,7 @@ def test_names_server_that_speaks_no_tls(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
     with serving(Site()) as site, pytest.raises(DownloadError) as caught:
-        read_head(site.url("/x").replace("http:", "https:"), Attempts(HASTY), fix="later")
+        read_head(site.url("/x").replace("http:", "https:"), Attempts(), fix="later")
 
     assert "speak TLS" in caught.value.fix
 

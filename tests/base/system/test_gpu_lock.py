@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.base.errors import GpuInUseError
+from cuwheel.base.errors import GpuError
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.gpu_lock import hold_gpus, lock_folder
 from tests.support.waiting import wait_for
@@ -49,7 +49,7 @@ def test_names_holder_of_the_gpu(lock: Path) -> None:
     messages: list[str] = []
 
     with (
-        pytest.raises(GpuInUseError) as caught,
+        pytest.raises(GpuError) as caught,
         hold_gpus([lock], "me", on_wait=messages.append, gives_up=lambda: True),
     ):
         pass

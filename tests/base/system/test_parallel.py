@@ -12,9 +12,9 @@ import pytest
 
 from cuwheel.base.system import parallel
 from cuwheel.base.system.parallel import (
+    Background,
     Stop,
     StoppedError,
-    in_background,
     map_all,
     run_all,
     run_within,
@@ -123,7 +123,7 @@ def test_waits_for_task() -> None:
         go_on.wait(LONG)
         done.append("task")
 
-    with in_background() as background:
+    with Background() as background:
         background.start("task", work)
         threading.Timer(0.1, go_on.set).start()
         background.wait("task")
@@ -133,7 +133,7 @@ def test_waits_for_task() -> None:
 
 
 def test_raises_exception_of_a_task() -> None:
-    with in_background() as background:
+    with Background() as background:
         background.wait("unknown")
         background.start("task", lambda _: fail())
         with pytest.raises(ValueError, match="broken"):
@@ -150,7 +150,7 @@ def test_interrupt_ends_running_task() -> None:
             ended.set()
             raise
 
-    with contextlib.suppress(KeyboardInterrupt), in_background() as background:
+    with contextlib.suppress(KeyboardInterrupt), Background() as background:
         background.start("task", work)
         raise KeyboardInterrupt
 
@@ -166,7 +166,7 @@ def test_waits_for_no_task_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> N
         held.wait(LONG)
         ended.set()
 
-    with in_background() as background:
+    with Background() as background:
         background.start("task", work)
 
     assert not ended.is_set()

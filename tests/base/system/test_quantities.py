@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.base.system.quantities import plural, read_size, show_share, show_size, show_time
+from cuwheel.base.system.quantities import (
+    first_of,
+    plural,
+    read_size,
+    show_share,
+    show_size,
+    show_time,
+)
 
 
 @pytest.mark.parametrize(
@@ -36,3 +43,9 @@ def test_counts(count: int, noun: str, shown: str) -> None:
 )  # fmt: skip
 def test_reads_sizes_with_a_unit(text: str, size: int | None) -> None:
     assert read_size(text) == size
+
+
+def test_lists_the_first() -> None:
+    assert first_of(["a", "b", "c"], 3) == "a, b, c"
+    assert first_of(["a", "b", "c"], 1, "; ") == "a and 2 more"
+    assert first_of(["a", "b", "c"], 2, "; ") == "a; b and 1 more"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cuwheel.base.errors import PreflightError
 from cuwheel.build.compile.link_flags import check_linkable, include_flags, link_flags
 from cuwheel.build.recipe.link import Link, Static
 from cuwheel.build.recipe.recipe import Framework, Setuptools
@@ -100,34 +101,37 @@ def test_finds_library_that_is_nowhere(tmp_path: Path, cuda_home: Path) -> None:
     workspace = make_made_space(tmp_path, cuda_home)
     target = make_target(link=Link("cudart", "cutensornet"), build=_WITH_FLAGS)
 
-    (problem,) = check_linkable(make_job(target, workspace))
+    with pytest.raises(PreflightError) as caught:
+        check_linkable(make_job(target, workspace))
 
-    assert problem.what == "libcutensornet.so.2 was not found"
-    assert "add cutensornet-cu13 to `requires` in recipes/tiny_cuda.py" in problem.fix
+    assert caught.value.what == "libcutensornet.so.2 was not found"
+    assert "add cutensornet-cu13 to `requires` in recipes/tiny_cuda.py" in caught.value.fix
 
 
 def test_does_not_look_for_libraries_without_flags(tmp_path: Path, cuda_home: Path) -> None:
     workspace = make_made_space(tmp_path, cuda_home)
 
-    assert check_linkable(make_job(make_target(link=Link("cutensornet")), workspace)) == []
+    check_linkable(make_job(make_target(link=Link("cutensornet")), workspace))
 
 
 def test_finds_component_without_archive(tmp_path: Path, cuda_home: Path) -> None:
     workspace = make_made_space(tmp_path, cuda_home)
     target = make_target(link=Link("cudart", "cufft"), mode=Static())
 
-    (problem,) = check_linkable(make_job(target, workspace))
+    with pytest.raises(PreflightError) as caught:
+        check_linkable(make_job(target, workspace))
 
-    assert problem.what == "cufft can't be linked statically"
+    assert caught.value.what == "cufft can't be linked statically"
 
 
 def test_knows_before_the_toolchain_what_wheels_lack(tmp_path: Path) -> None:
     target = make_target(link=Link("cudart", "cufft"), mode=Static())
 
-    (problem,) = check_linkable(make_job(target, make_workspace(tmp_path)))
+    with pytest.raises(PreflightError) as caught:
+        check_linkable(make_job(target, make_workspace(tmp_path)))
 
-    assert problem.what == "cufft can't be linked statically"
-    assert problem.why.startswith("a toolchain of pypi has no static library of it")
+    assert caught.value.what == "cufft can't be linked statically"
+    assert caught.value.why.startswith("a toolchain of pypi has no static library of it")
 
 
 @pytest.mark.parametrize(
@@ -136,4 +140,4 @@ def test_knows_before_the_toolchain_what_wheels_lack(tmp_path: Path) -> None:
 def test_waits_for_toolchain(tmp_path: Path, names: tuple[str, ...], provider: str) -> None:
     target = make_target(link=Link(*names), mode=Static(), provider=provider)
 
-    assert check_linkable(make_job(target, make_workspace(tmp_path))) == []
+    check_linkable(make_job(target, make_workspace(tmp_path)))

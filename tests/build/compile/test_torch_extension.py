@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cuwheel.base.errors import PreflightError
 from cuwheel.build.compile.torch_extension import check_torch_extension
 from cuwheel.build.recipe.recipe import Framework, TorchExtension
 from cuwheel.build.workspace.job import Job
@@ -43,14 +44,14 @@ def job(tmp_path: Path) -> Job:
 
 
 def test_warns_of_archs_that_pytorch_refuses(job: Job) -> None:
-    assert check_torch_extension(job) == []
+    check_torch_extension(job)
     assert "torch==2.13.0 rejects 10.0f in TORCH_CUDA_ARCH_LIST" in heard(job.workspace)
 
 
 def test_does_not_warn_of_known_archs(job: Job) -> None:
     target = dataclasses.replace(job.target, archs=("90", "90a", "120a"))
 
-    assert check_torch_extension(dataclasses.replace(job, target=target)) == []
+    check_torch_extension(dataclasses.replace(job, target=target))
     assert "refuses" not in heard(job.workspace)
 
 
@@ -58,6 +59,7 @@ def test_refuses_compiler_without_the_standard(job: Job) -> None:
     old = [dataclasses.replace(one, version="9.4.0") for one in job.machine.compilers]
     machine = dataclasses.replace(job.machine, compilers=tuple(old))
 
-    [problem] = check_torch_extension(dataclasses.replace(job, machine=machine))
+    with pytest.raises(PreflightError) as caught:
+        check_torch_extension(dataclasses.replace(job, machine=machine))
 
-    assert problem.what == "GCC 9.4.0 can't compile C++20"
+    assert caught.value.what == "GCC 9.4.0 can't compile C++20"

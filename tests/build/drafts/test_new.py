@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.base.errors import FileAccessError, SourceError, UnknownProjectError, UsageError
+from cuwheel.base.errors import DownloadError, FileAccessError, SourceError, UsageError
 from cuwheel.build.drafts.choices import draft_of
 from cuwheel.build.drafts.draft import Draft
 from cuwheel.build.drafts.new import DraftOptions, draft_recipe
@@ -82,7 +82,7 @@ def test_refuses_foreign_source(
 
 
 def test_refuses_unknown_name(draft: Callable[..., Path]) -> None:
-    with pytest.raises(UnknownProjectError) as caught:
+    with pytest.raises(DownloadError) as caught:
         draft("tiny-daft")
 
     assert "has no tiny-daft" in caught.value.why

@@ -23,6 +23,7 @@ from cuwheel.base.system.folders.output_folder import MARKER
 from cuwheel.build.wheelhouse.folder_index import write_index
 from tests.support.packages.toy_wheel import add_wheel
 from tests.support.requirements import require
+from tests.support.servers.http import running
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -38,12 +39,8 @@ def served(folder: Path) -> Iterator[tuple[str, list[str]]]:
     requests: list[str] = []
     kind = type("Recording", (Handler,), {"requests": requests})
     bound = functools.partial(kind, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), bound) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}", requests
-        server.shutdown()
-        thread.join()
+    with running(http.server.ThreadingHTTPServer(("127.0.0.1", 0), bound)) as address:
+        yield address, requests
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cuwheel.base.errors import AuditError, AuditWarningError, CuwheelError, UsageError
+from cuwheel.base.errors import AuditError, CuwheelError, UsageError
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system import process
 from cuwheel.base.system.console import Console
@@ -145,7 +145,7 @@ def test_ends_with_error_of_wheel(
 def test_ends_with_warning_of_wheel(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, "-Wl,-z,norelro")
 
-    with pytest.raises(AuditWarningError) as caught:
+    with pytest.raises(AuditError) as caught:
         run_session(tmp_path, wheel)
 
     assert "--fail-on error" in caught.value.fix

@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 
+from cuwheel.base.errors import EXIT_CODES
 from cuwheel.check.audit.findings import RULES
 from cuwheel.check.explain.catalogue import FailureCause, causes, groups, signs
 from cuwheel.check.explain.explanation import Explainer
 from cuwheel.check.explain.log_text import blocks, undecorated
-from cuwheel.cli.reference.troubleshooting import error_classes
 from tests.logs.decisive import RAW
 
 CAUSES = tuple(causes().values())
@@ -151,7 +151,7 @@ def test_needs_are_known() -> None:
 
 def test_anchors_are_unique() -> None:
     anchors = [cause.slug for group in groups() for cause in group.causes]
-    anchors += [kind.anchor for kind in error_classes()] + [rule.anchor for rule in RULES]
+    anchors += [*EXIT_CODES, *(rule.anchor for rule in RULES)]
 
     assert [name for name, times in Counter(anchors).items() if times > 1] == []
 

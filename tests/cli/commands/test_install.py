@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.base.errors import NoFittingWheelError
+from cuwheel.base.errors import InstallError
 from cuwheel.base.system.console import Console
 from cuwheel.cli.dispatch import run_command
 from tests.support.documents import read_document
@@ -53,7 +53,7 @@ def test_shows_what_it_would_do(
 def test_shows_why_none_fits(environment: Path) -> None:
     offer(environment.parent / "wheels", tag="cp38-cp38-win_amd64")
 
-    with pytest.raises(NoFittingWheelError) as caught:
+    with pytest.raises(InstallError) as caught:
         install("toy-130", "--python", str(environment), "--index", "wheels")
 
     assert "win_amd64" in caught.value.why

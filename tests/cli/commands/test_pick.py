@@ -10,7 +10,6 @@ from cuwheel.base.errors import DownloadError, UsageError
 from cuwheel.base.system.console import Console
 from cuwheel.cli.dispatch import run_command
 from tests.support.documents import read_document
-from tests.support.factories import HASTY
 from tests.support.packages.toy_wheel import add_wheel
 from tests.support.servers.http import Site, serving
 
@@ -111,7 +110,6 @@ def test_reports_that_no_index_answered(
     status: int, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr("cuwheel.check.pick.choice.query_indexes.__defaults__", (HASTY,))
     with (
         serving(Site(statuses=[status] * 99)) as site,
         pytest.raises(DownloadError, match="no index could be queried for toy") as caught,

@@ -46,25 +46,6 @@ def test_writes_every_page(tmp_path: Path, pages: dict[str, str]) -> None:
     assert all(path.stat().st_size for path in written)
 
 
-def test_every_error_has_an_anchor_of_its_own() -> None:
-    kinds = all_kinds(CuwheelError)
-
-    anchors = [kind.__dict__.get("anchor") for kind in kinds]
-
-    assert all(anchors)
-    assert len(set(anchors)) == len(anchors)
-
-
-def test_every_error_has_an_exit_code_of_its_own() -> None:
-    kinds = all_kinds(CuwheelError)
-
-    codes = [kind.__dict__.get("exit_code") for kind in kinds]
-
-    assert len(set(codes)) == len(codes)
-    # 0 and 1 are Python's own; from 125 on shells give them a meaning.
-    assert all(code is not None and 2 <= code < 125 for code in codes)
-
-
 def test_every_error_is_in_the_catalogue() -> None:
     assert set(error_classes()) == set(all_kinds(CuwheelError))
 

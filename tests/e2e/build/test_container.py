@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.base.errors import CellsFailedError
+from cuwheel.base.errors import EXIT_CODES
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.process import run
 from tests.support.engine import PACKAGES, Engine, make_engine
@@ -206,7 +206,7 @@ def test_failed_cell_of_a_matrix_says_what_was_wrong(
 
     status, output = matrix(own, "build", "--container", inside.variables["IMAGE"])
 
-    assert status == CellsFailedError.exit_code, output
+    assert status == EXIT_CODES["cells-failed"], output
     assert "1 cell: 1 failed" in output
     [log] = (own.dist / ".cuwheel").glob("*.failed.log")
     assert "this kernel isn't finished" in log.read_text()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cuwheel.base.errors import AuditError, AuditWarningError
+from cuwheel.base.errors import EXIT_CODES, AuditError
 from cuwheel.base.paths import ROOT
 from tests.support.check.audits import make_wheel
 from tests.support.documents import read_document
@@ -111,6 +111,6 @@ def test_hook_stops_a_commit(tmp_path: Path) -> None:
 
     stopped = hook("--all-files")
 
-    assert f"exit code: {AuditWarningError.exit_code}" in stopped.stdout, stopped.stdout
+    assert f"exit code: {EXIT_CODES['audit-warning']}" in stopped.stdout, stopped.stdout
     assert "relocated data stays writable" in stopped.stdout
     assert stopped.returncode == 1

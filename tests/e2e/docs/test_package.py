@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import tomli
 
-from cuwheel.base.errors import AuditWarningError
+from cuwheel.base.errors import EXIT_CODES
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.process import run
 from tests.support.factories import write_wheel
@@ -98,7 +98,7 @@ def test_audit_makes_its_environment_once(tool: Tool, tmp_path: Path) -> None:
 
     assert "making cuwheel's own environment from envs/report.lock (once)" in first.stderr
     assert "making" not in second.stderr
-    assert first.returncode == second.returncode == AuditWarningError.exit_code
+    assert first.returncode == second.returncode == EXIT_CODES["audit-warning"]
     assert first.stdout == second.stdout
 
 

@@ -12,7 +12,8 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from cuwheel.base.fetch.download import PinnedFile, download
-from cuwheel.base.fetch.indexes.indexes import IndexFile, configured_indexes, find_wheels
+from cuwheel.base.fetch.indexes.indexes import configured_indexes, find_wheels
+from cuwheel.base.fetch.indexes.offers import IndexFile
 from cuwheel.base.formats.wheel.metadata import is_library
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.quantities import GIB

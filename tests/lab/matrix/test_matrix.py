@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cuwheel.base.errors import CellsFailedError
+from cuwheel.base.errors import EXIT_CODES
 from cuwheel.base.paths import ROOT
 from tests.support.documents import read_document
 from tests.support.engine import Engine
@@ -39,7 +39,7 @@ def test_builds_the_others_after_a_failure(engine: Engine) -> None:
 
     first = run_matrix(engine, "build")
 
-    assert first.status == CellsFailedError.exit_code, first.output
+    assert first.status == EXIT_CODES["cells-failed"], first.output
     assert states_of(first.output) == {"tiny-capi": "failed", "tiny-skbuild": "built"}
     assert "1 of 2 cells failed" in first.output
     [wheel] = engine.wheels()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cuwheel.base.errors import GpuInUseError, NightlyFailedError, NightlyTimeError
+from cuwheel.base.errors import EXIT_CODES
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.process import run
 from cuwheel.lab.nightly.nightly import commit_of, update_checkout
@@ -76,7 +76,7 @@ def test_continues_after_a_failure_and_runs_the_hook(engine: Engine) -> None:
 
     first = _run(engine, *arguments)
 
-    assert first.status == NightlyFailedError.exit_code, first.output
+    assert first.status == EXIT_CODES["nightly-failed"], first.output
     steps = _steps(engine)
     assert steps.pop(f"build {cell}") == "failed"
     assert sorted(steps.values()) == ["passed", "passed", "passed", "skipped"]
@@ -106,7 +106,7 @@ def test_names_the_holder_of_the_lock(engine: Engine, tmp_path: Path) -> None:
 
         done = _run(engine, "tiny-capi-130", "--no-wait")
 
-    assert done.status == GpuInUseError.exit_code
+    assert done.status == EXIT_CODES["gpu-in-use"]
     assert "this machine is in use by another run" in done.output
     assert "because  another's process 7 has locked" in done.output
     assert not _latest(engine).exists()
@@ -127,7 +127,7 @@ def test_each_gpu_has_a_lock(engine: Engine, tmp_path: Path) -> None:
 def test_unknown_target_fails_the_plan(engine: Engine) -> None:
     done = _run(engine, "tiny-cappi-130")
 
-    assert done.status == NightlyFailedError.exit_code
+    assert done.status == EXIT_CODES["nightly-failed"]
     assert _steps(engine)["plan"] == "failed"
     assert "there is no cell" in done.output
 
@@ -141,7 +141,7 @@ def test_time_limit_ends_a_run_with_a_report(engine: Engine) -> None:
 
     done = _run(engine, "tiny-capi-130", "tiny-skbuild-130", *options)
 
-    assert done.status == NightlyTimeError.exit_code, done.output
+    assert done.status == EXIT_CODES["nightly-time"], done.output
     assert "ended" in _steps(engine).values()
     assert _report(engine)["ended"]
     assert mail.read_text().splitlines()[0].endswith(": ended")

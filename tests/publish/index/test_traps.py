@@ -14,7 +14,6 @@ from cuwheel.build.wheelhouse.folder_index import write_index
 from cuwheel.build.wheelhouse.yanks import YANKS
 from cuwheel.publish.index.check.walk import CheckRequest, check_indexes
 from cuwheel.publish.index.site import SiteRequest, write_site
-from tests.support.factories import HASTY
 from tests.support.packages.toy_wheel import add_wheel
 from tests.support.servers.http import Site, serving
 
@@ -82,7 +81,7 @@ def test_check_reads_no_file_of_this_machine_for_a_server(dist: Path) -> None:
     site = Site(files={"/simple/": b"<a href='toy/'>toy</a>", "/simple/toy/": page.encode()})
 
     with serving(site):
-        request = CheckRequest(places=(site.url("/simple/"),), retry_policy=HASTY)
+        request = CheckRequest(places=(site.url("/simple/"),))
         result = check_indexes(request, Console())
 
     assert (result.counts["link"], result.files) == (1, 0)

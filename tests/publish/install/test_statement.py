@@ -11,7 +11,6 @@ from cuwheel.base.errors import PolicyError
 from cuwheel.base.fetch.indexes.offers import Offer
 from cuwheel.base.fetch.retry import Attempts
 from cuwheel.publish.install.statement import check_statement, fetch_statement, stated_sha256
-from tests.support.factories import HASTY
 from tests.support.publish.installations import statement
 from tests.support.servers.http import Site, serving
 
@@ -49,7 +48,7 @@ def test_takes_hash_in_capitals() -> None:
 def fetch(url: str) -> bytes | None:
     version = Version("1.0")
     offer = Offer(name=WHEEL.name, url=url, index="", version=version, is_wheel=True)
-    return fetch_statement(offer, Attempts(HASTY))
+    return fetch_statement(offer, Attempts())
 
 
 @pytest.mark.parametrize("status", [404, 410])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cuwheel.base.errors import BuildFailedError, ReleaseRequirementError
+from cuwheel.base.errors import BuildFailedError, PolicyError
 from cuwheel.base.formats.wheel.publication import statement_of
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.files import sha256_of_file
@@ -44,14 +44,14 @@ def name_target(wheel: Path) -> None:
     statement_of(wheel).write_text(json.dumps(stated))
 
 
-def refusal(project: Project, *required: str) -> ReleaseRequirementError:
+def refusal(project: Project, *required: str) -> PolicyError:
     error = refusal_of(project, *required)
     assert not (project.site / "releases").exists()
     return error
 
 
-def refusal_of(project: Project, *required: str) -> ReleaseRequirementError:
-    with pytest.raises(ReleaseRequirementError) as caught:
+def refusal_of(project: Project, *required: str) -> PolicyError:
+    with pytest.raises(PolicyError) as caught:
         project.publish(required=required)
     return caught.value
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cuwheel.base.errors import PublishedWheelError, ReleaseRequirementError, UsageError
+from cuwheel.base.errors import PolicyError, PublishedWheelError, UsageError
 from cuwheel.build.wheelhouse.yanks import read_yanks, yank
 from tests.support.packages.toy_wheel import add_wheel
 from tests.support.publish.releases import Project
@@ -101,7 +101,7 @@ def test_refuses_wheels_of_given_sources(project: Project) -> None:
     project.add("1.0+cu130")
     marked = project.add(_MARKED)
 
-    with pytest.raises(ReleaseRequirementError) as caught:
+    with pytest.raises(PolicyError) as caught:
         project.plan()
 
     assert marked.name in caught.value.why

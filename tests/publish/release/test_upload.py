@@ -15,8 +15,8 @@ from cuwheel.base.caller import Caller
 from cuwheel.base.errors import (
     CommandFailedError,
     DownloadError,
+    PolicyError,
     PublishedWheelError,
-    ReleaseRequirementError,
     UsageError,
     WheelIndexError,
 )
@@ -107,7 +107,7 @@ def test_uploads_nothing_that_lacks_what_is_required(project: Project, tmp_path:
     wheel = project.add()
     project.publish()
     with serving_packages(tmp_path / "packages") as address:
-        with pytest.raises(ReleaseRequirementError, match="perf not passed"):
+        with pytest.raises(PolicyError, match="perf not passed"):
             project.publish(project.to_server(address), required=("perf",))
         assert uploaded(project) == []
         project.measure(wheel)

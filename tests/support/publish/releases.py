@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from cuwheel.base.caller import Caller
-from cuwheel.base.fetch.retry import RetryPolicy
 from cuwheel.base.formats.wheel.publication import statement_of
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import sha256_of_file
@@ -78,5 +77,4 @@ class Project:
     def to_server(self, address: str) -> UploadRequest:
         """An index that wheels are uploaded to, by the twine of the tests' environment."""
         made = make_upload(address, "", self.folder / "upload.log", Caller(os.environ))
-        quick = RetryPolicy(pause=0.01, attempts=2)
-        return replace(made, twine=(sys.executable, "-m", "twine"), retry_policy=quick)
+        return replace(made, twine=(sys.executable, "-m", "twine"))

@@ -8,11 +8,11 @@ import hashlib
 import hmac
 import http.server
 import re
-import ssl
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.support.servers.http import running
 
 _SIGNED = re.compile(
     r"AWS4-HMAC-SHA256 Credential=(?P<id>[^/]+)/(?P<scope>\S+), "
@@ -57,21 +57,12 @@ def serve_blobs(blobs: Blobs, certificate: Path | None = None) -> Iterator[Blobs
     class Handler(_Handler):
         kept = blobs
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        blobs.port = server.server_address[1]
-        server.daemon_threads = True
-        server.block_on_close = False  # clients keep connections open
-        if certificate:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate)
-            server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield blobs
-        finally:
-            server.shutdown()
-            thread.join()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    blobs.port = server.server_port
+    server.daemon_threads = True
+    server.block_on_close = False  # clients keep connections open
+    with running(server, certificate):
+        yield blobs
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

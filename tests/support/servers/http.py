@@ -63,6 +63,27 @@ class Site:
 
 
 @contextlib.contextmanager
+def running(server: http.server.HTTPServer, certificate: Path | None = None) -> Iterator[str]:
+    """Run a server in a thread until the block ends; gives its address.
+
+    Args:
+        certificate: with its key, for TLS; None: without.
+    """
+    with server:
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http{'s' if certificate else ''}://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextlib.contextmanager
 def serving(site: Site, *, certificate: Path | None = None) -> Iterator[Site]:
     """Serve until the block ends, over TLS where a certificate with its key is given."""
 
@@ -86,21 +107,13 @@ def serving(site: Site, *, certificate: Path | None = None) -> Iterator[Site]:
                     request.unwrap()
             super().shutdown_request(request)
 
-    with Server(("127.0.0.1", 0), Handler) as server:
-        site.port = server.server_address[1]
-        if certificate:
-            site.scheme = "https"
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate)
-            server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    server = Server(("127.0.0.1", 0), Handler)
+    site.port, site.scheme = server.server_port, "https" if certificate else "http"
+    with running(server, certificate):
         try:
             yield site
         finally:
             site.ended.set()
-            server.shutdown()
-            thread.join()
 
 
 @contextlib.contextmanager

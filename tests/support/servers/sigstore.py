@@ -7,7 +7,6 @@ import contextlib
 import datetime
 import http.server
 import json
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from tests.support.servers.http import running
 from tests.support.servers.local_sigstore import START, LocalSigstore
 
 if TYPE_CHECKING:
@@ -131,18 +131,11 @@ def sigstore_serving(identity: str, issuer: str) -> Iterator[SigstoreServer]:
             """Say nothing."""
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    address = f"http://127.0.0.1:{server.server_port}"
-    served = SigstoreServer(
-        address=address, sigstore=LocalSigstore(), identity=identity, issuer=issuer
-    )
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with running(server) as address:
+        served = SigstoreServer(
+            address=address, sigstore=LocalSigstore(), identity=identity, issuer=issuer
+        )
         yield served
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def _now() -> datetime.datetime:

@@ -6,11 +6,11 @@ import contextlib
 import functools
 import http.server
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from cuwheel.base.system import process
+from tests.support.servers.http import running
 
 _JSON = "application/vnd.pypi.simple.v1+json"
 
@@ -32,14 +32,8 @@ class _Negotiating(http.server.SimpleHTTPRequestHandler):
 def serving_site(folder: Path) -> Iterator[str]:
     """Serve a folder until the block ends; gives its address."""
     handler = functools.partial(_Negotiating, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with running(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)) as address:
+        yield address
 
 
 def uv_install(index: str, target: Path, *words: str, **variables: str) -> process.Finished:

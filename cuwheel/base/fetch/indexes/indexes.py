@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pypi_simple
 from packaging.utils import canonicalize_version
-from packaging.version import InvalidVersion, Version
 
-from cuwheel.base.errors import DownloadError, HashMismatchError, UnknownProjectError
-from cuwheel.base.fetch.indexes.pages import lacks, link_fault, read_project_page, with_credentials
+from cuwheel.base.errors import DownloadError, HashMismatchError
+from cuwheel.base.fetch.indexes.offers import Offer, offers_on
+from cuwheel.base.fetch.indexes.pages import lacks, link_fault, read_project_page
 from cuwheel.base.fetch.indexes.uv_settings import uv_settings
 from cuwheel.base.fetch.pip_settings import pip_settings
-from cuwheel.base.fetch.retry import RETRY_POLICY, Attempts, RetryPolicy
+from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.fetch.urls import is_local, redact_url
-from cuwheel.base.system.files import checked_sha256
 from cuwheel.base.system.parallel import Stop
 
-
-@dataclass(frozen=True, kw_only=True)
-class IndexFile:
-    """File that an index offers.
-
-    Attributes:
-        sha256: as the index states it; empty where it doesn't.
-        size: bytes; None where the index states none.
-    """
-
-    name: str
-    url: str
-    sha256: str
-    size: int | None
+if TYPE_CHECKING:
+    from packaging.version import Version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +33,7 @@ class IndexRelease:
     """
 
     version: Version
-    sdist: IndexFile | None
+    sdist: Offer | None
     wheels: tuple[str, ...]
     is_yanked: bool
 
@@ -63,7 +49,6 @@ def find_sdist(
     sha256: str,
     *,
     indexes: Iterable[str],
-    retry_policy: RetryPolicy = RETRY_POLICY,
 ) -> str:
     """Return the address of a release's sdist, which may hold the index's user and password.
 
@@ -77,21 +62,25 @@ def find_sdist(
     """
     reasons: dict[str, str] = {}
     has_others = False
-    attempts = Attempts(retry_policy)
+    attempts, normal = Attempts(), canonicalize_version(version)
     for index in indexes:
         attempts.reset_count()
         page = read_project_page(index, project, attempts)
         if isinstance(page, str):
             reasons[index] = page
             continue
-        sdists = _sdists_of(page, version)
-        if chosen := next((sdist for sdist in sdists if _sha256(sdist) in {"", sha256}), None):
+        sdists = [
+            offer
+            for offer in offers_on(page, index, project)
+            if canonicalize_version(offer.version) == normal and not offer.is_wheel
+        ]
+        if chosen := next((sdist for sdist in sdists if sdist.sha256 in {"", sha256}), None):
             if not (why := link_fault(chosen.url, index)):
-                return with_credentials(chosen.url, index)
+                return chosen.url
             reasons[index] = why
         elif sdists:
             has_others = True
-            reasons[index] = f"has SHA-256 {', '.join(map(_sha256, sdists))}"
+            reasons[index] = f"has SHA-256 {', '.join(sdist.sha256 for sdist in sdists)}"
         else:
             reasons[index] = f"has {page.project}, but no sdist of {version}"
     why = "; ".join(f"{redact_url(index)}: {reason}" for index, reason in reasons.items())
@@ -113,51 +102,44 @@ def find_wheels(
     project: str,
     *,
     indexes: Iterable[str],
-    retry_policy: RetryPolicy = RETRY_POLICY,
     stop: Stop | None = None,
-) -> tuple[IndexFile, ...]:
+) -> tuple[Offer, ...]:
     """Return all wheels of a project on the first index that has it; raises DownloadError."""
-    index, page = _first_page(project, indexes, Attempts(retry_policy, stop), "wheels of ")
-    return tuple(_file_of(file, index) for file in page.packages if file.package_type == "wheel")
+    index, offers = _first_offers(project, indexes, Attempts(stop), "wheels of ")
+    return _checked((offer for offer in offers if offer.is_wheel), index)
 
 
-def find_releases(
-    project: str,
-    *,
-    indexes: Iterable[str],
-    retry_policy: RetryPolicy = RETRY_POLICY,
-    stop: Stop | None = None,
-) -> tuple[IndexRelease, ...]:
+def find_releases(project: str, *, indexes: Iterable[str]) -> tuple[IndexRelease, ...]:
     """Return all releases of a project on the first index that has it, the newest last.
 
-    Raises UnknownProjectError where every index answers and none has it, else DownloadError.
+    Raises DownloadError; it `is_missing` where every index answers and none has the project.
     """
-    index, page = _first_page(project, indexes, Attempts(retry_policy, stop))
-    by_version: defaultdict[Version, list[pypi_simple.DistributionPackage]] = defaultdict(list)
-    for file in page.packages:
-        with contextlib.suppress(InvalidVersion):  # of the time before PEP 440
-            by_version[Version(file.version or "")].append(file)
+    by_version: defaultdict[Version, list[Offer]] = defaultdict(list)
+    index, files = _first_offers(project, indexes, Attempts())
+    for offer in files:
+        by_version[offer.version].append(offer)
     releases = []
-    for version, files in sorted(by_version.items()):
-        sdists = [_file_of(file, index) for file in files if file.package_type == "sdist"]
-        wheels = tuple(file.filename for file in files if file.package_type == "wheel")
-        is_yanked = all(file.is_yanked for file in files)
-        sdist = sdists[-1] if sdists else None
-        releases.append(
-            IndexRelease(version=version, sdist=sdist, wheels=wheels, is_yanked=is_yanked)
+    for version, offers in sorted(by_version.items()):
+        sdists = _checked((offer for offer in offers if not offer.is_wheel), index)
+        release = IndexRelease(
+            version=version,
+            sdist=sdists[-1] if sdists else None,
+            wheels=tuple(offer.name for offer in offers if offer.is_wheel),
+            is_yanked=all(offer.yanked is not None for offer in offers),
         )
+        releases.append(release)
     return tuple(releases)
 
 
-def _first_page(
+def _first_offers(
     project: str, indexes: Iterable[str], attempts: Attempts, wanted: str = ""
-) -> tuple[str, pypi_simple.ProjectPage]:
+) -> tuple[str, list[Offer]]:
     reasons = {}
     for index in indexes:
         attempts.reset_count()
         page = read_project_page(index, project, attempts)
         if isinstance(page, pypi_simple.ProjectPage):
-            return index, page
+            return index, [*offers_on(page, index, project)]
         reasons[index] = page
     has_answers = bool(reasons) and set(reasons.values()) == {lacks(project)}
     why = "; ".join(f"{redact_url(index)}: {reason}" for index, reason in reasons.items())
@@ -168,44 +150,29 @@ def _first_page(
             fix="see that the index can be reached (network, HTTPS_PROXY, SSL_CERT_FILE), or name "
             "yours with UV_DEFAULT_INDEX or PIP_INDEX_URL",
         )
-    raise (DownloadError if wanted else UnknownProjectError)(
-        f"no index has {wanted}{project}",
-        why=why,
-        fix="set UV_DEFAULT_INDEX or PIP_INDEX_URL to your index",
-    )
+    fix = "set UV_DEFAULT_INDEX or PIP_INDEX_URL to your index"
+    if wanted:
+        raise DownloadError(f"no index has {wanted}{project}", why=why, fix=fix)
+    raise unknown_project(f"no index has {project}", why=why, fix=fix)
 
 
-def _file_of(file: pypi_simple.DistributionPackage, index: str) -> IndexFile:
-    if why := link_fault(file.url, index):
-        raise DownloadError(
-            f"{file.filename} can't be downloaded from {redact_url(index)}",
-            why=why,
-            fix="use another index: set UV_DEFAULT_INDEX or PIP_INDEX_URL",
-        )
-    return IndexFile(
-        name=file.filename,
-        url=with_credentials(file.url, index),
-        sha256=_sha256(file),
-        size=file.size,
-    )
+def unknown_project(what: str, *, why: str, fix: str) -> DownloadError:
+    """Return the error for a project, a release or a source that no index has."""
+    error = DownloadError(what, why=why, fix=fix, anchor="unknown-project")
+    error.is_missing = True
+    return error
 
 
-def _sdists_of(
-    page: pypi_simple.ProjectPage, version: str
-) -> list[pypi_simple.DistributionPackage]:
-    normal = canonicalize_version(version)
-    return [
-        file
-        for file in page.packages
-        if file.package_type == "sdist"
-        and file.version is not None
-        and canonicalize_version(file.version) == normal
-    ]
-
-
-def _sha256(file: pypi_simple.DistributionPackage) -> str:
-    """Return the SHA-256 as the index states it, in small letters; empty where it states none."""
-    return checked_sha256(file.digests.get("sha256", ""))
+def _checked(offers: Iterable[Offer], index: str) -> tuple[Offer, ...]:
+    known = tuple(offers)
+    for offer in known:
+        if why := link_fault(offer.url, index):
+            raise DownloadError(
+                f"{offer.name} can't be downloaded from {redact_url(index)}",
+                why=why,
+                fix="use another index: set UV_DEFAULT_INDEX or PIP_INDEX_URL",
+            )
+    return known
 
 
 def configured_indexes(environ: Mapping[str, str], *, offline: bool = False) -> tuple[str, ...]:

@@ -55,26 +55,35 @@ _NAME = re.compile(r"[A-Za-z0-9._+!-]+")  # of a wheel or an sdist; others may l
 
 
 @dataclass(frozen=True, kw_only=True)
-class Offer:
-    """Wheel or sdist at an address.
+class IndexFile:
+    """File that an index offers.
 
     Attributes:
         url: of the file; may hold the user and password of its index.
         sha256: as the index states it; empty where it doesn't.
         size: bytes; None where the index states none.
+    """
+
+    name: str
+    url: str
+    sha256: str = ""
+    size: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer(IndexFile):
+    """Wheel or sdist at an address.
+
+    Attributes:
         requires_python: as the index states it; empty: any, or unknown.
         yanked: why it was withdrawn; None: it wasn't.
         metadata_sha256: of that; empty where the index states none.
         is_in_index: installers find it at `index`; elsewhere they need its address.
     """
 
-    name: str
-    url: str
     index: str
     version: Version
     is_wheel: bool
-    sha256: str = ""
-    size: int | None = None
     requires_python: str = ""
     yanked: str | None = None
     has_metadata: bool = False
@@ -129,7 +138,7 @@ def _read_index(address: str, project: str, attempts: Attempts) -> tuple[Offer, 
     for index in (address, f"{address.rstrip('/')}/{SIMPLE}/"):
         page = read_project_page(index, project, attempts)
         if not isinstance(page, PageFault):
-            return tuple(_of_index(page, index, project))
+            return tuple(offers_on(page, index, project))
         fault = fault or page
         attempts.reset_count()
     offers = _read_pages(address, project, attempts)
@@ -144,7 +153,7 @@ def _read_folder(address: str, project: str, attempts: Attempts) -> tuple[Offer,
     if not (folder / SIMPLE / "index.html").is_file():
         return tuple(_of_names(wheels, project)) if wheels else None
     page = read_project_page((folder / SIMPLE).as_uri(), project, attempts)
-    listed = () if isinstance(page, str) else tuple(_of_index(page, address, project))
+    listed = () if isinstance(page, str) else tuple(offers_on(page, address, project))
     # An index may be older than the folder; its entries win.
     known = {offer.name for offer in listed}
     return (*listed, *_of_names((wheel for wheel in wheels if wheel.name not in known), project))
@@ -164,7 +173,8 @@ def with_hash(offer: Offer) -> Offer:
     return replace(offer, sha256=sha256_of_file(local_path(offer.url)))
 
 
-def _of_index(page: pypi_simple.ProjectPage, address: str, project: str) -> Iterator[Offer]:
+def offers_on(page: pypi_simple.ProjectPage, address: str, project: str) -> Iterator[Offer]:
+    """Yield the wheels and sdists on a project's page of an index."""
     for file in page.packages:
         if known := _identify(file.filename, project):
             yield Offer(
@@ -207,7 +217,7 @@ def _of_page(page: requests.Response, address: str, project: str) -> list[Offer]
     content = page.json()
     if isinstance(content, dict) and "files" in content:
         project_page = pypi_simple.ProjectPage.from_json_data(content, page.url)
-        return list(_of_index(project_page, address, project))
+        return list(offers_on(project_page, address, project))
     releases = content if isinstance(content, list) else [content]
     return [offer for release in releases for offer in _of_release(release, address, project)]
 

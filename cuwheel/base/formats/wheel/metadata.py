@@ -6,6 +6,7 @@ stays. Why not a library: docs/adr/0007.
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 from collections.abc import Callable, Iterable
@@ -14,6 +15,7 @@ from pathlib import Path, PurePosixPath
 import packaging.markers
 import packaging.requirements
 import packaging.utils
+from packaging.tags import compatible_tags, cpython_tags
 
 from cuwheel.base.errors import UnsafeArchiveError
 from cuwheel.base.system.regular_files import read_bytes, read_text
@@ -209,3 +211,15 @@ def _split_headers(content: bytes) -> tuple[list[bytes], bytes]:
         else:
             blocks.append(line)
     return blocks, b""
+
+
+@functools.cache
+def python_tags(release: str) -> frozenset[tuple[str, str]]:
+    """Return the interpreter and ABI tags of wheels that a CPython accepts, `3.14` or `3.14t`."""
+    version = tuple(map(int, release.removesuffix("t").split(".")))
+    interpreter = f"cp{version[0]}{version[1]}"
+    tags = (
+        *cpython_tags(version, abis=[f"cp{release.replace('.', '')}"], platforms=["any"]),
+        *compatible_tags(version, interpreter=interpreter, platforms=["any"]),
+    )
+    return frozenset((tag.interpreter, tag.abi) for tag in tags)

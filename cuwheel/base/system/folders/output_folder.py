@@ -22,6 +22,7 @@ from pathlib import Path, PurePosixPath
 from cuwheel.base.errors import FileAccessError, UsageError
 from cuwheel.base.system.files import (
     PART,
+    hash_of_stream,
     new_folder,
     remove_leftovers,
     remove_parts,
@@ -30,10 +31,10 @@ from cuwheel.base.system.files import (
     write_atomically,
 )
 from cuwheel.base.system.folders.staged_files import ASIDE, staged_files
+from cuwheel.base.system.quantities import first_of
 from cuwheel.base.system.regular_files import open_regular, read_json
 
 MARKER = ".cuwheel-folder.json"
-_CHUNK = 1 << 20  # bytes
 _FORMAT = 1  # of that file
 _NOTE = "cuwheel replaces and removes only these files of this folder"
 _SHOWN = 4  # names in a message
@@ -160,8 +161,7 @@ def shown(path: Path | str) -> str:
 
 def shown_names(names: Sequence[str]) -> str:
     """Return the first of some names, and how many more there are."""
-    more = len(names) - _SHOWN
-    return ", ".join(map(shown, names[:_SHOWN])) + (f" and {more} more" if more > 0 else "")
+    return first_of([*map(shown, names)], _SHOWN)
 
 
 def _is_empty_lock(path: Path) -> bool:
@@ -337,7 +337,8 @@ def _read_places(folder: Path, listed: Listed, places: Mapping[str, str]) -> dic
             foreign.add(path.parent)
             continue
         try:
-            actual = _hash_of(path)
+            with open_regular(path) as stream:
+                actual = hash_of_stream(stream)
         except FileNotFoundError:
             continue
         except OSError:  # a link, a folder, a FIFO, or it can't be read
@@ -362,14 +363,6 @@ def _is_in_folders(parent: Path, known: dict[Path, bool]) -> bool:
             is_folder = False
         known[parent] = is_folder and _is_in_folders(parent.parent, known)
     return known[parent]
-
-
-def _hash_of(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open_regular(path) as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _foreign_files(folder: Path, paths: Sequence[Path], listed: Listed) -> UsageError:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
@@ -45,11 +44,6 @@ def in_workspace(path: Path, environ: Mapping[str, str]) -> str:
     if workspace and path.is_relative_to(workspace):
         return str(path.relative_to(workspace))
     return str(path)
-
-
-def new_token() -> str:
-    """Return a token for `stop_commands` that no package can guess."""
-    return secrets.token_hex(16)
 
 
 def stop_commands(token: str) -> str:

@@ -16,17 +16,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cuwheel.base.errors import CommandFailedError, CuwheelError, UsageError
+from cuwheel.base.errors import UsageError
 from cuwheel.base.paths import script
-from cuwheel.base.system.compilers import SYSTEM_PATH
-from cuwheel.base.system.process import run, which
+from cuwheel.base.system.compilers import SYSTEM_PATH, output_of
+from cuwheel.base.system.process import which
 from cuwheel.base.system.quantities import read_size
 from cuwheel.build.compile.cache.remote import RemoteCache, parse_remote_cache
 from cuwheel.build.compile.cache.room import remove_oldest
 from cuwheel.build.compile.cache.statistics import CCACHE_LOG
 from cuwheel.build.sandbox.unix_server import RELAY_SOCKET, SCCACHE_SOCKET
 from cuwheel.build.workspace.job import Job
-from cuwheel.build.workspace.problems import Problem, problem_of
 from cuwheel.build.workspace.request import BuildRequest
 from cuwheel.build.workspace.workspace import Workspace
 
@@ -181,14 +180,10 @@ class CompileCache:
             yield
 
 
-def check_compile_cache(job: Job) -> list[Problem]:
-    """Check the environment variables of the compile cache."""
-    try:
-        _choose(job.settings, job.workspace.environ)
-        _has_direct_mode(job.workspace.environ)
-    except CuwheelError as error:
-        return [problem_of(error)]
-    return []
+def check_compile_cache(job: Job) -> None:
+    """Raise an error where the environment variables of the compile cache can't be used."""
+    _choose(job.settings, job.workspace.environ)
+    _has_direct_mode(job.workspace.environ)
 
 
 def choose_compile_cache(job: Job, sockets: Path, environ: Mapping[str, str]) -> CompileCache:
@@ -254,7 +249,7 @@ def choose_program(
     if ccache and not problem:
         return CacheProgram(name="ccache", path=Path(ccache), version=version, size=size)
     sccache = (sccache_folder or Path(sys.executable).parent) / "sccache"
-    output = _version_output(sccache)
+    output = output_of(sccache, "--version")
     if not output:
         return CacheProgram(size=size)
     return CacheProgram(name="sccache", path=sccache, version=output.split()[-1], size=size)
@@ -294,7 +289,7 @@ def _why_unusable(folder: Path) -> str:
 
 def _ccache_version(program: Path, *, with_remote: bool) -> tuple[str, str]:
     """Return a ccache's version, and why it can't be used, or nothing."""
-    output = _version_output(program)
+    output = output_of(program, "--version")
     match = re.search(r"ccache version (\d+)\.(\d+)\S*", output)
     if not match:
         return "", f"{program} is not ccache"
@@ -305,11 +300,3 @@ def _ccache_version(program: Path, *, with_remote: bool) -> tuple[str, str]:
     if with_remote and _RELAY_FEATURE not in output:
         return version, f"{program} was built without {_RELAY_FEATURE}"
     return version, ""
-
-
-def _version_output(program: Path) -> str:
-    try:
-        environment = {"PATH": SYSTEM_PATH, "LC_ALL": "C"}
-        return run([program, "--version"], env=environment).output.strip()
-    except CommandFailedError:
-        return ""

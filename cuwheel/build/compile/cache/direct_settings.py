@@ -12,9 +12,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from cuwheel.base.errors import CommandFailedError
-from cuwheel.base.system.compilers import SYSTEM_PATH
-from cuwheel.base.system.process import run
+from cuwheel.base.system.compilers import output_of
 from cuwheel.build.compile.cache.compile_cache import DIRECT_FOLDER, CompileCache
 from cuwheel.build.compile.environment import BuildInputs
 from cuwheel.build.sandbox.path_map import PathMap
@@ -95,10 +93,6 @@ def _stamps(folder: Path, visited: set[Path]) -> Iterator[str]:
 
 def _searched_by(cxx: Path) -> list[Path]:
     """Return the folders in which a C++ compiler searches for headers by default."""
-    argv = [str(cxx), "-x", "c++", "-E", "-v", os.devnull]
-    try:
-        output = run(argv, env={"PATH": SYSTEM_PATH, "LC_ALL": "C"}).output
-    except CommandFailedError:
-        return []
+    output = output_of(cxx, "-x", "c++", "-E", "-v", os.devnull)
     listed = output.rpartition(_SEARCH_STARTS)[2].partition(_SEARCH_ENDS)[0].split("\n")
     return list(dict.fromkeys(Path(line.strip()).resolve() for line in listed if line.strip()))

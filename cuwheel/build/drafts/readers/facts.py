@@ -35,6 +35,7 @@ OFF = {"OFF", "FALSE", "NO", "0", "", "N"}  # what CMake takes for false
 
 # nvcc's documentation, "NVIDIA CUDA Compiler Driver NVCC": `-gencode arch=compute_90,code=sm_90`,
 # `-arch=sm_90`.
+_SHOWN = 3  # places that are named
 _GENCODE = re.compile(r"code=\[?(?:sm|compute)_(\d+[af]?)|-arch[= ]sm_(\d+[af]?)")
 _LIBRARY = re.compile(r"(?:^|\s)-l(?!inux\b):?(?:lib)?(\w[\w+-]*?)(?:\.(?:so|a)[\d.]*)?(?=\s|$)")
 # Flags with their effect on a wheel; `--threads` is one of several spellings.
@@ -96,10 +97,10 @@ def place_of(tree: Path, file: Path, line: int) -> str:
     return f"{file.relative_to(tree).as_posix()}:{line}"
 
 
-def locations(facts: Iterable[SourceFact], most: int = 3) -> str:
+def locations(facts: Iterable[SourceFact]) -> str:
     """Return `setup.py:4, setup.py:9, …`."""
     places = list(dict.fromkeys(fact.where for fact in facts))
-    return ", ".join(places[:most]) + (", …" if len(places) > most else "")
+    return ", ".join(places[:_SHOWN]) + (", …" if len(places) > _SHOWN else "")
 
 
 def read_flags(text: str, where: str, guard: str = "") -> Iterator[SourceFact]:

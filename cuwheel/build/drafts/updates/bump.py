@@ -84,7 +84,7 @@ def bump_recipe(entry: CatalogueEntry, options: BumpOptions, workspace: Workspac
 
     Raises:
         UsageError: its source has no releases on an index, or its files have changes.
-        UnknownProjectError: there is no such release, or it has no source.
+        DownloadError: there is no such release, or it has no source.
         SourceError: a patch doesn't apply to it any more.
         RecipeError: the recipe's text can't be edited.
         CuwheelError: the source can't be downloaded, or the locks can't be resolved.

@@ -14,7 +14,7 @@ import rich.markup
 import rich.table
 from packaging.version import Version
 
-from cuwheel.base.errors import UnknownProjectError
+from cuwheel.base.errors import DownloadError
 from cuwheel.base.fetch.indexes.indexes import IndexRelease
 from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.console import Console
@@ -207,7 +207,7 @@ def _upstream_of(recipe: Recipe, workspace: Workspace) -> tuple[PinnedRelease, U
         return pinned(newest, f"{prefix}this is the index's{wheels}"), None
     try:
         release = choose_release(project, releases)
-    except UnknownProjectError as error:
+    except DownloadError as error:  # there is no sdist
         return pinned(newest, error.what), None
     note = "" if release.is_newest else f"{newest} exists without an sdist"
     return pinned(release.version, note), release
@@ -216,7 +216,9 @@ def _upstream_of(recipe: Recipe, workspace: Workspace) -> tuple[PinnedRelease, U
 def _releases(project: str, workspace: Workspace) -> tuple[IndexRelease, ...]:
     try:
         return releases_of(project, workspace)
-    except UnknownProjectError:
+    except DownloadError as error:
+        if not error.is_missing:
+            raise
         return ()
 
 

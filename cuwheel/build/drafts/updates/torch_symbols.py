@@ -7,7 +7,6 @@ sizes.
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,12 +14,13 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
 
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
 from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
-from cuwheel.base.fetch.indexes.indexes import IndexFile, configured_indexes, find_wheels
+from cuwheel.base.fetch.indexes.indexes import configured_indexes, find_wheels
+from cuwheel.base.fetch.indexes.offers import IndexFile
 from cuwheel.base.fetch.remote_file import open_remote
 from cuwheel.base.formats.binaries.elf_symbols import Symbols
 from cuwheel.base.system.console import Console
@@ -105,9 +105,8 @@ def exports_of(stream: IO[bytes]) -> Iterator[str]:
 
 def _wheels(environ: Mapping[str, str]) -> Iterator[tuple[Version, IndexFile]]:
     for file in find_wheels("torch", indexes=configured_indexes(environ)):
-        with contextlib.suppress(InvalidWheelFilename):
-            _, version, _, tags = parse_wheel_filename(file.name)
-            platforms = {tag.platform for tag in tags if tag.abi == _PYTHON}
-            is_linux = any("manylinux" in name and name.endswith("x86_64") for name in platforms)
-            if version >= _OLDEST and is_linux:
-                yield version, file
+        tags = parse_wheel_filename(file.name)[3]
+        platforms = {tag.platform for tag in tags if tag.abi == _PYTHON}
+        is_linux = any("manylinux" in name and name.endswith("x86_64") for name in platforms)
+        if file.version >= _OLDEST and is_linux:
+            yield file.version, file

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from cuwheel.base.system.console import Live
 from cuwheel.base.system.process import running_commands
-from cuwheel.base.system.quantities import plural, show_size, show_time
+from cuwheel.base.system.quantities import first_of, plural, show_size, show_time
 from cuwheel.build.compile.events import is_source
 
 _STEP = re.compile(r"\[(\d+)/(\d+)\]")  # ninja's default status, `[3/47] Building …`
@@ -45,7 +45,4 @@ def _describe_files() -> str:
     for argv in running_commands():
         if "-c" in argv:  # an option of every compiler driver: compile, don't link
             files |= {PurePosixPath(word).name: None for word in argv if is_source(word)}
-    if not files:
-        return ""
-    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-    return f"{next(iter(files))}{more}, "
+    return f"{first_of([*files], 1)}, " if files else ""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cuwheel.base.errors import CommandFailedError
+from cuwheel.base.errors import CommandFailedError, CuwheelError, PreflightError
 from cuwheel.base.paths import script
 from cuwheel.base.system.files import remove_tree
 from cuwheel.base.system.process import run
@@ -24,7 +24,6 @@ from cuwheel.build.environments.requirements import (
 )
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.sandbox.path_map import PathMap
-from cuwheel.build.workspace.problems import Problem
 from cuwheel.build.workspace.serialization import read_record
 
 _SCRIPT = script("build/pipeline/probes/backend.py")
@@ -43,7 +42,7 @@ class BackendAnswer:
     run: tuple[str, ...] | None
 
 
-def check_stated_requirements(target: Target, tree: Path) -> Iterator[Problem]:
+def check_stated_requirements(target: Target, tree: Path) -> Iterator[CuwheelError]:
     """Check that the smoke lock has the requirements that the source states for the wheel."""
     stated = stated_requirements(tree)
     if stated is not None:
@@ -57,7 +56,7 @@ def check_backend_requirements(
     environment: Mapping[str, str],
     *,
     log: Path,
-) -> Iterator[Problem]:
+) -> Iterator[CuwheelError]:
     """Check that the locks have the requirements of both kinds that only the backend computes.
 
     Where its hooks fail there is no problem to report: the build fails in the same way, and that is
@@ -72,14 +71,14 @@ def check_backend_requirements(
     if answer.run is not None:
         yield from _check_run(target, answer.run, "its backend says")
     if unmet := unmet_requirements(answer.build, inputs.python.site_packages):
-        yield Problem(
-            what="build requirements are missing from the lock",
+        yield PreflightError(
+            "build requirements are missing from the lock",
             why=f"the backend also requires {', '.join(unmet)} (get_requires_for_build_wheel)",
             fix=target.locked_build.way_to_add(*unmet),
         )
 
 
-def _check_run(target: Target, required: Iterable[str], source: str) -> Iterator[Problem]:
+def _check_run(target: Target, required: Iterable[str], source: str) -> Iterator[CuwheelError]:
     """Check the lock of each release of the framework that the wheel is tried with.
 
     Requirements on linked components don't count: the engine writes them itself.
@@ -92,8 +91,8 @@ def _check_run(target: Target, required: Iterable[str], source: str) -> Iterator
             required, each.smoke_lock, python=each.python, extra=each.extra, without=without
         )
         if lacking:
-            yield Problem(
-                what="the finished wheel requires packages that the smoke test's lock doesn't have",
+            yield PreflightError(
+                "the finished wheel requires packages that the smoke test's lock doesn't have",
                 why=f"{source} that it requires {', '.join(lacking)}; the smoke test installs "
                 f"every package by hash, and {each.locked_smoke.path} has no matching one",
                 fix=each.locked_smoke.way_to_add(*lacking),

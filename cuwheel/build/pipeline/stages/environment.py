@@ -31,7 +31,7 @@ def environment(job: Job) -> Environment:
     Raises:
         LockError: the target has no lock, or it doesn't match its input.
         InstallError: the locked packages can't be fetched, or the framework doesn't import.
-        DamagedPackagesError: the cache holds damaged ones, and nothing may be downloaded.
+        ToolchainError: the cache holds damaged ones, and nothing may be downloaded.
     """
     target, workspace = job.target, job.workspace
     check_target_lock(target)

@@ -8,6 +8,7 @@ from pathlib import Path
 from cuwheel.base.errors import SmokeError, UsageError
 from cuwheel.base.system.files import remove_tree, sha256_of_file
 from cuwheel.base.system.parallel import Stop
+from cuwheel.base.system.quantities import first_of
 from cuwheel.build.finish.smoke.environment import (
     ENVIRONMENT,
     SmokeEnvironment,
@@ -279,9 +280,7 @@ def _report(passed: SmokeResult, wheel: RepairedWheel, job: Job) -> None:
             "checked that no library came from it"
         )
     elif passed.hidden:
-        more = len(passed.hidden) - _SHOWN
-        named = ", ".join(passed.hidden[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-        note(f"hidden from the wheel: {named}")
+        note(f"hidden from the wheel: {first_of(passed.hidden, _SHOWN)}")
     if passed.has_driver_stub:
         note(
             "this machine has no NVIDIA driver: a stub was used, which can be loaded and whose "

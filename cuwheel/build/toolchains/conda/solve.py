@@ -13,7 +13,7 @@ import rattler
 import rattler.exceptions
 
 from cuwheel.base.errors import DownloadError, LockError, UsageError
-from cuwheel.base.fetch.retry import SLOW_FIX, Attempts, RetryPolicy, slow_factor
+from cuwheel.base.fetch.retry import SLOW_FIX, Attempts, slow_factor
 from cuwheel.base.fetch.urls import is_local, local_path, redact_url
 from cuwheel.base.fetch.web import read_head
 from cuwheel.base.system.files import sha256_of_file
@@ -76,7 +76,7 @@ def solve(  # noqa: PLR0913 - input, channels and limits
             fix="name one for each, `conda-forge=https://HOST/PATH`, separated by spaces",
         )
     for address in addresses:
-        _check_channel(address, workspace.retry_policy)
+        _check_channel(address)
     newest = datetime.datetime.now(tz=datetime.timezone.utc) - datetime.timedelta(days=cooldown)
     try:
         limit *= slow_factor()
@@ -112,10 +112,10 @@ def solve(  # noqa: PLR0913 - input, channels and limits
     )
 
 
-def _check_channel(address: str, retry_policy: RetryPolicy) -> None:
+def _check_channel(address: str) -> None:
     """Request an index once: rattler itself would retry for minutes."""
     url = f"{address}/noarch/repodata.json"
-    if not read_head(url, Attempts(retry_policy), fix=_REFUSED).is_there:
+    if not read_head(url, Attempts(), fix=_REFUSED).is_there:
         raise DownloadError(
             f"{redact_url(address)} is not a readable channel",
             why="it has no noarch/repodata.json",

@@ -24,7 +24,7 @@ def foreign_packages(job: Job, lock: Path) -> Path:
     Raises:
         LockError: the lock holds more than packages with their hashes.
         InstallError: one has no wheel for that machine, or can't be downloaded.
-        DamagedPackagesError: the cache holds damaged ones, and the build is offline.
+        ToolchainError: the cache holds damaged ones, and the build is offline.
     """
     workspace, machine = job.workspace, job.target.platform.machine
     identity = f"{_LAYOUT}\n{machine}\n{job.python.release}\n{read_text(lock)}"

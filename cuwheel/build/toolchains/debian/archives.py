@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from cuwheel.base.errors import DownloadError
-from cuwheel.base.fetch.retry import RETRY_POLICY, Attempts, RetryPolicy
+from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.fetch.urls import checked_mirror, is_local, redact_url
 from cuwheel.base.fetch.web import read_head
 from cuwheel.base.system.regular_files import read_text
@@ -62,7 +62,6 @@ def find_url(
     archives: Sequence[DebianArchive],
     *,
     offline: bool = False,
-    retry_policy: RetryPolicy = RETRY_POLICY,
 ) -> str:
     """Return the address of a package's file in the first archive that has it.
 
@@ -72,7 +71,7 @@ def find_url(
     Raises:
         DownloadError: none has it, or one can't be reached.
     """
-    url = address_of(package, archives, offline=offline, retry_policy=retry_policy)
+    url = address_of(package, archives, offline=offline)
     if url is None:
         raise missing_error((package,), archives)
     return url
@@ -83,14 +82,18 @@ def address_of(
     archives: Sequence[DebianArchive],
     *,
     offline: bool,
-    retry_policy: RetryPolicy,
+    most: int | None = None,
 ) -> str | None:
-    """Return the address that `find_url` finds; None if no archive has the file."""
+    """Return the address that `find_url` finds; None if no archive has the file.
+
+    Args:
+        most: attempts at each archive; None: as many as for a download.
+    """
     for archive in archives:
         url = f"{archive.address}/{quote(package.path)}"
         if offline and not is_local(url):
             continue
-        if read_head(url, Attempts(retry_policy), fix=SETTING_FIX).is_there:
+        if read_head(url, Attempts(most=most), fix=SETTING_FIX).is_there:
             return url
     return None
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
 from cuwheel.base.errors import DownloadError
 from cuwheel.base.fetch.download import PinnedFile
-from cuwheel.base.fetch.retry import Attempts, RetryPolicy
+from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.fetch.store import cached_path, find_mirrored
 from cuwheel.build.inputs.locked_files import fetch_locked, missing_bytes, pinned
 from cuwheel.build.toolchains.debian.archives import (
@@ -103,7 +102,6 @@ def is_reachable(
     lock: Path,
     cache: Path,
     archives: tuple[DebianArchive, ...],
-    retry_policy: RetryPolicy,
     *,
     offline: bool,
 ) -> bool:
@@ -114,11 +112,10 @@ def is_reachable(
     Raises:
         LockError: the lock can't be used.
     """
-    policy = replace(retry_policy, attempts=1)
     packages = read_debian_lock(lock).packages.get(ARCHITECTURES.get(platform.machine(), ""), ())
     try:
         return bool(packages) and not any(
-            missing_packages(part, cache, archives, policy, offline=offline)
+            missing_packages(part, cache, archives, offline=offline)
             for part in (packages[:1], packages)
         )
     except DownloadError:
@@ -129,11 +126,12 @@ def missing_packages(
     packages: Sequence[DebianPackage],
     cache: Path,
     archives: Sequence[DebianArchive],
-    retry_policy: RetryPolicy,
     *,
     offline: bool,
 ) -> tuple[DebianPackage, ...]:
     """Return the packages that neither cache, mirror nor a Debian archive has, by HEAD requests.
+
+    Each request is made once.
 
     Raises:
         DownloadError: a server can't be reached.
@@ -143,8 +141,8 @@ def missing_packages(
         path = cached_path(cache, pinned(package))
         return (
             path.is_file()
-            or find_mirrored(path, Attempts(retry_policy), offline=offline) is not None
-            or address_of(package, archives, offline=offline, retry_policy=retry_policy) is not None
+            or find_mirrored(path, Attempts(most=1), offline=offline) is not None
+            or address_of(package, archives, offline=offline, most=1) is not None
         )
 
     with ThreadPoolExecutor(_REQUESTS) as pool:
@@ -173,11 +171,11 @@ def downloads_of(
     Raises:
         UsageError: the variable with the archives' addresses is malformed.
     """
-    archives, policy = configured_archives(workspace.environ), workspace.retry_policy
+    archives = configured_archives(workspace.environ)
     return [
         (
             pinned(package),
-            partial(find_url, package, archives, offline=offline, retry_policy=policy),
+            partial(find_url, package, archives, offline=offline),
         )
         for package in packages
     ]

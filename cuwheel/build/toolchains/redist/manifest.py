@@ -86,7 +86,6 @@ def _read_manifest(product: Product, base: str, workspace: Workspace) -> tuple[A
                 path,
                 url,
                 console=workspace.console,
-                retry_policy=workspace.retry_policy,
                 fix=UNREACHABLE_FIX,
             )
             content = read_bytes(path)

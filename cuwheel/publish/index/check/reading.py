@@ -19,7 +19,7 @@ from cuwheel.base import limits
 from cuwheel.base.errors import DownloadError
 from cuwheel.base.fetch.download import PinnedFile, download
 from cuwheel.base.fetch.indexes.pages import PageFault, answered, read_page, with_credentials
-from cuwheel.base.fetch.retry import Attempts, RetryPolicy
+from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.fetch.urls import is_local, local_path, redact_url
 from cuwheel.base.fetch.web import Head, read_head
 from cuwheel.base.system.console import Listener
@@ -81,7 +81,6 @@ class Reader:
 
     scratch: Path
     budget: Budget
-    retry_policy: RetryPolicy
     stop: Stop
     console: Listener
 
@@ -96,7 +95,7 @@ class Reader:
         return page
 
     def _page(self, url: str, *, is_json: bool) -> RawPage | str | None:
-        page = read_page(url, Attempts(self.retry_policy, self.stop), _ACCEPT[is_json])
+        page = read_page(url, Attempts(self.stop), _ACCEPT[is_json])
         if isinstance(page, str):
             return None if page in _ABSENT else page
         kind = ContentType.parse(page.headers.get("Content-Type", "text/html"))
@@ -116,7 +115,7 @@ class Reader:
         Raises:
             DownloadError: a server doesn't answer, or refuses to.
         """
-        return read_head(url, Attempts(self.retry_policy, self.stop), fix=_FIX)
+        return read_head(url, Attempts(self.stop), fix=_FIX)
 
     def metadata(self, url: str) -> bytes | None:
         """Read a METADATA file; None: there is none.
@@ -124,7 +123,7 @@ class Reader:
         Raises:
             DownloadError: a server doesn't answer, or refuses to.
         """
-        page = read_page(url, Attempts(self.retry_policy, self.stop), "*/*")
+        page = read_page(url, Attempts(self.stop), "*/*")
         if not isinstance(page, PageFault):
             return page.content
         if page.kind == "missing":
@@ -148,7 +147,6 @@ class Reader:
             download(
                 *(file, path, url),
                 console=self.console,
-                retry_policy=self.retry_policy,
                 stop=self.stop,
                 fix=_FIX,
             )

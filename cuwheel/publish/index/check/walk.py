@@ -16,7 +16,6 @@ from packaging.utils import canonicalize_name
 from cuwheel.base import limits
 from cuwheel.base.errors import DownloadError, UsageError
 from cuwheel.base.fetch.indexes.pages import PageFault
-from cuwheel.base.fetch.retry import RETRY_POLICY, RetryPolicy
 from cuwheel.base.fetch.urls import is_local, local_path, redact_url
 from cuwheel.base.fetch.web import certificate_fix
 from cuwheel.base.formats.wheel.publication import SIMPLE
@@ -64,7 +63,6 @@ class CheckRequest:
     is_quick: bool = False
     snapshot: Path | None = None
     max_download: int = 64 * limits.GIB
-    retry_policy: RetryPolicy = RETRY_POLICY
 
 
 def check_indexes(request: CheckRequest, console: Console) -> CheckResult:
@@ -88,7 +86,6 @@ def check_indexes(request: CheckRequest, console: Console) -> CheckResult:
         reader = Reader(
             scratch=scratch,
             budget=budget,
-            retry_policy=request.retry_policy,
             stop=Stop(),
             console=console,
         )

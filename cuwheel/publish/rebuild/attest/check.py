@@ -13,7 +13,7 @@ from urllib.parse import quote
 from cuwheel.base import limits
 from cuwheel.base.errors import DownloadError, HashMismatchError, PolicyError, UsageError
 from cuwheel.base.fetch.download import PinnedFile, download
-from cuwheel.base.fetch.retry import RETRY_POLICY, Attempts, RetryPolicy
+from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.fetch.urls import redact_url
 from cuwheel.base.fetch.web import read_head
 from cuwheel.base.formats.wheel.publication import REBUILT
@@ -215,7 +215,6 @@ def find_statements(
     policy: Policy,
     places: Sequence[str | Path],
     console: Console,
-    retry_policy: RetryPolicy = RETRY_POLICY,
 ) -> tuple[SignedStatement, ...]:
     """Find the statements of a wheel next to it and in other places.
 
@@ -227,7 +226,7 @@ def find_statements(
     statements: dict[str, SignedStatement] = {}
     for place in (wheel.parent, *places):
         if isinstance(place, str):
-            listed = _statements_at(place, wheel.name, policy, console, retry_policy)
+            listed = _statements_at(place, wheel.name, policy, console)
             statements |= {statement.name: statement for statement in listed}
             continue
         if not place.exists():
@@ -252,10 +251,10 @@ def _content(path: Path) -> bytes:
 
 
 def _statements_at(
-    address: str, wheel: str, policy: Policy, console: Console, retry_policy: RetryPolicy
+    address: str, wheel: str, policy: Policy, console: Console
 ) -> Iterator[SignedStatement]:
     """Yield the statements of a policy's rebuilders in a folder on a server."""
-    attempts = Attempts(retry_policy)  # shared: one wait for a server that is down
+    attempts = Attempts()  # shared: one wait for a server that is down
     for rebuilder in policy.rebuilders:
         name = statement_name(wheel, rebuilder.key)
         url = f"{address.rstrip('/')}/{quote(name)}"
@@ -266,7 +265,7 @@ def _statements_at(
                     # Its signature proves it.
                     file = PinnedFile(name=name, sha256="", max_size=limits.JSON)
                     path = folder / name
-                    download(file, path, url, console=console, retry_policy=retry_policy)
+                    download(file, path, url, console=console)
                     content = _content(path)
             attempts.note_progress()
         except HashMismatchError as problem:

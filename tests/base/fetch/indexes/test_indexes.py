@@ -10,7 +10,7 @@ import pypi_simple
 import pytest
 
 from cuwheel.base import limits
-from cuwheel.base.errors import DownloadError, HashMismatchError, InstallError, UnknownProjectError
+from cuwheel.base.errors import DownloadError, HashMismatchError, InstallError
 from cuwheel.base.fetch.indexes.indexes import (
     configured_indexes,
     find_releases,
@@ -18,7 +18,6 @@ from cuwheel.base.fetch.indexes.indexes import (
     find_wheels,
 )
 from cuwheel.base.fetch.retry import RetryPolicy
-from tests.support.factories import HASTY
 from tests.support.packages.bombs import peak_of
 from tests.support.servers.http import Site, serving, slow_server
 
@@ -39,7 +38,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 
 def find(*indexes: str, version: str = "1.0", sha256: str = SHA256) -> str:
-    return find_sdist("tiny-cuda", version, sha256, indexes=indexes, retry_policy=HASTY)
+    return find_sdist("tiny-cuda", version, sha256, indexes=indexes)
 
 
 @pytest.mark.parametrize("sha256", [SHA256, SHA256.upper(), ""], ids=["small", "capital", "none"])
@@ -152,9 +151,10 @@ def test_reads_configuration(name: str, tmp_path: Path) -> None:
 
 def test_gives_up_on_slow_index(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("cuwheel.base.fetch.retry.RETRY_POLICY", RetryPolicy(limit=1.0))
 
     with slow_server(0.05) as address, pytest.raises(DownloadError) as caught:
-        find_wheels("tiny-cuda", indexes=[address], retry_policy=RetryPolicy(limit=1.0))
+        find_wheels("tiny-cuda", indexes=[address])
 
     assert "sent no complete page within 1 seconds" in caught.value.why
     assert "CUWHEEL_SLOW_NETWORK=4" in caught.value.why
@@ -223,7 +223,7 @@ def test_lists_releases_with_what_each_has(site: Site) -> None:
     yanked = link("tiny_cuda-3.0.tar.gz").replace("<a ", '<a data-yanked="bad" ')
     site.files["/simple/tiny-cuda/"] = ("".join(map(link, names)) + yanked).encode()
 
-    releases = find_releases("tiny-cuda", indexes=[site.url("/simple")], retry_policy=HASTY)
+    releases = find_releases("tiny-cuda", indexes=[site.url("/simple")])
 
     facts = [(str(release.version), bool(release.sdist), release.is_final) for release in releases]
     assert facts == [
@@ -237,9 +237,10 @@ def test_lists_releases_with_what_each_has(site: Site) -> None:
 def test_unknown_project_differs_from_silent_index(site: Site) -> None:
     known, silent = site.url("/simple"), "http://nowhere.invalid/simple"
 
-    with pytest.raises(UnknownProjectError):
-        find_releases("other", indexes=[known], retry_policy=HASTY)
+    with pytest.raises(DownloadError) as unknown:
+        find_releases("other", indexes=[known])
     with pytest.raises(DownloadError) as caught:
-        find_releases("other", indexes=[known, silent], retry_policy=HASTY)
+        find_releases("other", indexes=[known, silent])
 
-    assert type(caught.value) is DownloadError
+    assert (unknown.value.anchor, unknown.value.is_missing) == ("unknown-project", True)
+    assert (caught.value.anchor, caught.value.is_missing) == ("download", False)

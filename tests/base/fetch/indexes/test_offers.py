@@ -23,7 +23,7 @@ from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.system.files import sha256_of_file
 from cuwheel.build.wheelhouse.folder_index import write_index
 from cuwheel.publish.index.site import SiteRequest, write_site
-from tests.support.factories import HASTY, write_wheel
+from tests.support.factories import write_wheel
 from tests.support.packages.toy_wheel import add_wheel
 from tests.support.servers.http import Site, serving
 
@@ -40,7 +40,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 
 def read(address: str) -> tuple[Offer, ...] | str:
-    return read_offers(address, "toy", Attempts(HASTY))
+    return read_offers(address, "toy", Attempts())
 
 
 def only(address: str) -> Offer:
@@ -255,7 +255,7 @@ def offer(url: str, **facts: object) -> Offer:
 
 
 def metadata_of(wheel: Offer) -> str:
-    return read_metadata(wheel, Attempts(HASTY))
+    return read_metadata(wheel, Attempts())
 
 
 def test_reads_parts_of_the_wheel(wheel_site: Site) -> None:
@@ -278,20 +278,25 @@ def test_reads_separate_file_with_the_right_hash(
     assert f"Name: {name}\n" in text
 
 
-def test_reports_server_without_ranges(wheel_site: Site) -> None:
-    wheel_site.knows_range = False
+@pytest.mark.parametrize(
+    ("behaviour", "why", "is_unusable"),
+    [
+        ({"knows_range": False}, "can't be read in parts", False),
+        ({"statuses": [404]}, "404", True),
+        ({"statuses": [410]}, "410", True),
+        ({"statuses": [403]}, "403", False),
+    ],
+)
+def test_reports_server_that_refuses(
+    behaviour: dict[str, object],
+    why: str,
+    is_unusable: bool,  # noqa: FBT001 - an expected value
+    wheel_site: Site,
+) -> None:
+    for name, value in behaviour.items():
+        setattr(wheel_site, name, value)
 
-    with pytest.raises(UnreadMetadataError, match="can't be read in parts") as caught:
-        metadata_of(offer(wheel_site.url("/w.whl")))
-
-    assert not caught.value.is_unusable
-
-
-@pytest.mark.parametrize(("status", "is_unusable"), [(404, True), (410, True), (403, False)])
-def test_reports_wheel_that_is_gone(status: int, is_unusable: bool, wheel_site: Site) -> None:  # noqa: FBT001
-    wheel_site.statuses = [status]
-
-    with pytest.raises(UnreadMetadataError, match=str(status)) as caught:
+    with pytest.raises(UnreadMetadataError, match=why) as caught:
         metadata_of(offer(wheel_site.url("/w.whl")))
 
     assert caught.value.is_unusable is is_unusable

@@ -29,6 +29,11 @@ WHEEL = "toy-1.0-py3-none-any.whl"
 SHORT = RetryPolicy(attempts=1, limit=3.0)
 
 
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cuwheel.base.fetch.retry.RETRY_POLICY", SHORT)
+
+
 @pytest.fixture
 def site() -> Iterator[Site]:
     with serving(Site()) as site:
@@ -142,7 +147,7 @@ def test_page_on_server_offers_no_file_of_this_machine(
     site.files = {"/simple/toy/": text, "/releases": text}
     address = site.url("/releases" if text.startswith(b"[") else "/simple/")
 
-    offered = read_offers(address, "toy", Attempts(SHORT))
+    offered = read_offers(address, "toy", Attempts())
 
     assert isinstance(offered, PageFault)
     assert offered.kind == "unreadable"
@@ -153,7 +158,7 @@ def test_finds_no_file_of_this_machine_on_a_server(tmp_path: Path, site: Site) -
     (tmp_path / name).write_bytes(b"")
     links = [f"<a href='{(tmp_path / file).as_uri()}'>{file}</a>" for file in (name, WHEEL)]
     site.files = {"/simple/toy/": "".join(links).encode()}
-    options: dict[str, Any] = {"indexes": [site.url("/simple/")], "retry_policy": SHORT}
+    options: dict[str, Any] = {"indexes": [site.url("/simple/")]}
 
     with pytest.raises(DownloadError, match="toy"):
         find_wheels("toy", **options)
@@ -171,15 +176,15 @@ def test_folder_offers_no_link_out_of_itself(tmp_path: Path) -> None:
     wheel = write_wheel(own, {"toy.py": b""}, name="toy", version="1.0", tag="py3-none-any")
     (wheels / wheel.name).symlink_to(wheel)
 
-    assert isinstance(read_offers(wheels.as_uri(), "toy", Attempts(SHORT)), PageFault)
-    assert not isinstance(read_offers(own.as_uri(), "toy", Attempts(SHORT)), PageFault)
+    assert isinstance(read_offers(wheels.as_uri(), "toy", Attempts()), PageFault)
+    assert not isinstance(read_offers(own.as_uri(), "toy", Attempts()), PageFault)
 
 
 @pytest.mark.parametrize("target", ["file:///etc/hostname", "/again", "ftp://127.0.0.1/x", "//"])
 def test_redirect_leads_nowhere_else(site: Site, target: str) -> None:
     site.moved = {"/again": target, "/x": target}
 
-    assert isinstance(read_page(site.url("/x"), Attempts(SHORT), "*/*"), PageFault)
+    assert isinstance(read_page(site.url("/x"), Attempts(), "*/*"), PageFault)
 
 
 def test_page_that_is_a_fifo_is_not_read(tmp_path: Path) -> None:
@@ -188,7 +193,7 @@ def test_page_that_is_a_fifo_is_not_read(tmp_path: Path) -> None:
     ended = threading.Event()
 
     def read() -> None:
-        read_offers((tmp_path / "simple").as_uri(), "toy", Attempts(SHORT))
+        read_offers((tmp_path / "simple").as_uri(), "toy", Attempts())
         ended.set()
 
     threading.Thread(target=read, daemon=True).start()

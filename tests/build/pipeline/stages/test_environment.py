@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.base.errors import DamagedPackagesError, InstallError, LockError
+from cuwheel.base.errors import InstallError, LockError, ToolchainError
 from cuwheel.base.system.files import remove_tree
 from cuwheel.base.system.process import run
 from cuwheel.build.environments.lock_file import as_input, render
@@ -162,7 +162,7 @@ def test_names_what_is_damaged_where_nothing_may_be_downloaded(
     cached.write_text("")
     remove_tree(workspace.cache / "environments")
 
-    with pytest.raises(DamagedPackagesError, match=r"iniconfig/__init__\.py"):
+    with pytest.raises(ToolchainError, match=r"iniconfig/__init__\.py"):
         environment(make_job(target, later(workspace), offline=True))
 
 

@@ -90,18 +90,6 @@ def test_tries_each_release_that_the_wheel_serves(workspace: Workspace, stable: 
     assert "of another iniconfig" in caught.value.why
 
 
-def test_refuses_cuda_from_outside(
-    workspace: Workspace, tmp_path: Path, target: Target, cuda_home: Path
-) -> None:
-    library = compile_tiny(tmp_path, cuda_home, str(cuda_home / "lib"))
-    save_wheel(workspace, MODULE, library)
-
-    error = failure_of(target, workspace, sandbox="none")
-
-    library_file = (cuda_home / "lib" / "libcudart.so.13").resolve()
-    assert f"libcudart.so.13 is {library_file}" in error.why
-
-
 def test_finds_no_cuda_outside(
     workspace: Workspace, tmp_path: Path, target: Target, cuda_home: Path
 ) -> None:

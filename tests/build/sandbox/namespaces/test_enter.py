@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import pytest
 
@@ -47,16 +48,27 @@ def enter(
     return run(command, env={"PATH": path}, check=False)
 
 
-def test_finds_program_by_its_name_and_imports_nothing() -> None:
-    done = enter("sh", "-c", "echo $0 $1; exit 3", "zero", "one")
+@pytest.mark.parametrize(
+    ("words", "options", "expected"),
+    [
+        (("sh", "-c", "echo $0 $1; exit 3", "zero", "one"), {}, (3, "zero one\n")),
+        (
+            *(("sh", "-c", "echo found"), {"path": "/lost:/usr/share:/usr/bin"}),
+            (0, "found\n"),
+        ),
+        (  # a covered file that has gone away
+            *(("sh", "-c", "wc -c < /usr/bin/env"),),
+            *({"covered": ("/usr/shadow.lock", "/usr/bin/env")}, (0, "0\n")),
+        ),
+    ],
+    ids=("by its name", "in the first folder of PATH", "covered"),
+)
+def test_runs_program_and_imports_nothing(
+    words: tuple[str, ...], options: dict[str, Any], expected: tuple[int, str]
+) -> None:
+    done = enter(*words, **options)
 
-    assert (done.status, done.output) == (3, "zero one\n")
-
-
-def test_takes_the_first_folder_of_path_that_has_it() -> None:
-    done = enter("sh", "-c", "echo found", path="/lost:/usr/share:/usr/bin")
-
-    assert (done.status, done.output) == (0, "found\n")
+    assert (done.status, done.output) == expected
 
 
 @pytest.mark.parametrize(
@@ -73,12 +85,6 @@ def test_takes_words_that_are_no_text() -> None:
     odd = "\udcff ü"
 
     assert enter("printf", "%s", odd).output == "\N{REPLACEMENT CHARACTER} ü"
-
-
-def test_covers_nothing_where_a_file_has_gone_away() -> None:
-    done = enter("sh", "-c", "wc -c < /usr/bin/env", covered=("/usr/shadow.lock", "/usr/bin/env"))
-
-    assert (done.status, done.output.strip()) == (0, "0")
 
 
 def test_refuses_folder_that_is_not_there() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
 from collections.abc import Iterator
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from cuwheel.base.errors import DownloadError, LockError, UsageError
-from cuwheel.base.fetch.retry import RetryPolicy
 from cuwheel.build.toolchains.conda.environment_file import read_source
 from cuwheel.build.toolchains.conda.lock_file import CondaLock
 from cuwheel.build.toolchains.conda.mirrors import MIRRORS_VARIABLE, Mirrors
@@ -28,7 +26,6 @@ from tests.support.toolchains.channel import (
 )
 
 OWN = "https://conda.anaconda.org/conda-forge"
-SHORT = RetryPolicy(pause=0.01, attempts=2)
 NO_GPU = {name: version for name, version in SYSTEM.items() if name != "__cuda"}
 
 
@@ -69,8 +66,7 @@ def solved(
     cooldown: int = 7,
 ) -> CondaLock:
     source = read_source(write_source(folder / "env", *specs, system=system))
-    workspace = dataclasses.replace(make_workspace(folder), retry_policy=SHORT)
-    return solve(source, mirrors, workspace, cooldown=cooldown)
+    return solve(source, mirrors, make_workspace(folder), cooldown=cooldown)
 
 
 def builds(lock: CondaLock) -> list[str]:

@@ -11,7 +11,6 @@ from cuwheel.build.toolchains.debian.archives import (
     configured_archives,
     find_url,
 )
-from tests.support.factories import HASTY
 from tests.support.servers.http import Site, serving
 from tests.support.toolchains.debian_archive import Toy, locked, write_pool
 
@@ -131,7 +130,7 @@ def test_first_archive_that_has_the_file_counts(tmp_path: Path) -> None:
         value = f"{empty.url('')} {tmp_path.as_uri()}"
 
         archives = configured_archives({ARCHIVES_VARIABLE: value})
-        url = find_url(PACKAGE, archives, retry_policy=HASTY)
+        url = find_url(PACKAGE, archives)
 
     assert url == f"{tmp_path.as_uri()}/pool/main/t/toy/libtoy%2B%2B_1.0~rc1%2Bb1_amd64.deb"
     assert len(empty.asked) == 1
@@ -142,7 +141,7 @@ def test_reports_file_that_no_archive_has_any_more(tmp_path: Path) -> None:
         address = empty.url("/debian", "me:secret@")
         archives = configured_archives({ARCHIVES_VARIABLE: f"{address} {tmp_path.as_uri()}"})
         with pytest.raises(DownloadError) as caught:
-            find_url(PACKAGE, archives, retry_policy=HASTY)
+            find_url(PACKAGE, archives)
 
     assert "any more" in caught.value.what
     assert f"{tmp_path.as_uri()} has no {PACKAGE.path}: a point release" in caught.value.why

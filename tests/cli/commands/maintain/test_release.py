@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.base.errors import ReleaseRequirementError
+from cuwheel.base.errors import PolicyError
 from cuwheel.base.system.console import Console
 from cuwheel.cli.dispatch import run_command
 from tests.support.documents import read_document
@@ -43,7 +43,7 @@ def test_writes_nothing_without_a_request(
 
 @pytest.mark.parametrize("option", ["perf", "verify", "verify,perf"])
 def test_requires_what_is_named(option: str, project: Project) -> None:
-    with pytest.raises(ReleaseRequirementError):
+    with pytest.raises(PolicyError):
         run("--publish", "--reports", "reports", "--require", option)
 
     assert not (project.site / "releases").exists()

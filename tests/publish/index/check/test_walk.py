@@ -19,12 +19,11 @@ from cuwheel.publish.index.check.snapshot import find_changes, read_snapshot
 from cuwheel.publish.index.check.walk import CheckRequest, check_indexes
 from cuwheel.publish.index.site import SiteRequest, write_site
 from tests.build.wheelhouse.test_folder_index import served
-from tests.support.factories import HASTY
 from tests.support.packages.toy_wheel import add_wheel
 from tests.support.publish.site_copies import SiteCopy, url_of
 from tests.support.servers.http import Site, serving
 
-REQUEST = CheckRequest(places=(), retry_policy=HASTY)
+REQUEST = CheckRequest(places=())
 
 
 @pytest.fixture(scope="session")

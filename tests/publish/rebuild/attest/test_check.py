@@ -18,7 +18,6 @@ from in_toto_attestation.predicates.vsa.v1 import vsa_pb2
 from cuwheel.base import limits
 from cuwheel.base.caller import Caller
 from cuwheel.base.errors import PolicyError, UsageError
-from cuwheel.base.fetch.retry import RetryPolicy
 from cuwheel.base.system.console import Console
 from cuwheel.build.workspace.workspace import bare_workspace
 from cuwheel.publish.rebuild.attest import verification
@@ -32,6 +31,7 @@ from cuwheel.publish.rebuild.attest.check import (
 )
 from cuwheel.publish.rebuild.attest.policy import Policy
 from cuwheel.publish.rebuild.attest.signatures import SigningKey, sign_statement
+from tests.support.factories import HASTY
 from tests.support.golden import Golden
 from tests.support.publish.statements import TODAY, make_keys, make_statement, signed, write_policy
 from tests.support.servers.http import Site, serving
@@ -395,9 +395,6 @@ def test_finds_statements_at_an_address(policy: Policy, keys: Keys, toy: Path) -
     assert "secret" not in "".join(one.name for one in outcome)
 
 
-_SOON = RetryPolicy(pause=0.01)
-
-
 @pytest.mark.parametrize("status", [403, 500])
 def test_address_that_refuses_leaves_the_others(
     status: int, policy: Policy, keys: Keys, toy: Path, tmp_path: Path
@@ -407,10 +404,10 @@ def test_address_that_refuses_leaves_the_others(
     elsewhere.mkdir()
     alice, carol = (signed(toy, keys[name]) for name in ("alice", "carol"))
     (elsewhere / alice.name).write_bytes(alice.content)
-    tries = _SOON.attempts if status == 500 else 1
+    tries = HASTY.attempts if status == 500 else 1
     with serving(Site(files={f"/f/{carol.name}": carol.content}, statuses=[status] * tries)) as one:
         places: list[str | Path] = [one.url("/f/", "me:secret@"), elsewhere]
-        outcome = find_statements(toy, policy, places, Console(), _SOON)
+        outcome = find_statements(toy, policy, places, Console())
 
     verdict = judge(toy, policy, outcome)
 
@@ -424,7 +421,7 @@ def test_names_address_that_does_not_answer(policy: Policy, keys: Keys, toy: Pat
     with serving(Site()) as site:
         pass  # and it is gone
 
-    outcome = find_statements(toy, policy, [site.url("/f/")], Console(), _SOON)
+    outcome = find_statements(toy, policy, [site.url("/f/")], Console())
 
     with pytest.raises(PolicyError) as caught:
         raise_if_refused(judge(toy, policy, outcome))
@@ -438,7 +435,7 @@ def test_statement_that_is_too_large_leaves_the_others(
     alice, bob = (signed(toy, keys[name]) for name in ("alice", "bob"))
     large = b" " * (limits.JSON + 1)
     with serving(Site(files={f"/f/{alice.name}": large, f"/f/{bob.name}": bob.content})) as site:
-        outcome = find_statements(toy, policy, [site.url("/f/")], Console(), _SOON)
+        outcome = find_statements(toy, policy, [site.url("/f/")], Console())
 
     verdict = judge(toy, policy, outcome)
 
