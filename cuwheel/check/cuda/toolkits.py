@@ -137,16 +137,6 @@ def toolkit_by_release(release: str) -> Toolkit:
     )
 
 
-# Of majors of third-party wheels only, from the same table of NVIDIA.
-_OLDER_DRIVERS = {11: "450.80.02"}
-
-
-def oldest_driver(major: int | None) -> str:
-    """Return the oldest Linux driver for a major release of CUDA; empty if unknown."""
-    drivers = (toolkit.min_driver for toolkit in TOOLKITS if toolkit.major == major)
-    return next(drivers, _OLDER_DRIVERS.get(major or 0, ""))
-
-
 def check_archs(owner: str, toolkit: Toolkit, archs: tuple[str, ...]) -> None:
     """Raise RecipeError for all archs that the toolkit's nvcc doesn't know."""
     unknown = [arch for arch in archs if arch not in toolkit.archs]

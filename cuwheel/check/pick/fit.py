@@ -14,7 +14,7 @@ from cuwheel.base.fetch.indexes.offers import Offer
 from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code, is_arch, runs_on
 from cuwheel.base.formats.wheel.metadata import header, parse_requirement
 from cuwheel.base.system.versions import version_key
-from cuwheel.check.cuda.toolkits import oldest_driver
+from cuwheel.check.cuda.drivers import oldest_driver
 from cuwheel.check.pick.declarations import declared
 from cuwheel.check.pick.machine import CPU_ONLY, FRAMEWORKS, TargetMachine
 from cuwheel.check.pick.tags import Reason, against, fit_tags, unknown

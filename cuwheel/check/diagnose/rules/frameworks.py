@@ -10,7 +10,7 @@ from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code, runs_
 from cuwheel.base.system.quantities import plural
 from cuwheel.base.system.versions import version_key
 from cuwheel.check.cuda.components import COMPONENTS
-from cuwheel.check.cuda.toolkits import oldest_driver
+from cuwheel.check.cuda.drivers import oldest_driver
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts
 from cuwheel.check.diagnose.facts.machine import Driver
