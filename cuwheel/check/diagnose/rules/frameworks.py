@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code, runs_on
 from cuwheel.base.system.quantities import plural
@@ -15,63 +14,11 @@ from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnviron
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts
 from cuwheel.check.diagnose.facts.machine import Driver
 from cuwheel.check.diagnose.rules.context import RuleContext
-from cuwheel.check.diagnose.rules.requirements import is_nvidias, requirers
+from cuwheel.check.diagnose.rules.import_failures import FIRST, explain
+from cuwheel.check.diagnose.rules.requirements import is_nvidias, required_by, requirers
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns, works
 
 _SUFFIX = re.compile(r"-cu(\d+)$")
-
-
-class _Failure(NamedTuple):
-    """A failed import, by its message."""
-
-    pattern: str
-    anchor: str
-    fix: str = "reinstall it with everything that it requires"
-
-
-# The first that fits counts.
-_FAILURES = (
-    _Failure(
-        r"undefined symbol: \w*nv[Jj]it[Ll]ink",
-        "nvjitlink-mismatch",
-        fix="an older libnvJitLink is loaded first: remove CUDA folders from LD_LIBRARY_PATH, "
-        "or upgrade nvidia-nvjitlink",
-    ),
-    _Failure(
-        r"undefined symbol: nccl",
-        "nccl-version-mismatch",
-        fix="another libnccl is loaded first: remove its folder from LD_LIBRARY_PATH, or "
-        "install the nvidia-nccl that torch requires",
-    ),
-    _Failure(r"libcudart[\w.-]*: cannot open", "libcudart-not-found"),
-    _Failure(r"libcudnn[\w.-]*: cannot open", "libcudnn-not-found"),
-    _Failure(r"libnvrtc[\w.-]*: cannot open", "libnvrtc-missing"),
-    _Failure(r"lib(cuda|nvidia-ml)\.so\.1: cannot open", "libcuda-driver-missing"),
-    _Failure(r"lib(cu|nv|nccl)[\w.-]*: cannot open", "cuda-math-lib-not-found"),
-    _Failure(
-        r"(GLIBCXX|CXXABI)_[\d.]+.* not found",
-        "glibcxx-too-old",
-        fix="an older libstdc++ is loaded first: remove its folder from LD_LIBRARY_PATH, or "
-        "install a newer one",
-    ),
-    _Failure(
-        r"GLIBC_[\d.]+.* not found",
-        "glibc-too-old",
-        fix="it was built for a newer system: install a release for this one",
-    ),
-    _Failure(
-        r"numpy\.(dtype size|core\.multiarray)|_ARRAY_API|compiled using NumPy 1",
-        "numpy-abi-mismatch",
-        fix="install the NumPy that it was built for, usually one below 2",
-    ),
-    _Failure(
-        r"undefined symbol: _Z",
-        "torch-abi-mismatch",
-        fix="reinstall all packages that belong to it, together",
-    ),
-    _Failure(r"cuDNN version incompatib", "cudnn-version-mismatch"),
-)
-_FIRST = "first fix what else this report says about it, then run this again"
 
 
 def judge_frameworks(context: RuleContext, remedies: Mapping[str, str]) -> Iterator[Diagnosis]:
@@ -97,18 +44,9 @@ def _import_fault(name: str, framework: FrameworkFacts, remedy: str | None) -> I
     if framework.failure:
         otherwise = f"python -c 'import {framework.name}' shows the full error; its files are as "
         otherwise += "they were installed, as far as RECORD lists them"
-        anchor, line, fix = _explain(framework.failure, otherwise)
-        fix = fix if remedy is None else _FIRST
+        anchor, line, fix = explain(framework.failure, otherwise)
+        fix = fix if remedy is None else FIRST
         yield broken(anchor, f"{name} can't be imported", line, fix, remedy or "")
-
-
-def _explain(traceback: str, otherwise: str) -> tuple[str, str, str]:
-    """Return the entry about a traceback, its line that tells most, and the fix."""
-    for failure in _FAILURES:
-        for line in traceback.splitlines():
-            if re.search(failure.pattern, line):
-                return failure.anchor, line.strip(), failure.fix
-    return "diagnose-import-failed", traceback.strip().rpartition("\n")[2], otherwise
 
 
 def _cuda_fault(name: str, framework: FrameworkFacts, context: RuleContext) -> Iterator[Diagnosis]:
@@ -140,8 +78,8 @@ def _visibility_fault(
 ) -> Iterator[Diagnosis]:
     if framework.trouble:
         otherwise = f"list the devices with {framework.name} itself; --verify-files finds damaged "
-        anchor, line, fix = _explain(framework.trouble, f"{otherwise}files")
-        fix = fix if remedy is None else _FIRST
+        anchor, line, fix = explain(framework.trouble, f"{otherwise}files")
+        fix = fix if remedy is None else FIRST
         yield warns(anchor, f"{name} failed to report its CUDA devices", line, fix, remedy or "")
     elif framework.available is False and driver.visible:
         yield broken(
@@ -185,6 +123,10 @@ def remedies_of(context: RuleContext, repairs: Mapping[str, str]) -> dict[str, s
     of_nvidia = [command for name, command in repairs.items() if is_nvidias(name)]
     projects = context.projects.items()
     own = {name: [repairs[project.name]] for name, project in projects if project.name in repairs}
+    for name, project in projects:
+        causes = required_by(context.environment, (project.name,))
+        parts = [repairs[cause] for cause in sorted(causes) if cause in repairs]
+        own.setdefault(name, parts) if parts else None
     firsts = {known.name: own.get(known.name, of_nvidia) for known in context.frameworks}
     return {name: commands[0] for name, commands in firsts.items() if commands}
 
