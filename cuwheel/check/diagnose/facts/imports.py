@@ -22,7 +22,8 @@ FRAMEWORKS = ("torch", "jax", "cupy", "tensorflow")
 # Their distributions are named for CUDA releases.
 _OF_FRAMEWORK = {"cupy": ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")}
 # Its import takes long and prints much, so only its metadata count.
-_REFUSAL = re.compile(r"JAX plugin .*not be used|Jax plugin configuration error.*|.*CUDA-enabled.*")
+_REFUSAL = re.compile(r"JAX plugin .*not be used")
+_EXCEPTION = re.compile(r"\w+(Error|Exception): ")
 _ONLY_READ = ("tensorflow",)
 
 
@@ -205,10 +206,15 @@ def import_framework(
 
 
 def _refusals(output: str) -> Iterator[str]:
-    """Yield what JAX prints about a plugin that it doesn't use."""
+    """Yield what JAX prints about a plugin that it doesn't use, or can't start."""
+    is_error = False
     for line in output.splitlines():
         if match := _REFUSAL.search(line):
             yield match[0]
+        elif is_error and _EXCEPTION.match(line):
+            yield line
+            is_error = False
+        is_error = is_error or "plugin configuration error" in line.lower()
 
 
 def read_framework(name: str, distribution: Distribution, failure: str) -> FrameworkFacts:

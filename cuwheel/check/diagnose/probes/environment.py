@@ -222,7 +222,12 @@ def _read_cupy(answer: EnvironmentAnswer, cupy: Any) -> None:
     release = runtime.runtimeGetVersion()
     answer.write(cuda="%d.%d" % (release // 1000, release % 1000 // 10))  # noqa: UP031 - Python 3.8
     devices = []
-    for index in range(runtime.getDeviceCount()):
+    try:
+        count = runtime.getDeviceCount()
+    except BaseException as problem:  # noqa: BLE001 - its message is the reason
+        answer.write(available=False, why_not=str(problem).splitlines()[:1])
+        return
+    for index in range(count):
         properties = runtime.getDeviceProperties(index)
         name = properties["name"]
         devices.append(

@@ -30,9 +30,9 @@ def judge_frameworks(context: RuleContext, remedies: Mapping[str, str]) -> Itera
     for framework in context.frameworks:
         name = f"{framework.name} {framework.version}"
         remedy = remedies.get(framework.name)
-        faults = [*_import_fault(name, framework, remedy)]
+        faults = [*_import_fault(name, framework, remedy), *_plugin_fault(name, framework, context)]
         faults += _cuda_fault(name, framework, context)
-        faults += [] if faults else [*_visibility_fault(name, framework, context.driver, remedy)]
+        faults += [] if faults else [*_visibility_fault(name, framework, context, remedy)]
         yield from faults
         if framework.was_imported and not faults:
             gpus = f"sees {plural(len(framework.devices), 'GPU')}"
@@ -73,15 +73,56 @@ def _cuda_fault(name: str, framework: FrameworkFacts, context: RuleContext) -> I
         )
 
 
-def _visibility_fault(
-    name: str, framework: FrameworkFacts, driver: Driver, remedy: str | None
+def _plugin_fault(
+    name: str, framework: FrameworkFacts, context: RuleContext
 ) -> Iterator[Diagnosis]:
+    """Yield a verdict about a plugin that JAX doesn't use: that of another jaxlib."""
+    installed = context.environment.distributions
+    jaxlib, plugin = installed.get("jaxlib"), f"jax-cuda{framework.major}-plugin"
+    if "not be used" in framework.why_not and jaxlib:
+        release = jaxlib.version.partition("+")[0]
+        yield broken(
+            "diagnose-versions",
+            f"{name} doesn't use its plugin for CUDA, and runs on the CPU",
+            framework.why_not,
+            f"install the plugin of jaxlib {release}",
+            context.installer.install(f"{plugin}=={release}"),
+        )
+
+
+def _blind_jax(name: str, framework: FrameworkFacts, context: RuleContext) -> Iterator[Diagnosis]:
+    """Yield why JAX runs on the CPU, which it doesn't report as an error."""
+    chosen = context.environ.get("JAX_PLATFORMS", "")
+    what = f"{name} runs on the CPU, though a CUDA program sees {context.driver.visible}"
+    if chosen and not re.search("cuda|gpu", chosen):
+        cause = f"JAX_PLATFORMS={chosen} selects the platform"
+        yield broken("no-cuda-device", what, cause, "unset JAX_PLATFORMS", "unset JAX_PLATFORMS")
+    elif not framework.cuda:
+        major = context.driver.newest_cuda.partition(".")[0] or "12"
+        release = framework.version.partition("+")[0]
+        yield broken(
+            "no-cuda-device",
+            what,
+            "no plugin for CUDA (jax-cuda13-plugin, jax-cuda12-plugin) is installed",
+            f"install jax with the extra for CUDA {major}",
+            context.installer.install(f"jax[cuda{major}]=={release}"),
+        )
+
+
+def _visibility_fault(
+    name: str, framework: FrameworkFacts, context: RuleContext, remedy: str | None
+) -> Iterator[Diagnosis]:
+    driver = context.driver
+    is_blind = framework.available is False and bool(driver.visible)
+    if framework.name == "jax" and is_blind and (known := [*_blind_jax(name, framework, context)]):
+        yield from known
+        return
     if framework.trouble:
         otherwise = f"list the devices with {framework.name} itself; --verify-files finds damaged "
         anchor, line, fix = explain(framework.trouble, f"{otherwise}files")
         fix = fix if remedy is None else FIRST
         yield warns(anchor, f"{name} failed to report its CUDA devices", line, fix, remedy or "")
-    elif framework.available is False and driver.visible:
+    elif is_blind:
         yield broken(
             "no-cuda-device",
             f"{name} sees no GPU, though a CUDA program sees {driver.visible}",
