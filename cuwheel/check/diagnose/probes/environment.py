@@ -270,7 +270,7 @@ def write_package(answer: EnvironmentAnswer, before: list[str], modules: list[st
                 continue
             answer.write(failure=_failure(), module=name)
             break
-        names = vars(module) if name in modules else ()
+        names = vars(module) if name in modules else {}
         functions += [(name, key, names[key]) for key in names if key.startswith("preload")]
         reader = _PACKAGE_READERS.get(name)
         if reader:
@@ -282,9 +282,9 @@ def write_package(answer: EnvironmentAnswer, before: list[str], modules: list[st
     if "failure" in answer.content:
         return
     try:
-        for module, name, function in functions:
+        for owner, name, function in functions:
             function()
-            call = "%s.%s()" % (module, name)  # noqa: UP031 - as everywhere here
+            call = "%s.%s()" % (owner, name)  # noqa: UP031 - as everywhere here
             answer.write(call=call, called_libraries=loaded_libraries())
     except BaseException:  # noqa: BLE001 - likewise
         answer.write(trouble=_failure())
