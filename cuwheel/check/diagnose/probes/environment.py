@@ -38,6 +38,7 @@ _TEXT = 64 << 20  # characters of METADATA or RECORD
 _TRACEBACK = 12  # last lines of a traceback that are kept
 _CHAIN = 10  # exceptions that are followed to the first
 _LINE = 400  # characters of an exception's message
+_ADVICE = 200  # characters of a message that is longer than a fact
 
 
 class EnvironmentAnswer:
@@ -323,9 +324,11 @@ def _failure() -> str:
         chain.append("%s: %s" % (type(error).__name__, text))  # noqa: UP031 - as everywhere here
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     lines = traceback.format_exc().strip().splitlines()[-_TRACEBACK:]
-    root = chain[-1].partition(": ")[2]
-    is_shown = len(chain) == 1 or root in chain[0]
-    summary = chain[0] if is_shown else "%s; before it, %s" % (chain[0], chain[-1])  # noqa: UP031
+    summary, root = chain[0], chain[-1]
+    if len(summary) > _ADVICE:  # a page on what may be wrong
+        summary = root
+    elif root.partition(": ")[2] not in summary:
+        summary = "%s; before it, %s" % (summary, root)  # noqa: UP031
     return "\n".join([*lines, " ".join(summary.split())])
 
 

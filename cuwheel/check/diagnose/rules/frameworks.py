@@ -14,7 +14,7 @@ from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnviron
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts
 from cuwheel.check.diagnose.facts.machine import Driver
 from cuwheel.check.diagnose.rules.context import RuleContext
-from cuwheel.check.diagnose.rules.import_failures import FIRST, explain
+from cuwheel.check.diagnose.rules.import_failures import explain
 from cuwheel.check.diagnose.rules.requirements import is_nvidias, required_by, requirers
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns, works
 
@@ -44,8 +44,7 @@ def _import_fault(name: str, framework: FrameworkFacts, remedy: str | None) -> I
     if framework.failure:
         otherwise = f"python -c 'import {framework.name}' shows the full error; its files are as "
         otherwise += "they were installed, as far as RECORD lists them"
-        anchor, line, fix = explain(framework.failure, otherwise)
-        fix = fix if remedy is None else FIRST
+        anchor, line, fix = explain(framework.failure, otherwise, remedy)
         yield broken(anchor, f"{name} can't be imported", line, fix, remedy or "")
 
 
@@ -119,8 +118,7 @@ def _visibility_fault(
         return
     if framework.trouble:
         otherwise = f"list the devices with {framework.name} itself; --verify-files finds damaged "
-        anchor, line, fix = explain(framework.trouble, f"{otherwise}files")
-        fix = fix if remedy is None else FIRST
+        anchor, line, fix = explain(framework.trouble, f"{otherwise}files", remedy)
         yield warns(anchor, f"{name} failed to report its CUDA devices", line, fix, remedy or "")
     elif is_blind:
         yield broken(

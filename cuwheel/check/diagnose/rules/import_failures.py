@@ -12,6 +12,7 @@ class _Failure(NamedTuple):
     pattern: str
     anchor: str
     fix: str = "reinstall it with everything that it requires"
+    is_symptom: bool = False  # of other faults too
 
 
 # The first that fits counts.
@@ -34,7 +35,8 @@ _FAILURES = (
     _Failure(r"lib(cuda|nvidia-ml)\.so\.1: cannot open", "libcuda-driver-missing"),
     _Failure(r"lib(cu|nv|nccl)[\w.-]*: cannot open", "cuda-math-lib-not-found"),
     _Failure(
-        r"(GLIBCXX|CXXABI)_[\d.]+.* not found|undefined symbol: (_ZN?K?St|__cxa_|_Zn[aw]|_Zd[al])",
+        r"(GLIBCXX|CXXABI)_[\d.]+.* not found|undefined symbol: .*version (GLIBCXX|CXXABI)_"
+        r"|undefined symbol: (_ZN?K?St|__cxa_|_Zn[aw]|_Zd[al])",
         "glibcxx-too-old",
         fix="another libstdc++ is loaded first: remove its folder from LD_LIBRARY_PATH, or "
         "install a newer one",
@@ -45,9 +47,10 @@ _FAILURES = (
         fix="it was built for a newer system: install a release for this one",
     ),
     _Failure(
-        r"numpy\.(dtype size|core\.multiarray failed)|_ARRAY_API|compiled using NumPy 1",
+        r"numpy\.(dtype size|_?core\.multiarray failed)|_ARRAY_API|compiled using NumPy 1",
         "numpy-abi-mismatch",
         fix="install the NumPy that it was built for, usually one below 2",
+        is_symptom=True,
     ),
     _Failure(
         r"undefined symbol: (_Z(T[VIST])?N?[VrK]*[RO]?(2at|3c10|5torch|6caffe2)|aoti_torch_)",
@@ -64,19 +67,20 @@ _FAILURES = (
 FIRST = "first fix what else this report says about it, then run this again"
 
 
-def explain(failure: str, otherwise: str) -> tuple[str, str, str]:
+def explain(failure: str, otherwise: str, remedy: str | None = None) -> tuple[str, str, str]:
     """Return the entry about a failure, its line that tells most, and the fix.
 
     Args:
         failure: a traceback, or what a process has printed; its last line is the exception.
         otherwise: the fix of a failure without an entry of its own.
+        remedy: the command (may be empty) of a fault that is to be fixed first; None: none is.
     """
     exception = exception_in(failure)
     for entry in _FAILURES:
         for line in (exception, *failure.splitlines()):
-            if re.search(entry.pattern, line):
-                return entry.anchor, line.strip(), entry.fix
-    return "diagnose-import-failed", exception, otherwise
+            if re.search(entry.pattern, line) and (remedy is None or not entry.is_symptom):
+                return entry.anchor, line.strip(), entry.fix if remedy is None else FIRST
+    return "diagnose-import-failed", exception, otherwise if remedy is None else FIRST
 
 
 def exception_in(failure: str) -> str:

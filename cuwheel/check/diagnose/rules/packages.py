@@ -17,7 +17,7 @@ from cuwheel.check.diagnose.facts.installed_files import importable_modules
 from cuwheel.check.diagnose.facts.machine import newest_glibcxx
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.frameworks import judge_archs
-from cuwheel.check.diagnose.rules.import_failures import FIRST, exception_in, explain
+from cuwheel.check.diagnose.rules.import_failures import exception_in, explain
 from cuwheel.check.diagnose.rules.requirements import extras_of
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns, works
 
@@ -124,11 +124,8 @@ class _PackageJudge:
     def _import_failure(self) -> Diagnosis:
         package = self.package
         otherwise = f"python -c 'import {self._module}' shows the full error"
-        anchor, line, fix = explain(package.failure, otherwise)
-        what = f"{package.title} can't be imported"
-        if self.remedy is None:
-            return broken(anchor, what, line, fix)
-        return broken(anchor, what, line, FIRST, self.remedy)
+        anchor, line, fix = explain(package.failure, otherwise, self.remedy)
+        return broken(anchor, f"{package.title} can't be imported", line, fix, self.remedy or "")
 
     @property
     def _module(self) -> str:
