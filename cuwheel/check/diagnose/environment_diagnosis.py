@@ -42,6 +42,7 @@ from cuwheel.check.diagnose.facts.installed_files import (
 )
 from cuwheel.check.diagnose.facts.machine import Driver, HostFacts
 from cuwheel.check.diagnose.facts.probe import Answer, Other, TimedCall
+from cuwheel.check.diagnose.rules.caches import judge_caches
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.frameworks import (
     judge_frameworks,
@@ -193,6 +194,7 @@ class EnvironmentDiagnosis:
         self.verdicts += [*files.judge(), *unmet.values()]
         repairs = {root: verdict.command for root, verdict in unmet.items()} | files.remedies
         self.verdicts += judge_frameworks(context, remedies_of(context, repairs))
+        self.verdicts += judge_caches(context)
         faulty = frozenset((*files.remedies, *(requirement.project for requirement in lacking)))
         self.verdicts += judge_nvidia_wheels(context, faulty)
         for package in self.packages:

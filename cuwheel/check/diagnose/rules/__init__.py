@@ -1,9 +1,11 @@
 """Rules that turn facts into verdicts: what is wrong, why, and what fixes it."""
 
 __all__ = [
+    "caches",
     "context",
     "driver",
     "frameworks",
+    "import_failures",
     "installed_files",
     "installer",
     "packages",

@@ -17,7 +17,7 @@ from cuwheel.check.diagnose.facts.installed_files import importable_modules
 from cuwheel.check.diagnose.facts.machine import newest_glibcxx
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.frameworks import judge_archs
-from cuwheel.check.diagnose.rules.import_failures import exception_in, explain
+from cuwheel.check.diagnose.rules.import_failures import FIRST, exception_in, explain
 from cuwheel.check.diagnose.rules.requirements import extras_of
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns, works
 
@@ -102,8 +102,16 @@ class _PackageJudge:
             cause = f"{problem.cause}; its import ends with {exception_in(failure)}"
             if is_cause:
                 yield replace(problem, cause=cause)
-            elif not problem.what.startswith(self._unfound_start):  # a search is no proof
+            elif not problem.what.startswith(self._unfound_start):
                 yield problem
+            elif self.remedy is None:  # a search is no proof
+                sonames = problem.what.removeprefix(self._unfound_start)
+                yield notes(
+                    problem.anchor,
+                    f"{package.title} may not find {sonames}",
+                    "no search finds it, and the import ended before it could load it itself",
+                    FIRST,
+                )
         if not any(explains):
             yield self._import_failure()
 
