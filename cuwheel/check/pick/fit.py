@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -130,16 +131,20 @@ class WheelJudge:
             is_whole=self.facts.metadata is not None or bool(self.facts.unread),
         )
 
-    @property
+    @cached_property
+    def _every_requirement(self) -> tuple[Requirement, ...]:
+        """Its valid requirements, those of all extras too."""
+        lines = header(self.facts.metadata or "", "requires-dist")
+        return tuple(filter(None, map(parse_requirement, lines)))
+
+    @cached_property
     def _requirements(self) -> tuple[Requirement, ...]:
         """Its requirements on the machine, with the wanted extras."""
-        lines = header(self.facts.metadata or "", "requires-dist")
-        parsed = filter(None, map(parse_requirement, lines))
         environment = _marker_environment(self.machine)
         extras = [{**environment, "extra": extra} for extra in ("", *self.wanted.extras)]
         return tuple(
             requirement
-            for requirement in parsed
+            for requirement in self._every_requirement
             if not requirement.marker or any(map(requirement.marker.evaluate, extras))
         )
 
@@ -155,9 +160,7 @@ class WheelJudge:
 
         Empty for none, or several.
         """
-        lines = header(self.facts.metadata or "", "requires-dist")
-        every = tuple(filter(None, map(parse_requirement, lines)))
-        return _cuda_of(self._requirements) or _cuda_of(every)
+        return _cuda_of(self._requirements) or _cuda_of(self._every_requirement)
 
     def _judge_page(self) -> Iterator[Reason]:
         offer, python = self.offer, self.machine.python
