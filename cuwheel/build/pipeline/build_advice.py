@@ -71,7 +71,7 @@ def _draft_advice(wanted: Requirement, known: Iterable[Target]) -> str:
     if not others:
         return advice
     folder = " in another project" if version else ""
-    return f"the recipe builds {others}, which isn't {wanted.specifier}; {advice} of it{folder}"
+    return f"recipes build {others}, not {wanted.specifier}; {advice} of it{folder}"
 
 
 def _cost(target: Target, archs: tuple[str, ...], dist: Path) -> str:

@@ -5,7 +5,6 @@ __all__ = [
     "context",
     "driver",
     "frameworks",
-    "import_failures",
     "installed_files",
     "installer",
     "packages",
