@@ -47,9 +47,17 @@ def build_advice(
         for target in known
         if wanted.specifier.contains(target.recipe.version, prereleases=True)
     ]
+    if not known:
+        pins = [part.version for part in wanted.specifier if part.operator in {"==", "==="}]
+        version = f" --version {pins[0]}" if pins and not pins[0].endswith(".*") else ""
+        return as_typed(f"`nox -s new -- {project}{version}` drafts a recipe")
+    best = max(targets or known, key=lambda target: _preference(target, machine))
     if not targets:
-        return as_typed(_draft_advice(wanted, known))
-    best = max(targets, key=lambda target: _preference(target, machine))
+        others = ", ".join(dict.fromkeys(target.recipe.version for target in known))
+        return as_typed(
+            f"recipes build {others}, not {wanted.specifier}; `nox -s build-{best.name} -- "
+            "--source DIR` builds a source that you have"
+        )
     framework = best.framework
     against = f" and {framework.name} {minor_of(framework.version)}" if framework else ""
     untried = "" if _was_built(best) else "; nobody has built it yet"
@@ -60,18 +68,6 @@ def build_advice(
         f"`{command}` builds one for CUDA {best.toolkit.release}{against}{untried}; "
         f"{_cost(best, chosen, dist)}"
     )
-
-
-def _draft_advice(wanted: Requirement, known: Iterable[Target]) -> str:
-    """Return the command that drafts a recipe of the wanted release, where none builds it."""
-    others = ", ".join(dict.fromkeys(target.recipe.version for target in known))
-    pins = [part.version for part in wanted.specifier if part.operator in {"==", "==="}]
-    version = f" --version {pins[0]}" if pins and not pins[0].endswith(".*") else ""
-    advice = f"`nox -s new -- {wanted.name}{version}` drafts a recipe"
-    if not others:
-        return advice
-    folder = " in another project" if version else ""
-    return f"recipes build {others}, not {wanted.specifier}; {advice} of it{folder}"
 
 
 def _cost(target: Target, archs: tuple[str, ...], dist: Path) -> str:

@@ -130,16 +130,16 @@ def test_passes_over_recipe_that_can_not_be_loaded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "command"),
+    ("wanted", "start"),
     [
-        ("flash-attn==2.7.4", "nox -s new -- flash-attn --version 2.7.4"),
-        ("flash-attn<2", "nox -s new -- flash-attn"),
+        ("flash-attn==2.7.4", "recipes build 2.8.3, 2.5.6, not ==2.7.4; `nox -s build-flash-attn-"),
+        ("unheard-of==1.2", "`nox -s new -- unheard-of --version 1.2` drafts a recipe"),
+        ("unheard-of>1", "`nox -s new -- unheard-of` drafts a recipe"),
     ],
 )
-def test_advises_no_build_of_another_release(wanted: str, command: str) -> None:
+def test_advises_no_build_of_another_release(wanted: str, start: str) -> None:
     machine = parse_machine(f"python=3.12,{LINUX}")
 
     advice = build_advice(load_catalogue([ROOT]), NO_BUILDS, Requirement(wanted), machine)
 
-    assert f"`{command}` drafts" in advice
-    assert "nox -s build-" not in advice
+    assert advice.startswith(start)
