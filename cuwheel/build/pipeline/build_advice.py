@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -19,9 +20,12 @@ from cuwheel.build.workspace.serialization import read_record
 from cuwheel.check.cuda.torch_exports import minor_of
 from cuwheel.check.pick.machine import TargetMachine
 
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
 
 def build_advice(
-    entries: Iterable[CatalogueEntry], dist: Path, project: str, machine: TargetMachine
+    entries: Iterable[CatalogueEntry], dist: Path, wanted: Requirement, machine: TargetMachine
 ) -> str:
     """Return which command builds a wheel of a project, or drafts a recipe for one.
 
@@ -36,10 +40,24 @@ def build_advice(
         if entry.recipe
         for release in entry.recipe.toolkits
     )
-    targets = [target for target in declared if canonicalize_name(target.project) == project]
+    project = canonicalize_name(wanted.name)
+    known = [target for target in declared if canonicalize_name(target.project) == project]
+    targets = [
+        target
+        for target in known
+        if wanted.specifier.contains(target.recipe.version, prereleases=True)
+    ]
+    if not known:
+        pins = [part.version for part in wanted.specifier if part.operator in {"==", "==="}]
+        version = f" --version {pins[0]}" if pins and not pins[0].endswith(".*") else ""
+        return as_typed(f"`nox -s new -- {project}{version}` drafts a recipe")
+    best = max(targets or known, key=lambda target: _preference(target, machine))
     if not targets:
-        return as_typed(f"`nox -s new -- {project}` drafts a recipe")
-    best = max(targets, key=lambda target: _preference(target, machine))
+        others = ", ".join(dict.fromkeys(target.recipe.version for target in known))
+        return as_typed(
+            f"recipes build {others}, not {wanted.specifier}; `nox -s build-{best.name} -- "
+            "--source DIR` builds a source that you have"
+        )
     framework = best.framework
     against = f" and {framework.name} {minor_of(framework.version)}" if framework else ""
     untried = "" if _was_built(best) else "; nobody has built it yet"

@@ -12,7 +12,7 @@ from cuwheel.build.wheelhouse.entries import Entry
 from cuwheel.build.workspace.serialization import read_record, to_json
 from cuwheel.check.audit.verdict import audit_wheel
 
-_FOLDER = "wheel-facts-1"  # of the cache; the number rises when the audit reads more
+_FOLDER = "wheel-facts-2"  # of the cache; the number rises when the audit reads more
 _GLIBC = re.compile(r"manylinux_(\d+)_(\d+)_")
 # Names before PEP 600, which defines them.
 _OLD_GLIBC = {"manylinux1_": (2, 5), "manylinux2010_": (2, 12), "manylinux2014_": (2, 17)}

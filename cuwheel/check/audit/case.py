@@ -18,8 +18,15 @@ from cuwheel.check.audit.findings import Severity
 from cuwheel.check.audit.scan import ScannedLibrary, WheelScan
 from cuwheel.check.audit.tags import MACHINES, policies, policy_of
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS, Component
+from cuwheel.check.cuda.driver_functions import release_of_function
+from cuwheel.check.cuda.drivers import (
+    ZSTD_DRIVER,
+    driver_of_release,
+    newest_driver,
+    oldest_driver,
+)
 from cuwheel.check.cuda.frameworks import Dependency, dependencies_of, extras_of, preloads
-from cuwheel.check.cuda.suppliers import components_of
+from cuwheel.check.cuda.suppliers import components_of, is_from_driver
 from cuwheel.check.linkage.loader_graph import LoaderGraph
 
 if TYPE_CHECKING:
@@ -172,6 +179,39 @@ class AuditCase:
             ]
             majors[library.name] = frozenset().union(*(ones for ones in known if len(ones) == 1))
         return majors
+
+    @cached_property
+    def cuda(self) -> tuple[int, ...]:
+        """The CUDA majors that the wheel needs, in order; empty for none, or unknown.
+
+        A linked or lazily opened runtime counts if it is newer than all needed libraries. The name
+        and the requirements count only for code whose libraries tell nothing.
+        """
+        libraries = [library for library, _ in self.host_libraries]
+        if not self.is_read or not (libraries or self.scan.device_files):
+            return ()
+        majors = {major for needed in self.majors.values() for major in needed}
+        linked = {library.runtime_major for library in libraries} - {None}
+        opened = {library.opened_major for library in libraries} - {None}
+        for others in (linked, opened):
+            newest = max(majors, default=0)
+            majors |= {major for major in others if major and major > newest}
+        return tuple(sorted(majors or ({self.named_cuda} if self.named_cuda else set())))
+
+    @cached_property
+    def drivers(self) -> tuple[tuple[int, str], ...]:
+        """The oldest Linux driver for each of `cuda`, as far as it is known."""
+        needs = {major: [oldest_driver(major)] for major in self.cuda}
+        for library, elf in self.host_libraries:
+            added = (release_of_function(function) for function in elf.driver_functions)
+            needs_driver = any(map(is_from_driver, elf.needed))
+            extra = [driver_of_release(release) for release in added if release and needs_driver]
+            if library.device_code and library.device_code.is_zstd:
+                extra.append(ZSTD_DRIVER)
+            for major in self.majors[library.name] or self.cuda:
+                needs.setdefault(major, []).extend(extra)
+        found = ((major, newest_driver(drivers)) for major, drivers in sorted(needs.items()))
+        return tuple((major, driver) for major, driver in found if driver)
 
     @cached_property
     def runtimes(self) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from cuwheel.check.audit.findings import SEVERITIES, AuditFinding, Severity
 from cuwheel.check.audit.scan import ScannedLibrary, join_codes
 from cuwheel.check.audit.supply import Supply
 from cuwheel.check.audit.verdict import AuditResult
+from cuwheel.check.cuda.drivers import newest_driver, ptx_driver
 
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "dim"}
 # Facts that are shown of one rule; a package may have hundreds of libraries.
@@ -129,6 +130,7 @@ class AuditedWheel:
         cuda: the CUDA majors that its libraries work with.
         linked_runtimes: releases of the CUDA runtime that are linked into its libraries.
         min_driver: the oldest Linux driver, by CUDA major.
+        ptx_driver: the oldest Linux driver for a GPU that compiles its PTX; null: not known.
         archs: compute capabilities of all machine code in it.
         ptx_archs: compute capabilities of the PTX in it.
         lto_archs: compute capabilities of the code for a link at run time in it.
@@ -147,6 +149,7 @@ class AuditedWheel:
     cuda: tuple[int, ...]
     linked_runtimes: tuple[str, ...]
     min_driver: dict[str, str]
+    ptx_driver: str | None
     archs: tuple[str, ...]
     ptx_archs: tuple[str, ...]
     lto_archs: tuple[str, ...]
@@ -165,7 +168,7 @@ class AuditDocument:
         wheels: in the order in which they were named.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("audit", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("audit", "1.1")
 
     wheels: tuple[AuditedWheel, ...]
 
@@ -186,6 +189,7 @@ def _audited_wheel(result: AuditResult) -> AuditedWheel:
         cuda=result.majors,
         linked_runtimes=tuple(case.runtimes),
         min_driver={str(major): driver for major, driver in result.min_driver},
+        ptx_driver=ptx_driver(result.code) or None,
         **_archs(result.code),
         libraries=tuple(map(_audited_library, case.scan.libraries)),
         device_files=tuple(
@@ -228,7 +232,10 @@ def _archs(code: DeviceCode) -> dict[str, tuple[str, ...]]:
 def _facts(result: AuditResult) -> rich.table.Table:
     case = result.case
     majors = ", ".join(map(str, result.majors)) or ("none needed" if case.is_read else "not read")
-    drivers = ", ".join(f"{driver} (CUDA {major})" for major, driver in result.min_driver)
+    drivers = [f"{driver} (CUDA {major})" for major, driver in result.min_driver]
+    least = ptx_driver(result.code)
+    if least and newest_driver((least, *(known for _, known in result.min_driver))) == least:
+        drivers.append(f"{least} for GPUs that compile PTX {_version(result.code)}")
     files = case.scan.device_files
     device_files = f"{len(files)}: {describe_code(join_codes(files.values()))}" if files else ""
     rules = f"the recipe of {case.contract.project}" if case.contract else "those for any wheel"
@@ -241,7 +248,7 @@ def _facts(result: AuditResult) -> rich.table.Table:
         ("sha256", case.scan.sha256),
         ("libraries", str(len(case.host_libraries)) if case.is_read else "not read"),
         ("CUDA", majors),
-        ("oldest driver", drivers),
+        ("oldest driver", ", ".join(drivers)),
         ("CUDA runtime", ", ".join(f"{release}, statically linked" for release in case.runtimes)),
         ("archs", describe_code(result.code)),
         ("device files", device_files),
@@ -249,6 +256,10 @@ def _facts(result: AuditResult) -> rich.table.Table:
         if value:
             table.add_row(name, rich.markup.escape(value))
     return table
+
+
+def _version(code: DeviceCode) -> str:
+    return ".".join(map(str, code.ptx_version))
 
 
 def _supply_table(supplies: Iterable[Supply]) -> rich.table.Table | None:

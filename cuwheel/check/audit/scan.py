@@ -41,7 +41,7 @@ from cuwheel.base.formats.wheel.zip_reader import SeekableMember
 from cuwheel.base.system.files import sha256_of_file
 from cuwheel.base.system.regular_files import open_file
 from cuwheel.check.audit.leaked_paths import Leak, LeakFinder
-from cuwheel.check.cuda.suppliers import stem_of
+from cuwheel.check.cuda.suppliers import cuda_major_of, stem_of
 
 _BATCH = 1 << 20  # bytes that go from one thread to the other at once; less costs switches
 _BATCH_LENGTH = 128  # pieces likewise: files can be empty, and each has zlib's state of 45 kB
@@ -55,6 +55,9 @@ _OTHER_LIBRARIES = (
 )
 # Of ctypes, cffi and PyTorch; a program that is started needs the variable.
 _LOADS = re.compile(rb"\b(CDLL|PyDLL|LoadLibrary|load_library|dlopen|RTLD_\w+|LD_LIBRARY_PATH)\b")
+# A text of a library of CUDA that has the major in its name, which `dlopen` gets.
+_VERSIONED = b".so.1"
+_OPENED = re.compile(rb"\0(lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.1\d)\0")
 _TOO_MANY_FATBINS = "it has implausibly many fat binaries or kinds of code"
 _LFS_POINTER = b"version https://git-lfs"
 _LINKER_SCRIPT = (b"GNU ld script", b"INPUT", b"GROUP")  # a text in place of a library
@@ -70,6 +73,8 @@ class ScannedLibrary:
         device_code: archs of the code that a GPU can run, in all sections; None if there is none.
         damage: why it, or its device code, can't be read; empty for an intact one.
         cudart: the release of CUDA's runtime that is linked into it, `13.0`; empty: none.
+        opened_major: the CUDA major of libraries that its code names and `DT_NEEDED` doesn't; None:
+            none, or several.
         undefined: required symbols without a library and a version; weak ones are left out.
         exports: None where they can't be read, as of 32 bits.
     """
@@ -79,6 +84,7 @@ class ScannedLibrary:
     device_code: DeviceCode | None
     damage: str = ""
     cudart: str = ""
+    opened_major: int | None = None
     undefined: tuple[str, ...] = field(default=(), compare=False, repr=False)
     exports: Exports | None = field(default=None, compare=False, repr=False)
 
@@ -224,6 +230,7 @@ class _Reading:
         self._windows = Windows()
         self._fatbins = FatbinFinder(member.size)
         self._has_cudart = False
+        self._names: set[bytes] = set()  # texts in it, of CUDA's libraries
         self._start = b""
 
     def feed(self, piece: bytes) -> None:
@@ -259,6 +266,8 @@ class _Reading:
         self._leaks.search(self.name, window, is_library=is_library)
         self._fatbins.search(window)
         self._has_cudart = self._has_cudart or CUDART_TEXT in window.data
+        if is_library and _VERSIONED in window.data:
+            self._names |= {*_OPENED.findall(window.data)}
         if self.name.endswith(".py") and not self.is_loader:
             self.is_loader = _LOADS.search(window.data) is not None
 
@@ -293,6 +302,7 @@ class _Reading:
             elf=elf,
             device_code=code,
             cudart=cudart,
+            opened_major=self._opened_major(elf),
             undefined=undefined,
             exports=exports,
         )
@@ -303,6 +313,13 @@ class _Reading:
         if not self._has_cudart or code is None or stem_of(elf.soname) == "libcudart":
             return ""
         return linked_cudart(stream, code, elf.machine)
+
+    def _opened_major(self, elf: Elf) -> int | None:
+        """Return the only CUDA major of the libraries that it opens by name."""
+        if not elf.uses_dlopen:
+            return None
+        majors = {cuda_major_of(name.decode()) for name in self._names}
+        return int(majors.pop()) if len(majors) == 1 else None
 
     def _code_of_library(self, elf: Elf) -> DeviceCode | None:
         """Return the code of all sections but the input of the device link; None without any.
@@ -347,4 +364,6 @@ def join_codes(codes: Iterable[DeviceCode]) -> DeviceCode:
         ptx=sort_archs(arch for code in codes for arch in code.ptx),
         lto=sort_archs(arch for code in codes for arch in code.lto),
         tile=sort_archs(arch for code in codes for arch in code.tile),
+        ptx_version=max((code.ptx_version for code in codes), default=(0, 0)),
+        is_zstd=any(code.is_zstd for code in codes),
     )

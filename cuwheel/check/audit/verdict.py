@@ -21,7 +21,6 @@ from cuwheel.check.audit.rules.supply import supply_findings
 from cuwheel.check.audit.rules.symbols import symbol_findings
 from cuwheel.check.audit.scan import WheelScan, join_codes, scan_wheel
 from cuwheel.check.audit.supply import Chain, Supply
-from cuwheel.check.cuda.toolkits import oldest_driver
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,19 +69,15 @@ def judge(case: AuditCase) -> AuditResult:
         )
         findings.append(finding(case.scan.file_name, "platform tag", fact, "note"))
     codes = (code for _, code in device_codes(case))
-    decided = {major for majors in case.majors.values() for major in majors}
-    linked = {library.runtime_major for library, _ in case.host_libraries} - {None}
-    named = {case.named_cuda} if case.named_cuda else set()
-    majors = tuple(sorted(filter(None, decided or linked or named))) if case.is_read else ()
     return AuditResult(
         case=case,
         findings=tuple(
             sorted(dict.fromkeys(findings), key=lambda item: SEVERITIES.index(item.severity))
         ),
         supplies=chain.supplies if case.is_read else (),
-        majors=majors,
+        majors=case.cuda,
         code=join_codes(codes),
-        min_driver=tuple((major, driver) for major in majors if (driver := oldest_driver(major))),
+        min_driver=case.drivers,
     )
 
 

@@ -3,6 +3,7 @@
 __all__ = [
     "components",
     "driver_functions",
+    "drivers",
     "frameworks",
     "installed_toolkits",
     "library_choice",

@@ -173,11 +173,6 @@ def toolkit_by_release(release: str) -> Toolkit:
     )
 
 
-def oldest_driver(major: int | None) -> str:
-    """Return the oldest Linux driver for a major release of CUDA; empty if unknown."""
-    return _OLDEST_DRIVERS.get(major or 0, "")
-
-
 def check_archs(owner: str, toolkit: Toolkit, archs: tuple[str, ...]) -> None:
     """Raise RecipeError for all archs that the toolkit's nvcc doesn't know."""
     unknown = [arch for arch in archs if arch not in toolkit.archs]

@@ -119,10 +119,15 @@ def diagnose(
     gpus = TimedCall(_MACHINE_TIME_LIMIT, lambda: find_driver(environ))
     programs = TimedCall(_MACHINE_TIME_LIMIT, lambda: find_installations(environ))
     chosen = find_environment(options.python, environ, options.start)
+    if chosen.packages:
+        entries = (str(chosen.packages), environ.get("PYTHONPATH", ""))
+        environ = {**environ, "PYTHONPATH": os.pathsep.join(filter(None, entries))}
     choosing = choosing_packages(recipes)
     environment, unread = _open_environment(chosen, environ)
     inner = (
-        EnvironmentDiagnosis(environment, chosen, options.packages, environ, choosing)
+        EnvironmentDiagnosis(
+            environment, chosen, options.packages, environ, choosing, options.start
+        )
         if environment
         else None
     )

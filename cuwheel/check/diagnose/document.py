@@ -89,7 +89,7 @@ class DiagnoseDocument:
         verdicts: the good first.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("diagnose", "2.0")
+    SCHEMA: ClassVar[Schema] = Schema("diagnose", "2.1")
 
     verdict: Level
     exit_code: int

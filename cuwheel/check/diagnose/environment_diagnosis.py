@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import filterfalse
+from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
@@ -16,9 +17,10 @@ from cuwheel.check.diagnose.document import DiagnosedEnvironment
 from cuwheel.check.diagnose.facts.environment import ChosenPython, Distribution, PythonEnvironment
 from cuwheel.check.diagnose.facts.gpu_packages import (
     DiagnosedPackage,
+    links_torch,
     may_be_gpu_package,
-    needs_gpu,
     read_package,
+    uses_gpu,
     with_loaded,
 )
 from cuwheel.check.diagnose.facts.imports import (
@@ -29,14 +31,18 @@ from cuwheel.check.diagnose.facts.imports import (
     import_framework,
     import_package,
     run_module,
+    start_imports,
 )
 from cuwheel.check.diagnose.facts.installed_files import (
     InstallationFacts,
+    find_shadows,
+    importable_modules,
     modules_of,
     read_installation,
 )
 from cuwheel.check.diagnose.facts.machine import Driver, HostFacts
 from cuwheel.check.diagnose.facts.probe import Answer, Other, TimedCall
+from cuwheel.check.diagnose.rules.caches import judge_caches
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.frameworks import (
     judge_frameworks,
@@ -47,7 +53,12 @@ from cuwheel.check.diagnose.rules.frameworks import (
 from cuwheel.check.diagnose.rules.installed_files import InstallationJudge
 from cuwheel.check.diagnose.rules.installer import installer_of
 from cuwheel.check.diagnose.rules.packages import judge_package
-from cuwheel.check.diagnose.rules.requirements import UnmetJudge, find_unmet_requirements
+from cuwheel.check.diagnose.rules.requirements import (
+    UnmetJudge,
+    find_unmet_requirements,
+    is_nvidias,
+    required_by,
+)
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, worst_level
 from cuwheel.check.linkage.installed_loader import InstalledLoader, read_loader_cache
 
@@ -62,34 +73,51 @@ class EnvironmentDiagnosis:
     """The facts of an environment and the verdicts on them; slow calls run at the same time.
 
     Args:
-        packages: requested projects; none: all with GPU code.
+        packages: requested projects, or names of modules; none: all with GPU code.
+        start: the folder that the user works in.
 
     `frameworks`, `packages`, `chosen_libraries` and `verdicts` are complete after `judge`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what a caller has chosen
         self,
         environment: PythonEnvironment,
         chosen: ChosenPython,
         packages: tuple[str, ...],
         environ: Mapping[str, str],
         choosing: Mapping[str, ChoosingRecipe],
+        start: Path,
     ) -> None:
-        self._environment = environment
-        self._frameworks = frameworks_of(environment)
-        self._requested = {canonicalize_name(name): name for name in packages}
-        self._environ = environ
-        self._choosing = choosing
-        self._installer = installer_of(environment, chosen, environ)
-        self._cache = TimedCall(_CACHE_TIME_LIMIT, read_loader_cache)
-        self._imports = {
-            name: TimedCall(_CALL_TIME_LIMIT, partial(import_framework, name, environment, environ))
-            for name in self._frameworks_to_import()
-        }
         self.frameworks: tuple[FrameworkFacts, ...] = ()
         self.packages: tuple[DiagnosedPackage, ...] = ()
         self.chosen_libraries: dict[str, ChosenLibrary] = {}
         self.verdicts: list[Diagnosis] = []
+        self._environment = environment
+        self._start = start
+        self._frameworks = frameworks_of(environment)
+        self._requested = dict(requested_projects(environment, packages))
+        self._environ = environ
+        self._choosing = choosing
+        self._installer = installer_of(environment, chosen, environ)
+        self._cache = TimedCall(_CACHE_TIME_LIMIT, read_loader_cache)
+        self._chosen = self._chosen_packages()
+        self._imports = start_imports(
+            {
+                name: partial(import_framework, name, environment, environ)
+                for name in self._frameworks_to_import()
+            }
+            | {package.name: self._import_of(package) for package in self._chosen},
+            environ,
+        )
+
+    def _import_of(self, package: Distribution) -> Callable[[], PackageImport]:
+        """Return the call that imports a package; the frameworks that it requires come before."""
+        required = {project_of(line) for line in package.requires}
+        if links_torch(package):
+            required.add("torch")
+        before = [name for name, own in self._frameworks.items() if own.name in required]
+        modules = importable_modules(package)
+        return partial(import_package, modules, before, self._environment, self._environ)
 
     def _frameworks_to_import(self) -> tuple[str, ...]:
         """Return those that requested packages are or require, as imports take long; else all."""
@@ -112,9 +140,14 @@ class EnvironmentDiagnosis:
             for project, _, declared in choices
             if declared.check and driver.gpus
         }
-        imports = [self._answer(name, call, None) for name, call in self._imports.items()]
-        self.frameworks = tuple(framework for framework in imports if framework)
-        packages = self._chosen_packages()
+        answers = {name: self._answer(name, call, None) for name, call in self._imports.items()}
+        self.frameworks = tuple(
+            answer for answer in answers.values() if isinstance(answer, FrameworkFacts)
+        )
+        imports = {
+            name: answer for name, answer in answers.items() if isinstance(answer, PackageImport)
+        }
+        packages = self._chosen
         examined = self._examined(packages)
         context = RuleContext(
             environment=environment,
@@ -124,7 +157,10 @@ class EnvironmentDiagnosis:
             driver=driver,
             host=host,
         )
-        facts = self._read_installation(examined, verifies_files=verifies_files)
+        failing = [known.name for known in self.frameworks if known.failure]
+        failed = {self._frameworks[name].name for name in failing}
+        failed |= {name for name, answer in imports.items() if answer.failure}
+        facts = self._read_installation(examined, failed, verifies_files=verifies_files)
         files = InstallationJudge(context=context, facts=facts)
         self.frameworks = tuple(map(files.unless_hidden, self.frameworks))
         context = replace(context, frameworks=self.frameworks)
@@ -139,7 +175,7 @@ class EnvironmentDiagnosis:
             check = checks.get(project)
             result = self._answer(f"python -m {declared.check}", check, None) if check else None
             self.verdicts += judge.judge(result)
-        self._read_packages(packages, context.torch)
+        self._read_packages(packages, context.torch, imports)
         self._judge_distributions(context, files, examined)
         has_problems = worst_level(self.verdicts) in ("warning", "broken")
         if installer.obstacle and (has_problems or installer.obstacle.level == "warning"):
@@ -158,12 +194,19 @@ class EnvironmentDiagnosis:
         self.verdicts += [*files.judge(), *unmet.values()]
         repairs = {root: verdict.command for root, verdict in unmet.items()} | files.remedies
         self.verdicts += judge_frameworks(context, remedies_of(context, repairs))
+        self.verdicts += judge_caches(context)
         faulty = frozenset((*files.remedies, *(requirement.project for requirement in lacking)))
         self.verdicts += judge_nvidia_wheels(context, faulty)
         for package in self.packages:
             choice = self.chosen_libraries.get(package.name)
-            hint, is_faulty = choice.hint if choice else "", package.name in repairs
-            self.verdicts += judge_package(package, context, is_faulty=is_faulty, hint=hint)
+            names = [package.name, *sorted(required_by(context.environment, (package.name,)))]
+            self.verdicts += judge_package(
+                package,
+                context,
+                remedy=next((repairs[name] for name in names if name in repairs), None),
+                is_faulty=package.name in repairs,
+                hint=choice.hint if choice else "",
+            )
 
     def _answer(self, what: str, call: TimedCall[Answer], otherwise: Other) -> Answer | Other:
         """Return the result of a call; without one `otherwise`, with a verdict about `what`."""
@@ -183,7 +226,7 @@ class EnvironmentDiagnosis:
         """Return the requested packages, else all with GPU code."""
         installed = self._environment.distributions
         if not self._requested:
-            return [*filter(needs_gpu, filter(may_be_gpu_package, installed.values()))]
+            return [*filter(uses_gpu, filter(may_be_gpu_package, installed.values()))]
         for project, name in self._requested.items():
             if project not in installed:
                 verdict = broken(
@@ -200,29 +243,42 @@ class EnvironmentDiagnosis:
     def _examined(self, packages: list[Distribution]) -> tuple[Distribution, ...]:
         """Return frameworks and packages; without a request, also NVIDIA's wheels and the like."""
         installed = self._environment.distributions.values()
-        parts = () if self._requested else filterfalse(may_be_gpu_package, installed)
+        parts = () if self._requested else itertools.filterfalse(may_be_gpu_package, installed)
         frameworks = (self._frameworks[imported.name] for imported in self.frameworks)
         return tuple(dict.fromkeys((*frameworks, *parts, *packages)))
 
     def _read_installation(
-        self, examined: tuple[Distribution, ...], *, verifies_files: bool
+        self, examined: tuple[Distribution, ...], failed: set[str], *, verifies_files: bool
     ) -> InstallationFacts:
-        """Read every file of a framework that can't be imported, as that may be why."""
-        environment = self._environment
-        checked = examined if self._requested else tuple(environment.distributions.values())
+        """Read every file of what can't be imported, and of what it requires: that may be why."""
+        environment, installed = self._environment, self._environment.distributions
+        names = {own.name for own in (*examined, *self._chosen)}
+        imported = {installed[name] for name in names | required_by(environment, names)}
+        causes = {name for name in required_by(environment, failed) if not is_nvidias(name)}
+        checked = tuple(installed.values())
+        if self._requested:
+            checked = tuple(dict.fromkeys((*examined, *(installed[name] for name in causes))))
         limit, verified = _VERIFY_TIME_LIMIT, {distribution.name for distribution in checked}
         if not verifies_files:
-            limit = _PACKAGE_TIME_LIMIT
-            verified = {
-                self._frameworks[known.name].name for known in self.frameworks if known.failure
-            }
-        call = TimedCall(
-            limit, partial(read_installation, environment, examined, checked, verified)
-        )
-        return self._answer("the files of the packages", call, InstallationFacts())
+            limit, verified = _PACKAGE_TIME_LIMIT, failed | causes
 
-    def _read_packages(self, packages: list[Distribution], torch: FrameworkFacts | None) -> None:
-        """Read packages; import those of which the loader alone doesn't find all libraries."""
+        def read() -> InstallationFacts:
+            facts = read_installation(environment, examined, checked, verified)
+            found = (find_shadows(owner, environment, self._start) for owner in imported)
+            shadows = dict.fromkeys(itertools.chain.from_iterable(found))
+            return replace(facts, shadows=tuple(shadows))
+
+        return self._answer(
+            "the files of the packages", TimedCall(limit, read), InstallationFacts()
+        )
+
+    def _read_packages(
+        self,
+        packages: list[Distribution],
+        torch: FrameworkFacts | None,
+        imports: Mapping[str, PackageImport],
+    ) -> None:
+        """Read packages; what their import has loaded is known, the rest is searched."""
         environment, choices = self._environment, self.chosen_libraries
         loader = InstalledLoader(
             conda=environment.prefix if environment.is_conda else None,
@@ -251,17 +307,26 @@ class EnvironmentDiagnosis:
             ]
 
         complete = self._answer("the packages", TimedCall(_PACKAGE_TIME_LIMIT, read), [])
-        imports = {}
-        for package in complete:
-            if not package.is_complete:
-                modules = modules_of(environment.distributions[package.name])
-                call = partial(import_package, modules, environment, self._environ)
-                imports[package.name] = TimedCall(_CALL_TIME_LIMIT, call)
-        loaded = {name: call.answer(PackageImport())[0] for name, call in imports.items()}
         self.packages = tuple(
-            with_loaded(package, loader, loaded.get(package.name, PackageImport()))
+            with_loaded(package, loader, imports.get(package.name, PackageImport()))
             for package in complete
         )
+
+
+def requested_projects(
+    environment: PythonEnvironment, names: tuple[str, ...]
+) -> Iterator[tuple[str, str]]:
+    """Yield the project of each name; one without it may be a module: `cupy` of cupy-cuda13x."""
+    installed = environment.distributions
+    for name in names:
+        project, module = canonicalize_name(name), name.replace("-", "_").lower()
+        if project in installed:
+            yield project, name
+            continue
+        owners = [own for own in installed.values() if module in map(str.lower, modules_of(own))]
+        yield from ((own.name, name) for own in owners)
+        if not owners:
+            yield project, name
 
 
 def describe_environment(

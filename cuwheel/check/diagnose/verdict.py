@@ -105,6 +105,13 @@ OWN_ENTRIES = {
         "Remove the one that isn't needed, then reinstall the other; the report has both "
         "as one line.",
     ),
+    "diagnose-startup-file": VerdictKind(
+        title="Startup file",
+        text="Python runs the lines of `.pth` files that begin with `import`, `sitecustomize` and "
+        "`usercustomize` at each start. One of them raises an exception: Python prints it, ignores "
+        "the rest of the file and goes on, so folders that it should add to the path are missing. "
+        "Correct or remove the file, or install the package again that it belongs to.",
+    ),
     "diagnose-versions": VerdictKind(
         title="Requirements that aren't met",
         text="A package requires another version of a package than the installed one, or a "

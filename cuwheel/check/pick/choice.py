@@ -20,7 +20,9 @@ from cuwheel.base.fetch.indexes.offers import (
 )
 from cuwheel.base.fetch.indexes.pages import PageFault
 from cuwheel.base.fetch.retry import Attempts
+from cuwheel.base.fetch.urls import is_local, local_path
 from cuwheel.base.system.parallel import Stop, run_all
+from cuwheel.check.pick.contents import read_contents
 from cuwheel.check.pick.declarations import read_parameters
 from cuwheel.check.pick.fit import Judgement, RemoteWheelFacts, WheelJudge
 from cuwheel.check.pick.machine import TargetMachine
@@ -175,8 +177,10 @@ class _Chooser:
         attempts = Attempts()
         statement = read_parameters(offer, attempts)
         attempts.reset_count()
+        contents = read_contents(local_path(offer.url)) if is_local(offer.url) else None
         try:
-            facts = RemoteWheelFacts(metadata=read_metadata(offer, attempts), statement=statement)
+            metadata = read_metadata(offer, attempts)
+            facts = RemoteWheelFacts(metadata=metadata, statement=statement, contents=contents)
         except UnreadMetadataError as problem:
             facts = RemoteWheelFacts(
                 unread=str(problem), is_unusable=problem.is_unusable, statement=statement

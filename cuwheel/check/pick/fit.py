@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -14,7 +15,8 @@ from cuwheel.base.fetch.indexes.offers import Offer
 from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code, is_arch, runs_on
 from cuwheel.base.formats.wheel.metadata import header, parse_requirement
 from cuwheel.base.system.versions import version_key
-from cuwheel.check.cuda.toolkits import oldest_driver
+from cuwheel.check.cuda.drivers import code_fault, is_older, oldest_driver
+from cuwheel.check.pick.contents import WheelContents
 from cuwheel.check.pick.declarations import declared
 from cuwheel.check.pick.machine import CPU_ONLY, FRAMEWORKS, TargetMachine
 from cuwheel.check.pick.tags import Reason, against, fit_tags, unknown
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 _NVIDIA_WHEEL = re.compile(r"nvidia-[a-z-]+-cu(\d\d)")
 _CUDA_EXTRA = re.compile(r"cuda|cu\d\d")
+_TORCH = re.compile(r"\b(py)?torch\b", re.IGNORECASE)
 _RELEASE = re.compile(r"\d+\.\d+")  # of CUDA
 _TOOLKIT_WHEEL = "cuda-toolkit"  # its version is CUDA's
 
@@ -35,12 +38,14 @@ class RemoteWheelFacts:
     Attributes:
         metadata: METADATA; None: it wasn't read.
         statement: the parameters of its provenance: `archs`, `ptx`, `toolkit`; None: there is none.
+        contents: of its file; None: it isn't here.
     """
 
     metadata: str | None = None
     unread: str = ""
     is_unusable: bool = False
     statement: Mapping[str, object] | None = None
+    contents: WheelContents | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +99,11 @@ class WheelJudge:
         by_statement = toolkit if _RELEASE.fullmatch(toolkit) else ""
         self._cuda = by_statement or self._declared.get("cuda") or self._required_cuda
         self._code = DeviceCode(sass=_archs(stated.get("archs")), ptx=_archs(stated.get("ptx")))
+        if contents := self.facts.contents:  # what the file holds counts before what is stated
+            majors = [str(major) for major in contents.cuda]
+            self._code = contents.code
+            if len(majors) == 1 and self._cuda.partition(".")[0] != majors[0]:
+                self._cuda = majors[0]
 
     def judge(self) -> Judgement:
         """Judge the wheel by all that is known of it."""
@@ -121,16 +131,20 @@ class WheelJudge:
             is_whole=self.facts.metadata is not None or bool(self.facts.unread),
         )
 
-    @property
+    @cached_property
+    def _every_requirement(self) -> tuple[Requirement, ...]:
+        """Its valid requirements, those of all extras too."""
+        lines = header(self.facts.metadata or "", "requires-dist")
+        return tuple(filter(None, map(parse_requirement, lines)))
+
+    @cached_property
     def _requirements(self) -> tuple[Requirement, ...]:
         """Its requirements on the machine, with the wanted extras."""
-        lines = header(self.facts.metadata or "", "requires-dist")
-        parsed = filter(None, map(parse_requirement, lines))
         environment = _marker_environment(self.machine)
         extras = [{**environment, "extra": extra} for extra in ("", *self.wanted.extras)]
         return tuple(
             requirement
-            for requirement in parsed
+            for requirement in self._every_requirement
             if not requirement.marker or any(map(requirement.marker.evaluate, extras))
         )
 
@@ -142,15 +156,11 @@ class WheelJudge:
 
     @property
     def _required_cuda(self) -> str:
-        """The CUDA major of the required NVIDIA wheels; empty for none, or several."""
-        majors = set()
-        for requirement in self._requirements:
-            name = canonicalize_name(requirement.name)
-            if wheel := _NVIDIA_WHEEL.fullmatch(name):
-                majors.add(wheel[1])
-            elif name == _TOOLKIT_WHEEL:
-                majors |= {part.version.partition(".")[0] for part in requirement.specifier}
-        return majors.pop() if len(majors) == 1 and min(majors).isdecimal() else ""
+        """The CUDA major of the required NVIDIA wheels, or else of those that extras bring.
+
+        Empty for none, or several.
+        """
+        return _cuda_of(self._requirements) or _cuda_of(self._every_requirement)
 
     def _judge_page(self) -> Iterator[Reason]:
         offer, python = self.offer, self.machine.python
@@ -178,6 +188,18 @@ class WheelJudge:
                 yield unknown("framework", f"{requires}, but the machine's {name} isn't known")
         for framework in ("torch", "jax"):
             yield from self._judge_declared(framework)
+        yield from self._judge_unstated_torch()
+
+    def _judge_unstated_torch(self) -> Iterator[Reason]:
+        """Yield that a compiled wheel about PyTorch states no release of it, which may decide."""
+        here, metadata = self.machine.framework("torch"), self.facts.metadata or ""
+        limits = (item.specifier for item in self._requirements if item.name == "torch")
+        is_stated = self._declared.get("torch") or any(map(str, limits))
+        is_compiled = all(tag.platform != "any" and tag.abi != "none" for tag in self._tags)
+        is_about = "torch" in self._project or bool(_TORCH.search(metadata))
+        if here and is_compiled and is_about and not is_stated and self._project != "torch":
+            text = f"it states no torch that it was built for, and torch {here} is installed; `nox"
+            yield unknown("framework", f"{text} -s audit -- WHEEL` reads its symbols")
 
     def _judge_declared(self, name: str) -> Iterator[Reason]:
         built_for, here = self._declared.get(name), self.machine.framework(name)
@@ -211,12 +233,15 @@ class WheelJudge:
                 yield against("cuda", f"{built} was built without CUDA")
             elif here.partition(".")[0] != major:
                 yield against("cuda", f"{built} has CUDA {here}")
-        least, driver = oldest_driver(int(major)), self.machine.driver
+        contents, driver = self.facts.contents, self.machine.driver
+        least = oldest_driver(int(major))
         needs = f"CUDA {major} needs driver {least} or newer"
+        if contents and contents.drivers:
+            least = min(contents.drivers, key=version_key)
+            needs = f"its code needs driver {least} or newer"
         if least and not driver:
             yield unknown("driver", f"{needs}, but no driver is known")
-        # `580` on paper is any driver of that branch.
-        elif least and version_key(driver) < version_key(least)[: len(version_key(driver))]:
+        elif is_older(driver, least):
             yield against("driver", f"{needs}, this is {driver}")
 
     def _judge_archs(self) -> Iterator[Reason]:
@@ -224,6 +249,8 @@ class WheelJudge:
             return
         archs, has = self.machine.archs, f"it has code for {describe_code(self._code)}"
         if not self._code.sass and not self._code.ptx:
+            if self.facts.contents:
+                return  # it has none of its own
             text = "it isn't known for which GPUs it has code: neither an index nor provenance "
             yield unknown("arch", f"{text}states it")
             return
@@ -232,6 +259,20 @@ class WheelJudge:
         for arch in archs:
             if not runs_on(self._code, arch):
                 yield against("arch", f"{has}, but the GPU is sm_{arch}")
+            elif fault := code_fault(self._code, arch, self.machine.driver):
+                yield against("driver", f"{fault}, this is {self.machine.driver}")
+
+
+def _cuda_of(requirements: Iterable[Requirement]) -> str:
+    """Return the only CUDA major of the NVIDIA wheels; empty: there is none, or several."""
+    majors = set()
+    for requirement in requirements:
+        name = canonicalize_name(requirement.name)
+        if wheel := _NVIDIA_WHEEL.fullmatch(name):
+            majors.add(wheel[1])
+        elif name == _TOOLKIT_WHEEL:
+            majors |= {part.version.partition(".")[0] for part in requirement.specifier}
+    return majors.pop() if len(majors) == 1 and min(majors).isdecimal() else ""
 
 
 def _archs(stated: object) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ def pick_session(
     options: PickOptions,
     console: Console,
     environ: dict[str, str],
-    hint: Callable[[str, TargetMachine], str],
+    hint: Callable[[Requirement, TargetMachine], str],
 ) -> int:
     """Find the wheel and print it.
 
@@ -74,7 +74,7 @@ def pick_session(
     if options.as_json:
         console.answer(report)
     else:
-        advice = "" if report.fits else hint(report.project, report.machine)
+        advice = "" if report.fits else hint(options.wanted, report.machine)
         amount = {"is_quiet": console.is_quiet, "is_verbose": console.is_verbose}
         terminal = report_terminal()
         for line in report_lines(report, options.wanted, advice, **amount):

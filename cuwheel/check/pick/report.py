@@ -65,7 +65,8 @@ def _index_lines(report: PickDocument, *, is_verbose: bool) -> Iterator[str]:
 def _taken_lines(
     report: PickDocument, taken: PickedWheel, *, has_extras: bool, is_quiet: bool
 ) -> Iterator[str]:
-    yield f"{'fits':<{_LABEL}}{one_line(taken.name)}"
+    fits = "may fit" if taken.unknown else "fits"
+    yield f"{fits:<{_LABEL}}{one_line(taken.name)}"
     if not is_quiet:
         yield from _facts("", _wheel_facts(taken))
         yield from _reasons("unknown", taken.unknown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from functools import partial
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -76,7 +77,7 @@ def read_requirement(text: str, *, pre: bool) -> Requirement:
         raise UsageError(
             f'"{text}" is not a package name',
             why=str(problem).splitlines()[0],
-            fix="write flash-attn, or 'flash-attn>=2.8'",
+            fix=_requirement_fix(text),
         ) from None
     if wanted.url or wanted.marker:
         raise UsageError(
@@ -88,6 +89,18 @@ def read_requirement(text: str, *, pre: bool) -> Requirement:
     if pre:
         wanted.specifier.prereleases = True
     return wanted
+
+
+def _requirement_fix(text: str) -> str:
+    """Return how to write what a text means: a release of a package, or its build for a CUDA."""
+    name, _, rest = re.sub(r"[\s@=:]+", " ", text.strip()).partition(" ")
+    if re.fullmatch(r"v?\d+(\.\d+)+\S*", rest):
+        return f"write {name}=={rest.removeprefix('v')}"
+    if cuda := re.fullmatch(r"(?:cu|cuda)[\s-]?(\d\d)\.?(\d)", rest):
+        return (
+            f"write {name}, and the CUDA in the machine: --for python=3.12,cuda={cuda[1]}.{cuda[2]}"
+        )
+    return "write flash-attn, or 'flash-attn>=2.8'"
 
 
 def as_address(caller: Caller, text: str) -> str:

@@ -33,8 +33,9 @@ from cuwheel.build.sandbox.confinement import Confinement, confine_environment
 from cuwheel.build.workspace.workspace import bare_workspace
 from cuwheel.check.diagnose.facts.environment import read_environment
 from cuwheel.check.pick.choice import Choice, Offers, choose, query_indexes
+from cuwheel.check.pick.contents import read_contents
 from cuwheel.check.pick.declarations import declared
-from cuwheel.check.pick.fit import Judgement
+from cuwheel.check.pick.fit import Judgement, RemoteWheelFacts, WheelJudge
 from cuwheel.check.pick.machine import Here, read_here
 from cuwheel.check.pick.pick import raise_if_silent
 from cuwheel.publish.install.contents import is_installed, missing_bytes, owners_of, replaced_files
@@ -56,6 +57,7 @@ from cuwheel.publish.rebuild.attest.check import check_policy, find_statements, 
 from cuwheel.publish.rebuild.attest.policy import Policy
 
 Fallback = Literal["fail", "requirement", "build"]
+_MOST_MISFITS = 3  # downloads of wheels that turn out not to fit
 FALLBACKS: tuple[Fallback, ...] = ("fail", "requirement", "build")
 
 
@@ -223,8 +225,11 @@ class _Run:
         offer = Offer(name=wheel.name, url=url, index=index, version=version, is_wheel=True)
         return self._install(Offers(files=(offer,), counts={index: 1}, faults={}), is_own=True)
 
-    def _install(self, offers: Offers, *, is_own: bool = False) -> Installed:
-        """Install the newest wheel that fits; the policy doesn't apply to one that was built."""
+    def _install(self, offers: Offers, *, is_own: bool = False, tried: int = 0) -> Installed:
+        """Install the newest wheel that fits; the policy doesn't apply to one that was built.
+
+        Only the file shows the archs and drivers of its code: if it doesn't fit, the next is tried.
+        """
         taken = self._choose(offers)
         offer, content = taken.offer, fetch_statement(taken.offer, Attempts())
         sha256 = offer.sha256 or stated_sha256(content)
@@ -238,6 +243,12 @@ class _Run:
             )
         path = self._fetch(offer.name, offer.url, sha256, offer.size)
         check_archive(path)
+        if misfit := self._misfit(taken, path):
+            self.console.warn(f"{offer.name} doesn't fit: {misfit}")
+            others = tuple(file for file in offers.files if file.url != offer.url)
+            if tried < _MOST_MISFITS and any(file.is_wheel for file in others):
+                return self._install(replace(offers, files=others), tried=tried + 1)
+            raise self._no_fit(f"the file of {offer.name} shows it: {misfit}")
         statement = check_statement(path, sha256, content, is_required=self.options.needs_statement)
         rebuilt_by = () if is_own else self._rebuilt_by(path, offer.url)
         check_direct_references((path,), self.here.environment, self.options.target.extra)
@@ -259,6 +270,15 @@ class _Run:
             self._checked(wheels, self.project)
             return done
         return replace(done, trial=self._tried(wheels, self.project, offer.name))
+
+    def _misfit(self, taken: Judgement, wheel: Path) -> str:
+        """Return why a downloaded wheel doesn't run on this machine's GPUs and driver."""
+        if is_local(taken.offer.url):  # its file was read before it was chosen
+            return ""
+        facts = RemoteWheelFacts(contents=read_contents(wheel))
+        judge = WheelJudge(taken.offer, self.here.machine, facts, Requirement(self.named))
+        reasons = judge.judge().reasons
+        return "; ".join(one.text for one in reasons if one.kind in {"arch", "cuda", "driver"})
 
     def requirement(self) -> Installed:
         """Install the recipe's release by its name, from the indexes of pip and uv."""
@@ -329,6 +349,9 @@ class _Run:
         else:
             reasons = (f"{redact_url(address)} {why}" for address, why in faults.items())
             why = "; ".join(reasons) or "no index has a wheel of this target"
+        return self._no_fit(why)
+
+    def _no_fit(self, why: str) -> NoFittingWheelError:
         name, python = self.options.target.name, self.options.python
         where = f" --python {shlex.quote(python)}" if python else ""
         return InstallError(

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from cuwheel.base.paths import ROOT
 from cuwheel.build.pipeline.build_advice import build_advice
@@ -44,7 +45,7 @@ NO_BUILDS = Path("/nowhere")
 )
 def test_names_command_that_suits_the_machine(project: str, machine: str, command: str) -> None:
     advice = build_advice(
-        load_catalogue([ROOT]), NO_BUILDS, project, parse_machine(f"{machine},{LINUX}")
+        load_catalogue([ROOT]), NO_BUILDS, Requirement(project), parse_machine(f"{machine},{LINUX}")
     )
 
     assert advice.startswith(f"`nox -s build-{command}` builds one")
@@ -61,13 +62,13 @@ def test_names_what_the_wheel_is_for(machine: str, rest: str) -> None:
     paper = parse_machine(f"python=3.12,{machine},{LINUX}")
 
     assert f"builds one{rest}; " in build_advice(
-        load_catalogue([ROOT]), NO_BUILDS, "flash-attn", paper
+        load_catalogue([ROOT]), NO_BUILDS, Requirement("flash-attn"), paper
     )
 
 
 def test_names_cost_of_a_build(tmp_path: Path) -> None:
     paper = parse_machine(f"python=3.12,cuda=13.0,arch=90,{LINUX}")
-    unknown = build_advice(load_catalogue([ROOT]), tmp_path, "flash-attn", paper)
+    unknown = build_advice(load_catalogue([ROOT]), tmp_path, Requirement("flash-attn"), paper)
     summary = Summary(
         wheel="x",
         size=1,
@@ -86,7 +87,7 @@ def test_names_cost_of_a_build(tmp_path: Path) -> None:
     text = {"key": {"archs": "90"}, "summary": dataclasses.asdict(summary)}
     record.write_text(json.dumps(text))
 
-    known = build_advice(load_catalogue([ROOT]), tmp_path, "flash-attn", paper)
+    known = build_advice(load_catalogue([ROOT]), tmp_path, Requirement("flash-attn"), paper)
 
     needs = "it needs 5.0 GiB of memory for each parallel compile and 8.0 GiB of disk"
     assert unknown.endswith(f"{needs}; its time for 1 arch on this machine is unknown")
@@ -111,7 +112,9 @@ def test_heeds_gpu_and_python(machine: str, target: str) -> None:
     new = entry(name="fast", toolkits=("12.8", "13.0"), archs=archs, requires_python=">=3.11")
     old = entry(name="old", toolkits=("12.2",), archs=(), wheel_name="fast", held_back="old code")
 
-    advice = build_advice((new, old), NO_BUILDS, "fast", parse_machine(f"{machine},{LINUX}"))
+    advice = build_advice(
+        (new, old), NO_BUILDS, Requirement("fast"), parse_machine(f"{machine},{LINUX}")
+    )
 
     assert f"`nox -s build-{target}" in advice
 
@@ -119,6 +122,24 @@ def test_heeds_gpu_and_python(machine: str, target: str) -> None:
 def test_passes_over_recipe_that_can_not_be_loaded() -> None:
     broken = CatalogueEntry(root=ROOT, name="fast", recipe=None, fault="no")
 
-    advice = build_advice((broken,), NO_BUILDS, "fast", parse_machine(f"python=3.12,{LINUX}"))
+    advice = build_advice(
+        (broken,), NO_BUILDS, Requirement("fast"), parse_machine(f"python=3.12,{LINUX}")
+    )
 
     assert advice == "`nox -s new -- fast` drafts a recipe"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "start"),
+    [
+        ("flash-attn==2.7.4", "recipes build 2.8.3, 2.5.6, not ==2.7.4; `nox -s build-flash-attn-"),
+        ("unheard-of==1.2", "`nox -s new -- unheard-of --version 1.2` drafts a recipe"),
+        ("unheard-of>1", "`nox -s new -- unheard-of` drafts a recipe"),
+    ],
+)
+def test_advises_no_build_of_another_release(wanted: str, start: str) -> None:
+    machine = parse_machine(f"python=3.12,{LINUX}")
+
+    advice = build_advice(load_catalogue([ROOT]), NO_BUILDS, Requirement(wanted), machine)
+
+    assert advice.startswith(start)

@@ -8,7 +8,7 @@ import pytest
 
 from cuwheel.base.errors import UnsafeArchiveError
 from cuwheel.check.audit.verdict import audit_wheel, unreadable
-from tests.support.factories import compile_cuda
+from tests.support.factories import compile_cuda, compile_library
 from tests.support.packages.defective_wheels import (
     CU13,
     MEMBER,
@@ -19,11 +19,19 @@ from tests.support.packages.defective_wheels import (
 )
 
 
-def make_static(folder: Path, home: Path) -> Path:
+def make_static(folder: Path, home: Path, *flags: str) -> Path:
     """A library with a linked runtime."""
     source = folder / "twice.cu"
     source.write_text("__global__ void twice(float *p) { p[threadIdx.x] *= 2; }\n")
-    return compile_cuda(folder / "lib.so", home, source, "-arch=sm_90", f"-L{home}/lib")
+    return compile_cuda(folder / "lib.so", home, source, "-arch=sm_90", f"-L{home}/lib", *flags)
+
+
+def needing(folder: Path, soname: str) -> tuple[str, ...]:
+    """Return the flags of nvcc for a library that needs another."""
+    source = folder / "stub.c"
+    source.write_text("int answer(void) { return 42; }\n")
+    stub = compile_library(folder / soname, "gcc", "-fPIC", source, f"-Wl,-soname,{soname}")
+    return ("-Xlinker", "--no-as-needed", "-Xlinker", str(stub))
 
 
 def test_finds_nothing_in_sound_wheel(tmp_path: Path) -> None:
@@ -64,6 +72,38 @@ def test_names_cuda_and_driver_of_linked_runtime(tmp_path: Path, cuda_home: Path
 
     assert result.case.runtimes == ("13.0",)
     assert (result.majors, result.min_driver) == ((13,), ((13, "580.65.06"),))
+
+
+def test_linked_runtime_counts_beside_needed_libraries(tmp_path: Path, cuda_home: Path) -> None:
+    library = make_static(tmp_path, cuda_home, *needing(tmp_path, "libcudart.so.12"))
+
+    result = audited(tmp_path, {MEMBER: library})
+
+    assert result.min_driver == ((12, "525.60.13"), (13, "580.65.06"))
+    assert [f.severity for f in result.findings if f.rule == "driver"] == ["warning"]
+
+
+def test_driver_has_to_know_compression(tmp_path: Path, cuda_home: Path) -> None:
+    flags = ("--compress-mode=size", "-cudart=none", *needing(tmp_path, "libcudart.so.12"))
+
+    result = audited(tmp_path, {MEMBER: make_static(tmp_path, cuda_home, *flags)}, name="pkg_cu12")
+
+    assert result.min_driver == ((12, "550.54.14"),)
+    assert [f.severity for f in result.findings if f.rule == "driver"] == ["warning"]
+
+
+def test_lazily_opened_runtime_tells_cuda(tmp_path: Path) -> None:
+    code = '#include <dlfcn.h>\nvoid *f(void) { return dlopen("libcudart.so.12", 2); }\n'
+
+    result = audited_library(tmp_path, code=code)
+
+    assert (result.majors, result.min_driver) == ((12,), ((12, "525.60.13"),))
+
+
+def test_package_without_compiled_code_needs_no_driver(tmp_path: Path) -> None:
+    result = audited(tmp_path, {"pkg/__init__.py": b"x = 1\n"}, requires=("torch>=2.11",))
+
+    assert (result.majors, result.min_driver) == ((), ())
 
 
 def test_finds_linked_runtime_of_other_cuda_than_name(tmp_path: Path, cuda_home: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cuwheel.check.pick.document import PickedWheel
-from tests.support.check.offers import MACHINE, TAG, Index
+from tests.support.check.offers import MACHINE, TAG, Index, find_on
+from tests.support.factories import compile_device_file, write_wheel
 
 ARCHS = {"archs": ["80", "90"], "toolkit": "13.0"}
 
@@ -155,3 +157,44 @@ def add(index: Index, requires: str = "", **wheel: Any) -> None:
     index.add(
         wheel.pop("version", "1.0"), wheel.pop("tag", TAG), *filter(None, [requires]), **wheel
     )
+
+
+@pytest.fixture
+def old_code(tmp_path: Path, cuda_home: Path) -> Path:
+    """Device code for sm_80 alone."""
+    source = tmp_path / "twice.cu"
+    source.write_text("__global__ void twice(float *p) { p[threadIdx.x] *= 2; }\n")
+    return compile_device_file(tmp_path / "twice.cubin", cuda_home, source, "80")
+
+
+def test_file_decides_on_archs(tmp_path: Path, old_code: Path) -> None:
+    folder = tmp_path / "dist"
+    files = {"toy/twice.cubin": old_code}
+    write_wheel(folder, files, name="toy", version="2.0+cu130", tag=TAG)
+    write_wheel(folder, {"toy.py": b""}, name="toy", version="1.0+cu130", tag=TAG)
+
+    report = find_on(folder.as_uri())
+
+    assert report.wheel
+    assert report.newer
+    assert (report.wheel.version, report.newer.version) == ("1.0+cu130", "2.0+cu130")
+    assert [reason.kind for reason in report.newer.reasons] == ["arch"]
+
+
+def test_cuda_of_the_only_extra_counts(index: Index) -> None:
+    add(index, requires='nvidia-cublas-cu12==12.8.4.1; extra == "cuda"')
+
+    assert reason_against(index)[0] == "cuda"
+
+
+def test_extras_for_several_cudas_decide_nothing(index: Index) -> None:
+    needs = ('nvidia-cublas-cu12; extra == "cuda12"', 'nvidia-cublas-cu13; extra == "cuda13"')
+    index.add("1.0", TAG, *needs)
+
+    assert fitting(index).cuda == ""
+
+
+def test_torch_that_nothing_states_is_unknown(index: Index) -> None:
+    index.add("1.0", TAG, "torch")
+
+    assert "framework" in {fact.kind for fact in fitting(index).unknown}

@@ -18,7 +18,8 @@ from cuwheel.base.formats.wheel.publication import statement_of
 from cuwheel.build.recipe.link import External
 from cuwheel.build.recipe.recipe import Smoke
 from cuwheel.build.sandbox import backends
-from tests.support.factories import write_wheel
+from tests.support.check.environments import make_driver
+from tests.support.factories import compile_device_file, write_wheel
 from tests.support.publish.installations import (
     BROKEN,
     GOOD,
@@ -222,6 +223,32 @@ def test_does_not_try_what_needs_a_driver(installing: Installing) -> None:
 
     assert done.trial is not None
     assert "driver" in done.trial.left_out[0]
+
+
+def test_passes_over_wheel_without_code_for_the_gpu(
+    installing: Installing, cuda_home: Path
+) -> None:
+    """Nothing but its file shows that the newer wheel is for another GPU."""
+    folder = installing.folder
+    source = folder / "twice.cu"
+    source.write_text("__global__ void twice(float *p) { p[threadIdx.x] *= 2; }\n")
+    code = compile_device_file(folder / "twice.cubin", cuda_home, source, "80")
+    files: dict[str, bytes | Path] = {"toy.py": GOOD.encode(), "t.cubin": code}
+    newer = write_wheel(folder / "made", files, name="toy", version="2.0+cu130", tag="py3-none-any")
+    older = offer(folder / "made", "1.0+cu130")
+    site = wheel_site(older)
+    site.files |= wheel_site(newer).files | {
+        "/simple/toy/": b"\n".join(
+            wheel_site(wheel).files["/simple/toy/"] for wheel in (newer, older)
+        )
+    }
+    environ = installing.environ()
+    environ["LD_LIBRARY_PATH"] = str(make_driver(folder / "driver"))  # of an sm_90
+    with serving(site):
+        done = installing.run(addresses=(site.url("/simple/"),), environ=environ)
+
+    assert done.what == older.name
+    assert versions(installing.environment) == ["1.0+cu130"]
 
 
 def test_leaves_out_script_without_its_requirements(installing: Installing) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 def runs_on(code: DeviceCode, capability: str) -> str:
@@ -67,12 +67,16 @@ class DeviceCode:
         ptx: those with PTX, which newer GPUs can compile for themselves.
         lto: those with code for a link at run time (`-code=lto_80`).
         tile: those with Tile IR (nvcc 13.5, `-enable-tile`).
+        ptx_version: the newest version of PTX's ISA, (8, 5); (0, 0) without PTX.
+        is_zstd: machine code is compressed with zstd.
     """
 
     sass: tuple[str, ...] = ()
     ptx: tuple[str, ...] = ()
     lto: tuple[str, ...] = ()
     tile: tuple[str, ...] = ()
+    ptx_version: tuple[int, int] = field(default=(0, 0), compare=False)
+    is_zstd: bool = field(default=False, compare=False)
 
 
 def sort_archs(archs: Iterable[str]) -> tuple[str, ...]:

@@ -28,15 +28,22 @@ _VERSIONS = {
     ),
 }
 _LENGTH = 16  # bytes of the longer of these
+_JUMP = 5  # bytes from the beginning of the first to where its `je` counts from
 _IMMEDIATE, _REGISTER = 5, 0x1F  # of `mov`: shift of its 16 bits, mask of its target
 _INTO = 2  # w2
 _WINDOW = 1 << 20  # bytes
 _MAJOR, _MINOR = 1000, 10  # 13020 is 13.2
-_KNOWN = range(9 * _MAJOR, 100 * _MAJOR)
+# Minor releases of CUDA: NVIDIA's "CUDA Toolkit Archive". No major has had more than ten.
+_MINORS = {9: range(3), 10: range(3), 11: range(9), 12: (*range(7), 8, 9)}
+_MOVED, _INTO_W0 = 0xFFE0001F, 0x52800000  # mov w0, #…
+_INVALID_VALUE = 1  # `cudaErrorInvalidValue`, driver_types.h
 
 
 def linked_cudart(stream: IO[bytes], code: Section, machine: str) -> str:
     """Return the release of the runtime in a library with `CUDART_TEXT`, `13.0`; else empty.
+
+    Version functions of other libraries have the same form: `cusolverGetVersion` of cuSOLVER 12.2
+    writes 12200. They return another error than `cudaErrorInvalidValue` for a null pointer.
 
     Args:
         code: its section `.text`.
@@ -45,15 +52,44 @@ def linked_cudart(stream: IO[bytes], code: Section, machine: str) -> str:
     pattern = _VERSIONS.get(machine)
     if pattern is None:
         return ""
+    places: dict[str, list[int]] = {}
     stream.seek(code.offset)
-    remaining, tail = code.size, b""
+    remaining, tail, at = code.size, b"", code.offset
     while remaining and (piece := stream.read(min(remaining, _WINDOW))):
         remaining -= len(piece)
         for match in pattern.finditer(tail + piece):
-            (number,) = struct.unpack("<I", match[1])
-            if machine == "EM_AARCH64":  # Arm ARM, "MOV (wide immediate)"
-                number = number >> _IMMEDIATE & 0xFFFF if number & _REGISTER == _INTO else 0
-            if number in _KNOWN and number % _MINOR == 0:
-                return f"{number // _MAJOR}.{number % _MAJOR // _MINOR}"
+            if release := _release(match[1], machine):
+                start = at - len(tail) + match.start()
+                is_arm = machine == "EM_AARCH64"
+                error = start + _LENGTH if is_arm else start + _JUMP + match[0][_JUMP - 1]
+                places.setdefault(release, []).append(error)
+        at += len(piece)
         tail = (tail + piece)[1 - _LENGTH :]
-    return ""
+    errors = {release: [_error(stream, at) for at in found] for release, found in places.items()}
+    sure = [release for release, codes in errors.items() if _INVALID_VALUE in codes]
+    possible = [release for release, codes in errors.items() if None in codes]
+    releases = sure or possible
+    return releases[0] if len(releases) == 1 else ""
+
+
+def _release(immediate: bytes, machine: str) -> str:
+    """Return the release of CUDA that a number stands for; empty if there is none."""
+    (number,) = struct.unpack("<I", immediate)
+    if machine == "EM_AARCH64":  # Arm ARM, "MOV (wide immediate)"
+        number = number >> _IMMEDIATE & 0xFFFF if number & _REGISTER == _INTO else 0
+    major, rest = divmod(number, _MAJOR)
+    minor, patch = divmod(rest, _MINOR)
+    newer = range(10) if max(_MINORS) < major < 100 else ()  # noqa: PLR2004 - two digits
+    return f"{major}.{minor}" if not patch and minor in _MINORS.get(major, newer) else ""
+
+
+def _error(stream: IO[bytes], offset: int) -> int | None:
+    """Return the constant that a function returns at once; None: it does something else first."""
+    stream.seek(offset)
+    code = stream.read(6)
+    if code.startswith((b"\xc3", b"\x31\xc0\xc3")):  # ret, also after xor %eax,%eax
+        return 0
+    if code[:1] == b"\xb8" and code[5:] == b"\xc3":  # mov $1,%eax; ret
+        return int.from_bytes(code[1:5], "little")
+    number = int.from_bytes(code[:4], "little")
+    return number >> _IMMEDIATE & 0xFFFF if number & _MOVED == _INTO_W0 else None

@@ -30,20 +30,36 @@ RELOCATABLE_SECTION = "__nv_relfatbin"
 # A container: magic (u32), version (u16), header size (u16), size of its elements (u64).
 _CONTAINER = struct.Struct("<8xQ")
 _START = struct.pack("<IHH", 0xBA55ED50, 1, _CONTAINER.size)
-# An element: kind (u16), version (u16), header size (u32), size of its code (u64), twelve bytes
-# of other use, arch (u32), eight more, flags (u64).
-_ELEMENT = struct.Struct("<HHIQ12xI8xQ")
+# An element: kind (u16), version (u16), header size (u32), size of its code (u64), eight bytes of
+# other use, version of the code (u16 minor, u16 major: of PTX that of its ISA), arch (u32), eight
+# more, flags (u64).
+_ELEMENT = struct.Struct("<HHIQ8xHHI8xQ")
+_ZSTD = 1 << 15  # of the flags
 _PTX = 1
 _SASS = 2
 _LTO = 8
 _TILE = 128
 _ALIGNMENT = 8  # bytes: containers lie at multiples of it
 _NOT_ZERO = re.compile(rb"[^\0]")
+_PTX_VERSION = re.compile(rb"^\s*\.version\s+(\d+)\.(\d+)\b", re.MULTILINE)
 _PTX_TARGET = re.compile(rb"^\s*\.target\s+sm_(\d+[af]?)\b", re.MULTILINE)
 
 
 class FatbinFormatError(ValueError):
     """A section for device code can't be read as such."""
+
+
+class ElementKind(NamedTuple):
+    """The kind of an element of a fat binary.
+
+    Attributes:
+        version: of the ISA of PTX; (0, 0) of other code.
+    """
+
+    kind: int
+    arch: str
+    version: tuple[int, int]
+    is_zstd: bool
 
 
 class Fatbin(NamedTuple):
@@ -56,7 +72,7 @@ class Fatbin(NamedTuple):
 
     offset: int
     padded_end: int
-    elements: frozenset[tuple[int, str]]
+    elements: frozenset[ElementKind]
 
 
 _OFFSET = attrgetter("offset")
@@ -74,9 +90,9 @@ class FatbinFinder:
         self._found: list[Fatbin] = []
         self._offset = 0  # of the next read; may lie far ahead
         self._open: tuple[int, int] | None = None  # the current container: offset, end
-        self._elements: set[tuple[int, str]] = set()
+        self._elements: set[ElementKind] = set()
         # Thousands of fat binaries hold the same few kinds: equal sets are kept once.
-        self._kept: dict[frozenset[tuple[int, str]], frozenset[tuple[int, str]]] = {}
+        self._kept: dict[frozenset[ElementKind], frozenset[ElementKind]] = {}
         self._is_padding = False  # behind a container
 
     @property
@@ -147,10 +163,12 @@ class FatbinFinder:
             self._open, self._is_padding = None, True
 
 
-def _parse_element(fields: bytes) -> tuple[tuple[int, str], int, int]:
-    """Return an element's kind and arch, the size of its header, and that of its code."""
-    kind, _, header, size, arch, flags = _ELEMENT.unpack(fields)
-    return (kind, f"{arch}{arch_suffix(flags)}"), header, size
+def _parse_element(fields: bytes) -> tuple[ElementKind, int, int]:
+    """Return an element's kind, the size of its header, and that of its code."""
+    kind, _, header, size, minor, major, arch, flags = _ELEMENT.unpack(fields)
+    version = (major, minor) if kind == _PTX else (0, 0)
+    name = f"{arch}{arch_suffix(flags)}"
+    return ElementKind(kind, name, version, bool(flags & _ZSTD)), header, size
 
 
 def hop_fatbins(stream: IO[bytes], section: Section) -> tuple[Fatbin, ...]:
@@ -186,7 +204,7 @@ def hop_fatbins(stream: IO[bytes], section: Section) -> tuple[Fatbin, ...]:
     return tuple(fatbins)
 
 
-def _hop_elements(stream: IO[bytes], offset: int, end: int) -> frozenset[tuple[int, str]]:
+def _hop_elements(stream: IO[bytes], offset: int, end: int) -> frozenset[ElementKind]:
     elements = set()
     while offset < end:
         stream.seek(offset)
@@ -209,10 +227,18 @@ def code_of(fatbins: Iterable[Fatbin]) -> DeviceCode:
     A link by nvcc adds an empty module for each arch of the link command; it counts like any other.
     """
     archs: dict[int, set[str]] = {kind: set() for kind in (_SASS, _PTX, _LTO, _TILE)}
-    for kind, arch in {element for fatbin in fatbins for element in fatbin.elements}:
-        archs.get(kind, set()).add(arch)
+    elements = {element for fatbin in fatbins for element in fatbin.elements}
+    for element in elements:
+        archs.get(element.kind, set()).add(element.arch)
     sass, ptx, lto, tile = map(sort_archs, archs.values())
-    return DeviceCode(sass=sass, ptx=ptx, lto=lto, tile=tile)
+    return DeviceCode(
+        sass=sass,
+        ptx=ptx,
+        lto=lto,
+        tile=tile,
+        ptx_version=max((element.version for element in elements), default=(0, 0)),
+        is_zstd=any(element.is_zstd and element.kind == _SASS for element in elements),
+    )
 
 
 def fatbins_of(section: Section, fatbins: Sequence[Fatbin]) -> Sequence[Fatbin]:
@@ -235,7 +261,11 @@ def fatbins_of(section: Section, fatbins: Sequence[Fatbin]) -> Sequence[Fatbin]:
 
 def code_of_ptx(text: bytes) -> DeviceCode:
     """Return the arch of a file of PTX, from its beginning (PTX ISA, "PTX Module Directives")."""
-    return DeviceCode(ptx=sort_archs(target.decode() for target in _PTX_TARGET.findall(text)))
+    versions = ((int(major), int(minor)) for major, minor in _PTX_VERSION.findall(text))
+    return DeviceCode(
+        ptx=sort_archs(target.decode() for target in _PTX_TARGET.findall(text)),
+        ptx_version=max(versions, default=(0, 0)),
+    )
 
 
 def code_of_cubin(abi: int, flags: int) -> DeviceCode:

@@ -18,8 +18,8 @@ from cuwheel.check.audit.scan import ScannedLibrary, join_codes
 from cuwheel.check.audit.tags import MACHINES, first_with, is_missing
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS
 from cuwheel.check.cuda.driver_functions import release_of_function
+from cuwheel.check.cuda.drivers import ZSTD_DRIVER, is_older, oldest_driver
 from cuwheel.check.cuda.suppliers import is_from_driver, is_grafted
-from cuwheel.check.cuda.toolkits import oldest_driver
 from cuwheel.check.linkage.search_path import resolve_entry
 
 _SITE_FOLDERS = frozenset(component.site_folder for component in KNOWN_COMPONENTS)
@@ -166,7 +166,8 @@ def _leads_to_libraries(folder: PurePosixPath, case: AuditCase) -> bool:
 
 
 def _driver_findings(library: ScannedLibrary, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
-    """Yield functions of the driver that the oldest driver of the CUDA major doesn't have."""
+    """Yield what the oldest driver of the CUDA major doesn't have: functions, zstd, PTX."""
+    yield from _code_findings(library, case)
     if not any(is_from_driver(soname) for soname in elf.needed):
         return
     cuda = case.named_cuda or min(case.majors[library.name], default=library.runtime_major)
@@ -185,6 +186,22 @@ def _driver_findings(library: ScannedLibrary, elf: Elf, case: AuditCase) -> Iter
         fact += f", but it is for CUDA {cuda}, whose oldest driver is {least}"
     severity = case.severity("warning" if least else "note")
     yield finding(library.name, "driver", fact, severity)
+
+
+def _code_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield a runtime, or compressed code, that the oldest driver of the named CUDA can't run."""
+    cuda = case.named_cuda or min(case.majors[library.name], default=library.runtime_major)
+    least, runtime = oldest_driver(cuda), library.runtime_major
+    is_newer = bool(runtime and cuda and runtime > cuda)
+    if is_newer and case.majors[library.name]:
+        fact = f"the runtime of CUDA {library.cudart} is linked into it, which needs driver "
+        fact += f"{oldest_driver(runtime)} or newer, but it is for CUDA {cuda}"
+        yield finding(library.name, "driver", fact, case.severity("warning"))
+    code = library.device_code
+    if code and code.is_zstd and least and is_older(least, ZSTD_DRIVER):
+        fact = f"its machine code is compressed with zstd, which needs driver {ZSTD_DRIVER} or "
+        fact += f"newer, but it is for CUDA {cuda}, whose oldest driver is {least}"
+        yield finding(library.name, "driver", fact, "warning")
 
 
 def _abi_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:

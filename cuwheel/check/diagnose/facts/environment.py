@@ -20,6 +20,10 @@ from cuwheel.check.diagnose.facts.probe import ProbePlace, probe_environment
 
 FACTS_TIME_LIMIT = 15.0  # seconds; a slow disk with hundreds of packages
 _PYTHONS_ERROR = re.compile(r"[A-Z]\w*Error: |Fatal Python error")
+# Of `site.py`.
+_STARTUP = re.compile(
+    r"Error processing line \d+ of (.*):$|Error in (sitecustomize|usercustomize);"
+)
 _OLDEST = (3, 8)  # that the script runs in
 _RENAMING = "~-.=%0123456789"  # characters that pip puts before a name
 _PROGRAMS = ("python3", "python")
@@ -32,10 +36,12 @@ class ChosenPython:
 
     Attributes:
         path: the program, links not followed; None where there is none.
+        packages: a folder of packages without a Python, which are examined with that one.
     """
 
     path: Path | None
     how: str
+    packages: Path | None = None
     fault: str = ""
     fix: str = ""
 
@@ -76,6 +82,7 @@ class PythonEnvironment:
         shadowed: distributions that another one of the same name comes before on the path.
         leftovers: pip's folders, `~orch`, of an interrupted installation or removal.
         managed: the file by which a system keeps installers out of its own Python; empty elsewhere.
+        startup_faults: by file, the exception of a `.pth` or a `sitecustomize` at each start.
         scheme: folders that wheels are installed into, by sysconfig's names: `purelib`, `data`.
     """
 
@@ -91,6 +98,7 @@ class PythonEnvironment:
     shadowed: tuple[Distribution, ...] = ()
     leftovers: tuple[Path, ...] = ()
     managed: str = ""
+    startup_faults: Mapping[str, str] = field(default_factory=dict)
     scheme: Mapping[str, Path] = field(default_factory=dict)
 
     @property
@@ -116,7 +124,9 @@ def find_environment(request: str | None, environ: Mapping[str, str], start: Pat
         return _default(environ)
     path, how = start / Path(request).expanduser(), f"--python {request}"
     if path.is_dir():
-        return _in_folder(path, how)
+        chosen = _in_folder(path, how)
+        packages = _packages_in(path) if chosen.path is None else None
+        return _with_packages(packages, how, environ) if packages else chosen
     if path.exists():
         return ChosenPython(path=path, how=how)
     folders = list(_conda_folders(environ))
@@ -133,6 +143,21 @@ def find_environment(request: str | None, environ: Mapping[str, str], start: Pat
         f"(found: {names})",
         fix="name an interpreter, the folder of an environment, or a conda environment",
     )
+
+
+def _packages_in(folder: Path) -> Path | None:
+    """Return the folder of packages that a folder is, or has as an environment without programs."""
+    folders = (folder, *sorted(folder.glob("lib/python3*/site-packages")))
+    return next((each for each in folders if any(each.glob("*.dist-info"))), None)
+
+
+def _with_packages(folder: Path, how: str, environ: Mapping[str, str]) -> ChosenPython:
+    """Return the interpreter that examines a folder of packages, as `pip --target` makes it."""
+    python = _default(environ)
+    if python.path is None:
+        return python
+    how = f"{how}, a folder of packages, with {python.how}"
+    return ChosenPython(path=python.path, how=how, packages=folder)
 
 
 def _default(environ: Mapping[str, str]) -> ChosenPython:
@@ -225,8 +250,21 @@ def read_environment(
         shadowed=tuple(shadowed),
         leftovers=tuple(dict.fromkeys(folders)),
         managed=answer.get("managed", ""),
+        startup_faults=_startup_faults(output),
         scheme={name: Path(path) for name, path in answer.get("scheme", {}).items()},
     )
+
+
+def _startup_faults(output: str) -> dict[str, str]:
+    """Return what Python prints at its start about `.pth` files and `sitecustomize`."""
+    faults: dict[str, str] = {}
+    name = ""
+    for line in map(str.strip, output.splitlines()):
+        if match := _STARTUP.match(line):
+            name = match[1] or match[2]
+        elif name and _PYTHONS_ERROR.match(line):
+            faults[name], name = line, ""
+    return faults
 
 
 def _leftovers(metadata: Path) -> Iterator[Path]:

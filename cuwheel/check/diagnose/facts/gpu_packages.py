@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
@@ -43,6 +43,9 @@ _NO_PACKAGES = re.compile(
     r"|nvidia-.*|cuda-(bindings|core|toolkit|pathfinder|python)"
 )
 _NVIDIAS = frozenset(part.distribution for part in COMPONENTS if part.name != "torch")
+# Packages whose own code opens the driver, and requirements that show it.
+_OPENERS = frozenset({"numba", "taichi", "warp-lang"})
+_OPENED = re.compile(r"cuda-(bindings|core|python)|numba-cuda|cupy-cuda\d+x|nvidia-.*-cu\d+")
 _VERSION = re.compile(r"(GLIBC|GLIBCXX)_([\d.]+)")
 _TAGGED = re.compile(r"\.cpython-\d+[a-z]*-.*\.so$")
 
@@ -92,6 +95,9 @@ class DiagnosedPackage:
         suppliers: who supplies what it needs, by soname; empty: nobody.
         other_libraries: how many it has beside those that are judged.
         libraries: those that are judged.
+        loaded: the files of GPU libraries that are mapped after its import.
+        failure: the end of the traceback of its import; empty: it was imported, or has no module.
+        available: it sees a GPU; None where it couldn't be queried.
     """
 
     name: str
@@ -101,6 +107,9 @@ class DiagnosedPackage:
     suppliers: dict[str, str]
     other_libraries: int
     libraries: tuple[InstalledLibrary, ...]
+    loaded: tuple[Path, ...] = ()
+    failure: str = ""
+    available: bool | None = None
 
     @property
     def title(self) -> str:
@@ -113,19 +122,40 @@ class DiagnosedPackage:
         return frozenset(major for library in self.libraries for major in library.cuda)
 
     @property
+    def code(self) -> DeviceCode:
+        """Device code of all its libraries."""
+        codes = [library.code for library in self.libraries if library.code]
+        return DeviceCode(
+            sass=self.archs,
+            ptx=self.ptx_archs,
+            ptx_version=max((code.ptx_version for code in codes), default=(0, 0)),
+            is_zstd=any(code.is_zstd for code in codes),
+        )
+
+    @property
     def is_for_torch(self) -> bool:
         """True if it links PyTorch."""
         return any(library.is_for_torch for library in self.libraries)
-
-    @property
-    def is_complete(self) -> bool:
-        """True if the loader finds all that its libraries need."""
-        return all(source for library in self.libraries for _, source in library.needs)
 
 
 def may_be_gpu_package(distribution: Distribution) -> bool:
     """Return True if a distribution is neither a framework nor one of NVIDIA's wheels."""
     return not _NO_PACKAGES.fullmatch(distribution.name) and distribution.name not in _NVIDIAS
+
+
+def uses_gpu(distribution: Distribution) -> bool:
+    """Return True if a distribution needs a GPU, or its Python code opens CUDA's libraries."""
+    is_opener = any(_OPENED.fullmatch(project_of(line)) for line in distribution.requires)
+    return is_opener or distribution.name in _OPENERS or needs_gpu(distribution)
+
+
+def links_torch(distribution: Distribution) -> bool:
+    """Return True if a library of a distribution needs one of PyTorch's."""
+    for path in distribution.libraries:
+        with contextlib.suppress(OSError, ElfFormatError, struct.error), open_file(path) as stream:
+            if any(map(_is_torchs, Symbols(stream).needed)):
+                return True
+    return False
 
 
 def needs_gpu(distribution: Distribution) -> bool:
@@ -182,21 +212,39 @@ def read_package(
 def with_loaded(
     package: DiagnosedPackage, loader: InstalledLoader, result: PackageImport
 ) -> DiagnosedPackage:
-    """Add the libraries that a package has loaded by itself to those that the loader finds."""
-    opened = [(path, result.call) for path in result.called_libraries]
-    opened += [(path, "") for path in result.libraries]
-    loaded = {
-        path.name: FoundLibrary(path=path, supplier=loader.supplier(path), call=call)
-        for path, call in opened
-    }
+    """Take the libraries that are mapped after a package's import for those that a search finds."""
+    mapped = {path.name: path for path in result.libraries}
+    called = {path.name: path for path in result.called_libraries}
+
+    def source(soname: str, found: FoundLibrary | None) -> FoundLibrary | None:
+        if path := _mapped(soname, mapped):
+            condition = found.condition if found else ""
+            return FoundLibrary(path=path, supplier=loader.supplier(path), condition=condition)
+        if found is None and (path := _mapped(soname, called)):
+            return FoundLibrary(path=path, supplier=loader.supplier(path), call=result.call)
+        return found
+
     libraries = tuple(
         replace(
             library,
-            needs=tuple((soname, source or loaded.get(soname)) for soname, source in library.needs),
+            needs=tuple((soname, source(soname, found)) for soname, found in library.needs),
         )
         for library in package.libraries
     )
-    return replace(package, libraries=libraries, suppliers=_suppliers(libraries))
+    return replace(
+        package,
+        libraries=libraries,
+        suppliers=_suppliers(libraries),
+        loaded=tuple(path for path in result.libraries if _is_watched(path.name)),
+        failure=result.failure,
+        available=result.available,
+    )
+
+
+def _mapped(soname: str, paths: Mapping[str, Path]) -> Path | None:
+    """Return the mapped file of a soname: links are followed, `libcudart.so.12.8.90`."""
+    longer = (path for name, path in paths.items() if name.startswith(f"{soname}."))
+    return paths.get(soname) or next(longer, None)
 
 
 def _suppliers(libraries: Iterable[InstalledLibrary]) -> dict[str, str]:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from cuwheel.base.system import machine
 from cuwheel.check.cuda.frameworks import version_constants
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
-from cuwheel.check.diagnose.facts.probe import probe_environment
+from cuwheel.check.diagnose.facts.machine import total_and_free_memory
+from cuwheel.check.diagnose.facts.probe import Answer, TimedCall, probe_environment
 
 IMPORT_TIME_LIMIT = 60.0  # seconds; the first import of torch from a slow disk
+_SLACK = 5.0  # seconds, for what a process does before and after
+_MEMORY = 2 << 30  # bytes that the import of a framework and a package may take
 FRAMEWORKS = ("torch", "jax", "cupy", "tensorflow")
 # Their distributions are named for CUDA releases.
 _OF_FRAMEWORK = {"cupy": ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")}
 # Its import takes long and prints much, so only its metadata count.
+_REFUSAL = re.compile(r"JAX plugin .*not be used")
+_EXCEPTION = re.compile(r"\w+(Error|Exception): ")
 _ONLY_READ = ("tensorflow",)
 
 
@@ -82,15 +91,38 @@ class ModuleRun:
 
 @dataclass(frozen=True, kw_only=True)
 class PackageImport:
-    """The libraries that the import of a package has loaded.
+    """The result of importing a package.
 
     Attributes:
+        failure: the end of the traceback, or that it took too long; empty: it was imported.
+        module: that can't be imported; empty where the process ended before.
+        available: it sees a GPU; None where it couldn't be queried.
+        libraries: what was loaded then.
         call: the function of the package that loads more, `package.preload()`; empty: none.
     """
 
+    failure: str = ""
+    module: str = ""
+    available: bool | None = None
     libraries: tuple[Path, ...] = ()
     call: str = ""
     called_libraries: tuple[Path, ...] = ()
+
+
+def start_imports(
+    calls: Mapping[str, Callable[[], Answer]], environ: Mapping[str, str]
+) -> dict[str, TimedCall[Answer]]:
+    """Start calls in processes of their own, at most one for each core and 2 GiB of memory."""
+    _, memory = total_and_free_memory()
+    width = max(1, min(machine.usable_cores(environ), memory // _MEMORY, len(calls)))
+    slots = threading.BoundedSemaphore(width)
+
+    def wait_and_call(call: Callable[[], Answer]) -> Answer:
+        with slots:
+            return call()
+
+    limit = (IMPORT_TIME_LIMIT + _SLACK) * -(-len(calls) // width)
+    return {name: TimedCall(limit, partial(wait_and_call, call)) for name, call in calls.items()}
 
 
 def frameworks_of(environment: PythonEnvironment) -> dict[str, Distribution]:
@@ -105,12 +137,28 @@ def frameworks_of(environment: PythonEnvironment) -> dict[str, Distribution]:
 
 
 def import_package(
-    modules: tuple[str, ...], environment: PythonEnvironment, environ: Mapping[str, str]
+    modules: Iterable[str],
+    before: Iterable[str],
+    environment: PythonEnvironment,
+    environ: Mapping[str, str],
 ) -> PackageImport:
-    """Import a package, which may open libraries by path, and return which are loaded then."""
-    request = {"request": "package", "modules": modules}
-    answer, _, _ = probe_environment(environment.python, request, environ, IMPORT_TIME_LIMIT)
+    """Import a package in a process of its own, and return which libraries are loaded then.
+
+    Args:
+        before: frameworks that are imported first.
+    """
+    first = tuple(before)
+    request = {"request": "package", "before": first, "modules": tuple(modules)}
+    env = {**environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    answer, output, fault = probe_environment(environment.python, request, env, IMPORT_TIME_LIMIT)
+    failure, module = answer.get("failure", ""), answer.get("module", "")
+    if "libraries" not in answer:  # it crashed, or took too long
+        module = answer.get("importing", "")
+        failure = f"{output}\n{fault}".strip()
     return PackageImport(
+        failure="" if module in first else failure,
+        module=module,
+        available=answer.get("available"),
         libraries=tuple(map(Path, answer.get("libraries", ()))),
         call=answer.get("call", ""),
         called_libraries=tuple(map(Path, answer.get("called_libraries", ()))),
@@ -147,7 +195,7 @@ def import_framework(
         cxx11_abi=answer.get("cxx11_abi"),
         archs=tuple(answer.get("archs", ())),
         available=answer.get("available"),
-        why_not=" ".join(answer.get("why_not", ())),
+        why_not="; ".join((*_refusals(output), *answer.get("why_not", ()))),
         devices=tuple(
             Device(name=gpu["name"], capability="".join(map(str, gpu["capability"])))
             for gpu in answer.get("devices", ())
@@ -155,6 +203,18 @@ def import_framework(
         libraries=tuple(map(Path, answer.get("libraries", ()))),
         trouble=answer.get("trouble", "") or fault,
     )
+
+
+def _refusals(output: str) -> Iterator[str]:
+    """Yield what JAX prints about a plugin that it doesn't use, or can't start."""
+    is_error = False
+    for line in output.splitlines():
+        if match := _REFUSAL.search(line):
+            yield match[0]
+        elif is_error and _EXCEPTION.match(line):
+            yield line
+            is_error = False
+        is_error = is_error or "plugin configuration error" in line.lower()
 
 
 def read_framework(name: str, distribution: Distribution, failure: str) -> FrameworkFacts:

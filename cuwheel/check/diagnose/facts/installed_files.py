@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from cuwheel.base.formats.binaries.elf import ElfFormatError, read_elf
 from cuwheel.base.formats.wheel.record import RecordFormatError, record_digest, record_rows
 from cuwheel.base.system.regular_files import open_file, read_text
@@ -68,12 +70,15 @@ class Shadow:
 
     Attributes:
         entry: the entry of `sys.path` that leads there.
+        is_start: that is the folder that programs are started in, which Python adds for `python -m`
+            and a prompt.
     """
 
     distribution: str
     module: str
     path: Path
     entry: Path
+    is_start: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +110,7 @@ def read_installation(
         found = find_faults(distribution, verifies=name in verified)
         if own := tuple(fault for fault in found if fault.path not in contested):
             faults[name] = own
-    shadows = (shadow for owner in examined for shadow in _shadows(owner, environment))
-    return InstallationFacts(faults=faults, shared=shared, shadows=tuple(shadows))
+    return InstallationFacts(faults=faults, shared=shared)
 
 
 def _shared(environment: PythonEnvironment, examined: frozenset[str]) -> Iterator[SharedFiles]:
@@ -135,19 +139,44 @@ def _shared(environment: PythonEnvironment, examined: frozenset[str]) -> Iterato
             )
 
 
-def _shadows(distribution: Distribution, environment: PythonEnvironment) -> Iterator[Shadow]:
-    """Yield modules of other folders that come before the distribution's own."""
+def find_shadows(
+    distribution: Distribution, environment: PythonEnvironment, start: Path
+) -> Iterator[Shadow]:
+    """Yield modules of other folders that come before the distribution's own.
+
+    Args:
+        start: the folder that the user works in.
+    """
     if distribution.site not in environment.sites:
         return
-    before = environment.sites[: environment.sites.index(distribution.site)]
     installed = (*environment.shadowed, *environment.distributions.values())
     sites = {owner.site for owner in installed}
-    for entry in before:
-        for module in modules_of(distribution) if entry not in sites else ():
-            suffixes = ("/__init__.py", ".py", *environment.suffixes)
-            files = (entry / f"{module}{suffix}" for suffix in suffixes)
-            if path := next(filter(Path.is_file, files), None):
-                yield Shadow(distribution=distribution.name, module=module, path=path, entry=entry)
+    here = [] if start in environment.sites else [start]
+    before = [*here, *environment.sites[: environment.sites.index(distribution.site)]]
+    folders = [entry for entry in before if entry not in sites]
+    suffixes = ("/__init__.py", ".py", *environment.suffixes)
+    places = [
+        (module, entry, f"{module}{suffix}")
+        for module in modules_of(distribution)
+        for entry in folders
+        for suffix in suffixes
+    ]
+    # A module hides a folder without `__init__.py` from any place.
+    everywhere = (*here, *environment.sites)
+    places += [
+        (name, entry, f"{name}.py") for name in _namespaces(distribution) for entry in everywhere
+    ]
+    shadows: dict[str, Shadow] = {}
+    for module, entry, file in places:
+        if module not in shadows and (entry / file).is_file():
+            shadows[module] = Shadow(
+                distribution=distribution.name,
+                module=module,
+                path=entry / file,
+                entry=entry,
+                is_start=entry in here,
+            )
+    yield from shadows.values()
 
 
 def module_files(distribution: Distribution) -> Iterator[RecordedFile]:
@@ -187,6 +216,11 @@ def _recorded(
             )
 
 
+def named_files(distribution: Distribution) -> frozenset[Path]:
+    """Return all files that a distribution's RECORD names."""
+    return frozenset(file.path for file in _recorded(distribution, lambda _: True))
+
+
 def _is_library(name: str) -> bool:
     last = name.rpartition("/")[2]
     return last.endswith(".so") or ".so." in last
@@ -200,6 +234,22 @@ def modules_of(distribution: Distribution) -> tuple[str, ...]:
         if rest in ([], ["__init__.py"]):
             modules[first if rest else first.partition(".")[0]] = None
     return tuple(name for name in modules if not name.startswith("_"))
+
+
+def importable_modules(distribution: Distribution) -> tuple[str, ...]:
+    """Return the modules that show whether a distribution works: its own name and extensions."""
+    modules = modules_of(distribution)
+    names = [name for name in modules if canonicalize_name(name) == distribution.name]
+    files = (distribution.site / f"{name}.py" for name in modules)
+    parts = {file.stem for file in files if not (file.exists() or file.with_suffix("").is_dir())}
+    return (*names, *(name for name in modules if name in parts - {*names})) if names else modules
+
+
+def _namespaces(distribution: Distribution) -> set[str]:
+    """Return its folders below site-packages that have no `__init__.py`: `nvidia`."""
+    paths = (file.path.relative_to(distribution.site) for file in module_files(distribution))
+    tops = {path.parts[0] for path in paths if path.parent.parts}
+    return {name for name in tops.difference(modules_of(distribution)) if name.isidentifier()}
 
 
 def find_faults(distribution: Distribution, *, verifies: bool) -> tuple[FileFault, ...]:

@@ -182,7 +182,7 @@ def _is_gpu(device: Path) -> bool:
 
 def read_host_facts(folder: Path, environ: Mapping[str, str]) -> HostFacts:
     """Read the facts from the system's files."""
-    memory, free = _memory()
+    memory, free = total_and_free_memory()
     shared = os.statvfs("/dev/shm") if Path("/dev/shm").is_dir() else None  # noqa: S108 - only measured
     system = re.search(r'^PRETTY_NAME="?([^"\n]*)', _read("/etc/os-release"), re.MULTILINE)
     libraries = (Path(folder, "libstdc++.so.6") for folder in LIBRARY_FOLDERS)
@@ -213,7 +213,7 @@ def newest_glibcxx(library: Path) -> str:
     return max((version.decode() for version in versions), key=version_key, default="")
 
 
-def _memory() -> tuple[int, int]:
+def total_and_free_memory() -> tuple[int, int]:
     """Return total and free bytes at the tightest level (cgroup, machine); 0 if unknown."""
     try:
         levels = free_memory.read_memory().levels

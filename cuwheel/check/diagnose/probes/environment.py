@@ -2,9 +2,10 @@
 
 Run by path with the interpreter of the environment: `python environment.py REQUEST ANSWER`.
 REQUEST is JSON: `{"request": "facts"}`, `{"request": "framework", "name": "torch"}`,
-`{"request": "package", "modules": ["a"]}`, which are imported, or `{"request": "module", "name":
-"a"}`, which is run as `python -m` does. ANSWER is the file that gets the JSON answer, anew after
-each step: what comes before a crash or a hang is kept. Standard library only, Python 3.8 or newer.
+`{"request": "package", "before": ["torch"], "modules": ["a"]}`, which are imported, or `{"request":
+"module", "name": "a"}`, which is run as `python -m` does. ANSWER is the file that gets the JSON
+answer, anew after each step: what comes before a crash or a hang is kept. Standard library only,
+Python 3.8 or newer.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 _TEXT = 64 << 20  # characters of METADATA or RECORD
 _TRACEBACK = 12  # last lines of a traceback that are kept
+_CHAIN = 10  # exceptions that are followed to the first
+_LINE = 400  # characters of an exception's message
+_ADVICE = 200  # characters of a message that is longer than a fact
 
 
 class EnvironmentAnswer:
@@ -210,6 +214,8 @@ def _read_jax(answer: EnvironmentAnswer, jax: Any) -> None:
         if device.platform in ("gpu", "cuda")
     ]
     answer.write(available=bool(devices), devices=devices)
+    if not devices:
+        answer.write(why_not=["it runs on %s" % jax.default_backend()])  # noqa: UP031
 
 
 def _read_cupy(answer: EnvironmentAnswer, cupy: Any) -> None:
@@ -217,7 +223,12 @@ def _read_cupy(answer: EnvironmentAnswer, cupy: Any) -> None:
     release = runtime.runtimeGetVersion()
     answer.write(cuda="%d.%d" % (release // 1000, release % 1000 // 10))  # noqa: UP031 - Python 3.8
     devices = []
-    for index in range(runtime.getDeviceCount()):
+    try:
+        count = runtime.getDeviceCount()
+    except BaseException as problem:  # noqa: BLE001 - its message is the reason
+        answer.write(available=False, why_not=str(problem).splitlines()[:1])
+        return
+    for index in range(count):
         properties = runtime.getDeviceProperties(index)
         name = properties["name"]
         devices.append(
@@ -232,23 +243,52 @@ def _read_cupy(answer: EnvironmentAnswer, cupy: Any) -> None:
 _READERS = {"torch": _read_torch, "jax": _read_jax, "cupy": _read_cupy}
 
 
-def write_package(answer: EnvironmentAnswer, modules: list[str]) -> None:
-    """Import a package, then call its functions that load more libraries."""
+def _read_numba(answer: EnvironmentAnswer, numba: Any) -> None:
+    cuda = importlib.import_module(numba.__name__ + ".cuda")
+    answer.write(available=bool(cuda.is_available()))
+
+
+def _read_onnxruntime(answer: EnvironmentAnswer, onnxruntime: Any) -> None:
+    providers = onnxruntime.get_available_providers()
+    answer.write(available="CUDAExecutionProvider" in providers)
+
+
+_PACKAGE_READERS = {"numba": _read_numba, "onnxruntime": _read_onnxruntime}
+
+
+def write_package(answer: EnvironmentAnswer, before: list[str], modules: list[str]) -> None:
+    """Import a package, then call its functions that load more libraries.
+
+    Frameworks that it requires are imported before: each has a process of its own too.
+    """
     functions = []
+    for name in (*before, *modules):
+        answer.write(importing=name)
+        try:
+            module = importlib.import_module(name)
+        except BaseException:  # noqa: BLE001 - any failure of the package is an answer
+            if name in before:
+                continue
+            answer.write(failure=_failure(), module=name)
+            break
+        names = vars(module) if name in modules else {}
+        functions += [(name, key, names[key]) for key in names if key.startswith("preload")]
+        reader = _PACKAGE_READERS.get(name)
+        if reader:
+            try:
+                reader(answer, module)
+            except BaseException:  # noqa: BLE001 - likewise
+                answer.write(trouble=_failure())
+    answer.write(importing="", libraries=loaded_libraries())
+    if "failure" in answer.content:
+        return
     try:
-        for name in modules:
-            names = vars(importlib.import_module(name))
-            functions += [(name, key, names[key]) for key in names if key.startswith("preload")]
-    except BaseException:  # noqa: BLE001 - any failure of the package is an answer
-        answer.write(failure=_failure())
-    answer.write(libraries=loaded_libraries())
-    try:
-        for module, name, function in functions:
+        for owner, name, function in functions:
             function()
-            call = "%s.%s()" % (module, name)  # noqa: UP031 - as everywhere here
+            call = "%s.%s()" % (owner, name)  # noqa: UP031 - as everywhere here
             answer.write(call=call, called_libraries=loaded_libraries())
     except BaseException:  # noqa: BLE001 - likewise
-        answer.write(failure=_failure())
+        answer.write(trouble=_failure())
 
 
 def run_module(answer: EnvironmentAnswer, name: str) -> None:
@@ -275,7 +315,21 @@ def loaded_libraries() -> list[str]:
 
 
 def _failure() -> str:
-    return "\n".join(traceback.format_exc().strip().splitlines()[-_TRACEBACK:])
+    """Return the end of the traceback, then its exception and the first cause, as one line."""
+    chain: list[str] = []
+    error = sys.exc_info()[1]
+    while error and len(chain) < _CHAIN:
+        texts = (line.strip() for line in str(error).splitlines())
+        text = " ".join(text for text in texts if text.strip("=-*~# "))[:_LINE]
+        chain.append("%s: %s" % (type(error).__name__, text))  # noqa: UP031 - as everywhere here
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    lines = traceback.format_exc().strip().splitlines()[-_TRACEBACK:]
+    summary, root = chain[0], chain[-1]
+    if len(summary) > _ADVICE:  # a page on what may be wrong
+        summary = root
+    elif root.partition(": ")[2] not in summary:
+        summary = "%s; before it, %s" % (summary, root)  # noqa: UP031
+    return "\n".join([*lines, " ".join(summary.split())])
 
 
 def main(request: dict[str, Any], path: str) -> None:
@@ -287,7 +341,7 @@ def main(request: dict[str, Any], path: str) -> None:
     elif request["request"] == "framework":
         write_framework(answer, request["name"])
     elif request["request"] == "package":
-        write_package(answer, request["modules"])
+        write_package(answer, request["before"], request["modules"])
     else:
         run_module(answer, request["name"])
     answer.write(complete=True)

@@ -4,74 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code, runs_on
 from cuwheel.base.system.quantities import plural
 from cuwheel.base.system.versions import version_key
 from cuwheel.check.cuda.components import COMPONENTS
-from cuwheel.check.cuda.toolkits import oldest_driver
+from cuwheel.check.cuda.drivers import oldest_driver
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts
 from cuwheel.check.diagnose.facts.machine import Driver
 from cuwheel.check.diagnose.rules.context import RuleContext
-from cuwheel.check.diagnose.rules.requirements import is_nvidias, requirers
+from cuwheel.check.diagnose.rules.import_failures import explain
+from cuwheel.check.diagnose.rules.requirements import is_nvidias, required_by, requirers
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns, works
 
 _SUFFIX = re.compile(r"-cu(\d+)$")
-
-
-class _Failure(NamedTuple):
-    """A failed import, by its message."""
-
-    pattern: str
-    anchor: str
-    fix: str = "reinstall it with everything that it requires"
-
-
-# The first that fits counts.
-_FAILURES = (
-    _Failure(
-        r"undefined symbol: \w*nv[Jj]it[Ll]ink",
-        "nvjitlink-mismatch",
-        fix="an older libnvJitLink is loaded first: remove CUDA folders from LD_LIBRARY_PATH, "
-        "or upgrade nvidia-nvjitlink",
-    ),
-    _Failure(
-        r"undefined symbol: nccl",
-        "nccl-version-mismatch",
-        fix="another libnccl is loaded first: remove its folder from LD_LIBRARY_PATH, or "
-        "install the nvidia-nccl that torch requires",
-    ),
-    _Failure(r"libcudart[\w.-]*: cannot open", "libcudart-not-found"),
-    _Failure(r"libcudnn[\w.-]*: cannot open", "libcudnn-not-found"),
-    _Failure(r"libnvrtc[\w.-]*: cannot open", "libnvrtc-missing"),
-    _Failure(r"lib(cuda|nvidia-ml)\.so\.1: cannot open", "libcuda-driver-missing"),
-    _Failure(r"lib(cu|nv|nccl)[\w.-]*: cannot open", "cuda-math-lib-not-found"),
-    _Failure(
-        r"(GLIBCXX|CXXABI)_[\d.]+.* not found",
-        "glibcxx-too-old",
-        fix="an older libstdc++ is loaded first: remove its folder from LD_LIBRARY_PATH, or "
-        "install a newer one",
-    ),
-    _Failure(
-        r"GLIBC_[\d.]+.* not found",
-        "glibc-too-old",
-        fix="it was built for a newer system: install a release for this one",
-    ),
-    _Failure(
-        r"numpy\.(dtype size|core\.multiarray)|_ARRAY_API|compiled using NumPy 1",
-        "numpy-abi-mismatch",
-        fix="install the NumPy that it was built for, usually one below 2",
-    ),
-    _Failure(
-        r"undefined symbol: _Z",
-        "torch-abi-mismatch",
-        fix="reinstall all packages that belong to it, together",
-    ),
-    _Failure(r"cuDNN version incompatib", "cudnn-version-mismatch"),
-)
-_FIRST = "first fix what else this report says about it, then run this again"
 
 
 def judge_frameworks(context: RuleContext, remedies: Mapping[str, str]) -> Iterator[Diagnosis]:
@@ -83,9 +30,9 @@ def judge_frameworks(context: RuleContext, remedies: Mapping[str, str]) -> Itera
     for framework in context.frameworks:
         name = f"{framework.name} {framework.version}"
         remedy = remedies.get(framework.name)
-        faults = [*_import_fault(name, framework, remedy)]
+        faults = [*_import_fault(name, framework, remedy), *_plugin_fault(name, framework, context)]
         faults += _cuda_fault(name, framework, context)
-        faults += [] if faults else [*_visibility_fault(name, framework, context.driver, remedy)]
+        faults += [] if faults else [*_visibility_fault(name, framework, context, remedy)]
         yield from faults
         if framework.was_imported and not faults:
             gpus = f"sees {plural(len(framework.devices), 'GPU')}"
@@ -97,18 +44,8 @@ def _import_fault(name: str, framework: FrameworkFacts, remedy: str | None) -> I
     if framework.failure:
         otherwise = f"python -c 'import {framework.name}' shows the full error; its files are as "
         otherwise += "they were installed, as far as RECORD lists them"
-        anchor, line, fix = _explain(framework.failure, otherwise)
-        fix = fix if remedy is None else _FIRST
+        anchor, line, fix = explain(framework.failure, otherwise, remedy)
         yield broken(anchor, f"{name} can't be imported", line, fix, remedy or "")
-
-
-def _explain(traceback: str, otherwise: str) -> tuple[str, str, str]:
-    """Return the entry about a traceback, its line that tells most, and the fix."""
-    for failure in _FAILURES:
-        for line in traceback.splitlines():
-            if re.search(failure.pattern, line):
-                return failure.anchor, line.strip(), failure.fix
-    return "diagnose-import-failed", traceback.strip().rpartition("\n")[2], otherwise
 
 
 def _cuda_fault(name: str, framework: FrameworkFacts, context: RuleContext) -> Iterator[Diagnosis]:
@@ -135,15 +72,55 @@ def _cuda_fault(name: str, framework: FrameworkFacts, context: RuleContext) -> I
         )
 
 
-def _visibility_fault(
-    name: str, framework: FrameworkFacts, driver: Driver, remedy: str | None
+def _plugin_fault(
+    name: str, framework: FrameworkFacts, context: RuleContext
 ) -> Iterator[Diagnosis]:
+    """Yield a verdict about a plugin that JAX doesn't use: that of another jaxlib."""
+    installed = context.environment.distributions
+    jaxlib, plugin = installed.get("jaxlib"), f"jax-cuda{framework.major}-plugin"
+    if "not be used" in framework.why_not and jaxlib:
+        release = jaxlib.version.partition("+")[0]
+        yield broken(
+            "diagnose-versions",
+            f"{name} doesn't use its plugin for CUDA, and runs on the CPU",
+            framework.why_not,
+            f"install the plugin of jaxlib {release}",
+            context.installer.install(f"{plugin}=={release}"),
+        )
+
+
+def _blind_jax(name: str, framework: FrameworkFacts, context: RuleContext) -> Iterator[Diagnosis]:
+    """Yield why JAX runs on the CPU, which it doesn't report as an error."""
+    chosen = context.environ.get("JAX_PLATFORMS", "")
+    what = f"{name} runs on the CPU, though a CUDA program sees {context.driver.visible}"
+    if chosen and not re.search("cuda|gpu", chosen):
+        cause = f"JAX_PLATFORMS={chosen} selects the platform"
+        yield broken("no-cuda-device", what, cause, "unset JAX_PLATFORMS", "unset JAX_PLATFORMS")
+    elif not framework.cuda:
+        major = context.driver.newest_cuda.partition(".")[0] or "12"
+        release = framework.version.partition("+")[0]
+        yield broken(
+            "no-cuda-device",
+            what,
+            "no plugin for CUDA (jax-cuda13-plugin, jax-cuda12-plugin) is installed",
+            f"install jax with the extra for CUDA {major}",
+            context.installer.install(f"jax[cuda{major}]=={release}"),
+        )
+
+
+def _visibility_fault(
+    name: str, framework: FrameworkFacts, context: RuleContext, remedy: str | None
+) -> Iterator[Diagnosis]:
+    driver = context.driver
+    is_blind = framework.available is False and bool(driver.visible)
+    if framework.name == "jax" and is_blind and (known := [*_blind_jax(name, framework, context)]):
+        yield from known
+        return
     if framework.trouble:
         otherwise = f"list the devices with {framework.name} itself; --verify-files finds damaged "
-        anchor, line, fix = _explain(framework.trouble, f"{otherwise}files")
-        fix = fix if remedy is None else _FIRST
+        anchor, line, fix = explain(framework.trouble, f"{otherwise}files", remedy)
         yield warns(anchor, f"{name} failed to report its CUDA devices", line, fix, remedy or "")
-    elif framework.available is False and driver.visible:
+    elif is_blind:
         yield broken(
             "no-cuda-device",
             f"{name} sees no GPU, though a CUDA program sees {driver.visible}",
@@ -185,6 +162,10 @@ def remedies_of(context: RuleContext, repairs: Mapping[str, str]) -> dict[str, s
     of_nvidia = [command for name, command in repairs.items() if is_nvidias(name)]
     projects = context.projects.items()
     own = {name: [repairs[project.name]] for name, project in projects if project.name in repairs}
+    for name, project in projects:
+        causes = required_by(context.environment, (project.name,))
+        parts = [repairs[cause] for cause in sorted(causes) if cause in repairs]
+        own.setdefault(name, parts) if parts else None
     firsts = {known.name: own.get(known.name, of_nvidia) for known in context.frameworks}
     return {name: commands[0] for name, commands in firsts.items() if commands}
 

@@ -13,7 +13,11 @@ from cuwheel.base.system.quantities import plural
 from cuwheel.check.diagnose.facts.environment import Distribution
 from cuwheel.check.diagnose.facts.gpu_packages import needs_gpu
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts, read_framework
-from cuwheel.check.diagnose.facts.installed_files import InstallationFacts, SharedFiles
+from cuwheel.check.diagnose.facts.installed_files import (
+    InstallationFacts,
+    SharedFiles,
+    named_files,
+)
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.installer import same_release
 from cuwheel.check.diagnose.rules.requirements import requirers
@@ -36,6 +40,8 @@ class InstallationJudge:
                 f"{path}: {fault}",
                 "remove that folder and install the package again",
             )
+        for path, fault in self.context.environment.startup_faults.items():
+            yield self._startup_fault(path, fault)
         yield from self._duplicates()
         for site in dict.fromkeys(path.parent for path in self.context.environment.leftovers):
             yield self._leftovers_in(site)
@@ -45,7 +51,21 @@ class InstallationJudge:
     @cached_property
     def remedies(self) -> dict[str, str]:
         """Commands that repair the files of distributions, by name; empty where none does."""
-        return {name: verdict.command for name, verdict in self._of_distributions}
+        shadows = (shadow for shadow in self.facts.shadows if not shadow.is_start)
+        hidden = {shadow.distribution: self._without(shadow.entry) for shadow in shadows}
+        return hidden | {name: verdict.command for name, verdict in self._of_distributions}
+
+    def _startup_fault(self, path: str, fault: str) -> Diagnosis:
+        """Judge a file that Python runs at each start and that raises."""
+        owners = self.context.environment.distributions.values()
+        names = (own.title for own in owners if Path(path) in named_files(own))
+        owner = next(names, "") if path.startswith("/") else ""
+        return warns(
+            "diagnose-startup-file",
+            f"Python can't process {path} when it starts",
+            fault,
+            f"install {owner} again, or remove the file" if owner else "correct or remove the file",
+        )
 
     @cached_property
     def _of_distributions(self) -> list[tuple[str, Diagnosis]]:
@@ -58,7 +78,8 @@ class InstallationJudge:
     def unless_hidden(self, framework: FrameworkFacts) -> FrameworkFacts:
         """Return a framework; read from its files if another module was imported instead."""
         distribution = self.context.projects[framework.name]
-        hidden = {(shadow.distribution, shadow.module) for shadow in self.facts.shadows}
+        shadows = (shadow for shadow in self.facts.shadows if not shadow.is_start)
+        hidden = {(shadow.distribution, shadow.module) for shadow in shadows}
         if (distribution.name, framework.name) not in hidden:
             return framework
         return read_framework(framework.name, distribution, failure="")
@@ -88,6 +109,15 @@ class InstallationJudge:
     def _shadows(self) -> Iterator[Diagnosis]:
         for shadow in self.facts.shadows:
             hidden = self.context.environment.distributions[shadow.distribution]
+            if shadow.is_start:
+                yield broken(
+                    "diagnose-shadowed-module",
+                    f"{shadow.path} hides {hidden.title} from what is started in {shadow.entry}",
+                    f"Python puts that folder first for a prompt, `python -m`, `python -c` and its "
+                    f"own programs, so `import {shadow.module}` imports the file there",
+                    "rename the file",
+                )
+                continue
             yield broken(
                 "diagnose-shadowed-module",
                 f"{shadow.path} hides {hidden.title}",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.base.system.process import which
 from cuwheel.base.system.regular_files import parse_json, read_text
 from cuwheel.check.diagnose.facts.environment import ChosenPython, Distribution, PythonEnvironment
@@ -22,18 +25,23 @@ class Installer:
         has_pip: it has pip; environments that uv makes have none.
         obstacle: why nothing can be installed, as a verdict, and every command is empty then; None
             where it can.
+        untouchable: projects that no command may replace: those of other folders than the
+            environment's own, and a user's own projects.
     """
 
     python: str
     has_pip: bool
     obstacle: Diagnosis | None = None
+    untouchable: frozenset[str] = frozenset()
 
     def install(self, *requirements: str, again: bool = False) -> str:
-        """Return the command that installs requirements.
+        """Return the command that installs requirements; empty where none may.
 
         Args:
             requirements: as `Requires-Dist` has them, without marker.
         """
+        if not self.untouchable.isdisjoint(map(project_of, requirements)):
+            return ""
         options = ("--force-reinstall", "--no-deps") * again
         return self._command("install", (*options, *requirements))
 
@@ -45,11 +53,14 @@ class Installer:
     def exchange(self, project: str, requirement: str) -> str:
         """Return the command that installs another build; what it requires stays where it fits."""
         removed, installed = self.remove((project,)), self.install(requirement)
-        return f"{removed} && {installed}" if installed else ""
+        return f"{removed} && {installed}" if installed and removed else ""
 
     def remove(self, projects: Iterable[str]) -> str:
-        """Return the command that removes projects."""
-        return self._command("uninstall", ("-y",) * self.has_pip + tuple(projects))
+        """Return the command that removes projects; empty where none may."""
+        projects = tuple(projects)
+        if not self.untouchable.isdisjoint(projects):
+            return ""
+        return self._command("uninstall", ("-y",) * self.has_pip + projects)
 
     def _command(self, verb: str, arguments: tuple[str, ...]) -> str:
         if self.obstacle:
@@ -73,7 +84,30 @@ def installer_of(
     return Installer(
         python="" if chosen.is_active else str(environment.python),
         has_pip=has_pip,
-        obstacle=_obstacle(environment, has_installer=has_pip or has_uv),
+        obstacle=_target_folder(chosen) or _obstacle(environment, has_installer=has_pip or has_uv),
+        untouchable=frozenset(_untouchable(environment)),
+    )
+
+
+def _untouchable(environment: PythonEnvironment) -> Iterator[str]:
+    """Yield projects outside of the environment's own folders, and those of a user's folder."""
+    own = {Path(os.path.realpath(path)) for path in environment.scheme.values()}
+    for name, distribution in environment.distributions.items():
+        is_foreign = bool(own) and Path(os.path.realpath(distribution.site)) not in own
+        if is_foreign or is_from_folder(distribution):
+            yield name
+
+
+def _target_folder(chosen: ChosenPython) -> Diagnosis | None:
+    if chosen.packages is None:
+        return None
+    return notes(
+        "diagnose-no-installer",
+        f"{chosen.packages} is a folder of packages, no environment",
+        f"it has no Python of its own; {chosen.path} examines it, and its pip would install into "
+        "another folder",
+        f"install again what is named: pip install --target {shlex.quote(str(chosen.packages))} "
+        "--upgrade REQUIREMENT",
     )
 
 
@@ -107,14 +141,26 @@ def _obstacle(environment: PythonEnvironment, *, has_installer: bool) -> Diagnos
 def same_release(distribution: Distribution) -> str:
     """Return the requirement that only the installed release meets; empty if no index has it.
 
-    A local version (`+cpu`) is on no index that is known here, so such a wheel is taken from where
-    it came: PEP 610.
+    A local version (`+cpu`) is on no index that is known here, and a wheel from a file may be on
+    none: they are taken from where they came (PEP 610). A folder or a repository is a person's own
+    work, which no index may replace.
     """
-    if "+" not in distribution.version:
-        return f"{distribution.name}=={distribution.version}"
+    origin = _origin(distribution)
+    if "archive_info" in origin and origin.get("url"):
+        return f"{distribution.name} @ {origin['url']}"
+    has_release = not origin and "+" not in distribution.version
+    return f"{distribution.name}=={distribution.version}" if has_release else ""
+
+
+def is_from_folder(distribution: Distribution) -> bool:
+    """Return True if a project was installed from a folder or a repository, editable or not."""
+    return not _origin(distribution).keys().isdisjoint(("dir_info", "vcs_info"))
+
+
+def _origin(distribution: Distribution) -> dict[str, Any]:
+    """Return what an installer has noted of where a project came from: PEP 610."""
     try:
         origin = parse_json(read_text(distribution.metadata / "direct_url.json"))
     except (OSError, ValueError):
-        return ""
-    is_wheel = isinstance(origin, dict) and origin.get("url") and "archive_info" in origin
-    return f"{distribution.name} @ {origin['url']}" if is_wheel else ""
+        return {}
+    return origin if isinstance(origin, dict) else {}

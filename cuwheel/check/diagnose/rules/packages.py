@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cuwheel.base.formats.binaries.archs import DeviceCode, runs_on
 from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.base.system.versions import version_key
+from cuwheel.check.cuda.drivers import code_fault
 from cuwheel.check.cuda.suppliers import components_of, is_from_driver
 from cuwheel.check.diagnose.facts.gpu_packages import DiagnosedPackage
+from cuwheel.check.diagnose.facts.installed_files import importable_modules
 from cuwheel.check.diagnose.facts.machine import newest_glibcxx
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.frameworks import judge_archs
+from cuwheel.check.diagnose.rules.import_failures import FIRST, exception_in, explain
 from cuwheel.check.diagnose.rules.requirements import extras_of
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns, works
 
@@ -28,19 +31,36 @@ _ANCHORS = {
     "libtorch": "torch-abi-mismatch",
     "libc10": "torch-abi-mismatch",
 }
+# Problems of files with which no import works.
+_FATAL = frozenset(
+    {
+        "built-without-cuda",
+        "diagnose-damaged-installation",
+        "glibc-too-old",
+        "glibcxx-too-old",
+        "python-version-unsupported",
+    }
+)
 _OF_TORCH_CUDA = ("libc10_cuda.so", "libtorch_cuda.so")
 
 
 def judge_package(
-    package: DiagnosedPackage, context: RuleContext, *, is_faulty: bool = False, hint: str = ""
+    package: DiagnosedPackage,
+    context: RuleContext,
+    *,
+    remedy: str | None = None,
+    is_faulty: bool = False,
+    hint: str = "",
 ) -> list[Diagnosis]:
     """Return all problems of a package, or that it works.
 
     Args:
+        remedy: the command (may be empty) of a fault that is to be fixed first: its own, or of what
+            it requires; None: there is none.
         is_faulty: it has other faults; its import may load less than it should.
         hint: the fix if the package chooses its library; empty: none.
     """
-    problems = list(_PackageJudge(package, context, is_faulty, hint).problems())
+    problems = list(_PackageJudge(package, context, remedy, is_faulty, hint).problems())
     if problems or is_faulty:
         return problems
     count = sum(not is_from_driver(soname) for soname in package.suppliers)
@@ -52,11 +72,87 @@ def judge_package(
 class _PackageJudge:
     package: DiagnosedPackage
     context: RuleContext
+    remedy: str | None
     is_faulty: bool
     hint: str
 
     def problems(self) -> Iterator[Diagnosis]:
-        """Yield all problems of the package."""
+        """Yield all problems of the package.
+
+        The exception of its import is a fact: what the files show explains it, or comes after it.
+        """
+        failure, package = self.package.failure, self.package
+        found = [*self._static_problems()]
+        needs_torch = "torch" in set(map(project_of, self._requires)) or package.is_for_torch
+        if needs_torch and (torch := self.context.torch) and torch.failure:
+            yield from found
+            yield warns(
+                "diagnose-import-failed",
+                f"{package.title} needs torch, which can't be imported",
+                f"torch {torch.version}: {exception_in(torch.failure)}",
+                "fix torch first, then run this again",
+            )
+            return
+        if not failure:
+            yield from found
+            yield from self._blindness()
+            return
+        explains = [problem.level == "broken" and self._explains(problem) for problem in found]
+        for problem, is_cause in zip(found, explains, strict=True):
+            cause = f"{problem.cause}; its import ends with {exception_in(failure)}"
+            if is_cause:
+                yield replace(problem, cause=cause)
+            elif not problem.what.startswith(self._unfound_start):
+                yield problem
+            elif self.remedy is None:  # a search is no proof
+                sonames = problem.what.removeprefix(self._unfound_start)
+                yield notes(
+                    problem.anchor,
+                    f"{package.title} may not find {sonames}",
+                    "no search finds it, and the import ended before it could load it itself",
+                    FIRST,
+                )
+        if not any(explains):
+            yield self._import_failure()
+
+    @property
+    def _unfound_start(self) -> str:
+        return f"{self.package.title} doesn't find "
+
+    def _explains(self, problem: Diagnosis) -> bool:
+        """Return True if a problem of the files is why the import fails."""
+        failure = self.package.failure
+        if problem.what.startswith(self._unfound_start):
+            sonames = problem.what.removeprefix(self._unfound_start).split(", ")
+            return any(soname in failure for soname in sonames)
+        if problem.anchor in {"torch-abi-mismatch", "cxx11-abi-mismatch"}:
+            return "undefined symbol" in failure
+        return problem.anchor in _FATAL
+
+    def _import_failure(self) -> Diagnosis:
+        package = self.package
+        otherwise = f"python -c 'import {self._module}' shows the full error"
+        anchor, line, fix = explain(package.failure, otherwise, self.remedy)
+        return broken(anchor, f"{package.title} can't be imported", line, fix, self.remedy or "")
+
+    @property
+    def _module(self) -> str:
+        names = importable_modules(self.context.environment.distributions[self.package.name])
+        return next(iter(names), self.package.name)
+
+    def _blindness(self) -> Iterator[Diagnosis]:
+        """Judge a package that sees no GPU though CUDA programs do."""
+        if self.package.available is False and self.context.driver.visible:
+            yield warns(
+                "no-cuda-device",
+                f"{self.package.title} sees no GPU, though a CUDA program sees "
+                f"{self.context.driver.visible}",
+                "it reports no reason; it may be a build for the CPU, or not find CUDA's libraries",
+                "install its build for CUDA with the libraries that it requires",
+            )
+
+    def _static_problems(self) -> Iterator[Diagnosis]:
+        """Yield what its files show."""
         for library in self.package.libraries:
             if library.damage:
                 yield broken(
@@ -71,14 +167,6 @@ class _PackageJudge:
         yield from self._mixed()
         yield from self._archs()
         yield from self._system()
-        torch, imports = self.context.torch, set(map(project_of, self._requires))
-        if torch and torch.failure and (self.package.is_for_torch or "torch" in imports):
-            yield warns(
-                "diagnose-import-failed",
-                f"{self.package.title} needs torch, which can't be imported",
-                f"torch {torch.version}: {torch.failure.strip().splitlines()[-1]}",
-                "fix torch first, then run this again",
-            )
 
     @property
     def _requires(self) -> tuple[str, ...]:
@@ -150,16 +238,16 @@ class _PackageJudge:
             return
         fix = "install a build for {0}, or build it with that arch (TORCH_CUDA_ARCH_LIST={1})"
         yield from judge_archs(self.package.title, code, context.driver, fix)
-        cuda, newest = context.torch.cuda if context.torch else "", context.driver.newest_cuda
-        is_newer = cuda and newest and version_key(cuda) > version_key(newest)
-        for capability in context.driver.capabilities:
-            if is_newer and runs_on(code, capability) == "PTX":
+        driver = context.driver
+        for capability in driver.capabilities:
+            fault = code_fault(package.code, capability, driver.version, driver.newest_cuda)
+            if fault and runs_on(code, capability):
                 yield warns(
                     "ptx-unsupported-toolchain",
-                    f"{self.package.title} has only PTX for sm_{capability}",
-                    f"the driver supports CUDA up to {newest} and may not support the PTX of a "
-                    "newer one",
-                    f"update the driver, or install a build with code for sm_{capability}",
+                    f"driver {driver.version} may not run the code of {package.title}",
+                    fault,
+                    f"update the driver, or install a build with code for sm_{capability} and an "
+                    "older CUDA",
                 )
 
     def _system(self) -> Iterator[Diagnosis]:

@@ -183,6 +183,16 @@ def requirers(environment: PythonEnvironment) -> dict[str, dict[str, Requirement
     return owners
 
 
+def required_by(environment: PythonEnvironment, names: Iterable[str]) -> set[str]:
+    """Return the installed projects that some projects require, directly or not."""
+    owners = requirers(environment)
+    reached, size = set(names), -1
+    while len(reached) > size:
+        size = len(reached)
+        reached |= {name for name, of in owners.items() if not reached.isdisjoint(of)}
+    return reached.intersection(environment.distributions).difference(names)
+
+
 def is_nvidias(name: str) -> bool:
     """Return True if a project is one of NVIDIA's libraries."""
     return name.startswith("nvidia-") or name in _NAMES

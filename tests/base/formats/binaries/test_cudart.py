@@ -60,3 +60,33 @@ def test_takes_no_other_number_for_a_release(tmp_path: Path, number: int) -> Non
     library = compile_library(tmp_path / "lib.so", "gcc", "-fPIC", "-O2", source)
 
     assert release_in(library) == ""
+
+
+def make_versions(folder: Path, *functions: tuple[int, int]) -> Path:
+    """A library with functions that write a number, or return an error for a null pointer."""
+    source = folder / "versions.s"
+    source.write_text(
+        "".join(
+            f"test %rdi,%rdi\nje 1f\nmovl ${number},(%rdi)\nxor %eax,%eax\nret\n"
+            f"1: mov ${error},%eax\nret\n"
+            for number, error in functions
+        )
+    )
+    return compile_library(folder / "lib.so", "gcc", source)
+
+
+@pytest.mark.parametrize(
+    ("functions", "release"),
+    [
+        (((12200, 3),), ""),  # cuSOLVER 12.2, as it is in NVIDIA's own library
+        (((12000, 3),), ""),  # cuSOLVER 12.0
+        (((12200, 3), (13000, 1)), "13.0"),
+        (((12200, 1),), ""),  # there is no CUDA 12.20
+        (((12070, 1),), ""),
+        (((13000, 1), (12080, 1)), ""),
+    ],
+)
+def test_takes_no_version_of_other_library_for_the_runtime(
+    tmp_path: Path, functions: tuple[tuple[int, int], ...], release: str
+) -> None:
+    assert release_in(make_versions(tmp_path, *functions)) == release

@@ -19,7 +19,9 @@ def test_names_extension_for_other_python(env: Env) -> None:
     name = "ext.cpython-38-x86_64-linux-gnu.so"
     env.install("ext", {name: env.extension(code, "libcuda.so.1")})
 
-    assert verdict_on(look_into(env), "python-version-unsupported").cause == name
+    verdict = verdict_on(look_into(env), "python-version-unsupported")
+
+    assert verdict.cause.startswith(f"{name}; its import ends with ModuleNotFoundError")
 
 
 def test_passes_over_packages_without_gpu(env: Env) -> None:

@@ -20,7 +20,7 @@ def preload_more(): ctypes.CDLL(str(there / "second.so"))
 def import_ext(env: Env, source: str) -> PackageImport:
     libraries = {f"ext/{name}": env.compile(name, "") for name in ("first.so", "second.so")}
     env.install("ext", {"ext/__init__.py": source.encode(), **libraries})
-    return import_package(("ext",), read_environment(env.python, _ENVIRON), _ENVIRON)
+    return import_package(("ext",), (), read_environment(env.python, _ENVIRON), _ENVIRON)
 
 
 def names(paths: tuple[Path, ...]) -> list[str]:

@@ -14,7 +14,9 @@ from cuwheel.check.diagnose.facts.environment import (
 )
 from cuwheel.check.diagnose.facts.installed_files import (
     InstallationFacts,
+    Shadow,
     find_faults,
+    find_shadows,
     modules_of,
     read_installation,
 )
@@ -144,6 +146,11 @@ def test_does_not_judge_shared_library_by_its_size(env: Env) -> None:
     assert read(env).faults == {}
 
 
+def shadows_in(env: Env, name: str, start: Path, **variables: str) -> list[Shadow]:
+    environment = environment_of(env, **variables)
+    return list(find_shadows(environment.distributions[name], environment, start))
+
+
 def test_finds_what_hides_a_package(env: Env) -> None:
     env.install("ext", {"ext/__init__.py": b"", "tests/__init__.py": b""})
     work = env.folder / "work"
@@ -151,10 +158,28 @@ def test_finds_what_hides_a_package(env: Env) -> None:
         (work / folder).mkdir(parents=True)
         (work / folder / "__init__.py").touch()
 
-    [shadow] = read(env, PYTHONPATH=str(work)).shadows
+    [shadow] = shadows_in(env, "ext", env.folder, PYTHONPATH=str(work))
 
     assert (shadow.module, shadow.path) == ("ext", work / "ext" / "__init__.py")
-    assert read(env).shadows == ()
+    assert shadows_in(env, "ext", env.folder) == []
+
+
+def test_finds_what_hides_a_package_in_the_users_folder(env: Env) -> None:
+    env.install("ext", {"ext/__init__.py": b""})
+    (env.folder / "ext.py").touch()
+
+    [shadow] = shadows_in(env, "ext", env.folder)
+
+    assert (shadow.path, shadow.is_start) == (env.folder / "ext.py", True)
+
+
+def test_finds_module_that_hides_a_namespace(env: Env) -> None:
+    env.install("ext", {"nvidia/part/lib.so": b""})
+    (env.site / "nvidia.py").touch()
+
+    [shadow] = shadows_in(env, "ext", env.folder)
+
+    assert (shadow.module, shadow.path) == ("nvidia", env.site / "nvidia.py")
 
 
 def test_takes_only_folders_of_pips_for_leftovers(env: Env) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 
 from cuwheel.check.diagnose.facts.imports import Device, FrameworkFacts
 from cuwheel.check.diagnose.facts.machine import Driver, DriverGpu
+from cuwheel.check.diagnose.rules.caches import judge_caches
 from cuwheel.check.diagnose.rules.frameworks import judge_frameworks
-from tests.check.diagnose.samples import make_context
+from cuwheel.check.diagnose.verdict import Diagnosis
+from tests.check.diagnose.samples import make_context, make_distribution
 from tests.support.check.environments import Env, look_into, verdict_on
 
 _GPU = DriverGpu(index=0, name="A", capability="90")
@@ -76,3 +79,53 @@ def test_explains_failed_import_of_torch(env: Env, line: str, anchor: str) -> No
 
     assert verdict_on(report, anchor).level == "broken"
     assert report.environment.frameworks[0].cuda == "13.0"
+
+
+_JAX = FrameworkFacts(name="jax", version="0.8.1", was_imported=True, available=False)
+_REFUSED = "JAX plugin jax_cuda13_plugin version 0.8.2 is installed, so it will not be used"
+
+
+def judged_jax(jax: FrameworkFacts, *names: str, **environ: str) -> Diagnosis:
+    parts = [make_distribution(name, version="0.8.1") for name in ("jax", "jaxlib", *names)]
+    driver = Driver(version="580.65.06", newest_cuda="13.0", gpus=(_GPU,), visible=1)
+    context = make_context(*parts, frameworks=(jax,), driver=driver, environ=environ)
+    [verdict] = judge_frameworks(context, {})
+    return verdict
+
+
+def test_finds_jax_that_runs_on_the_cpu() -> None:
+    verdict = judged_jax(_JAX)
+
+    assert (verdict.level, verdict.anchor) == ("broken", "no-cuda-device")
+    assert "runs on the CPU" in verdict.what
+    assert verdict.command.endswith("install 'jax[cuda13]==0.8.1'")
+
+
+def test_names_variable_that_keeps_jax_on_the_cpu() -> None:
+    jax = replace(_JAX, cuda="13")
+
+    verdict = judged_jax(jax, "jax-cuda13-plugin", JAX_PLATFORMS="cpu")
+
+    assert verdict.command == "unset JAX_PLATFORMS"
+
+
+def test_finds_plugin_that_jax_refuses() -> None:
+    jax = replace(_JAX, cuda="13", why_not=_REFUSED)
+
+    verdict = judged_jax(jax, "jax-cuda13-plugin")
+
+    assert verdict.cause == _REFUSED
+    assert verdict.command.endswith("install jax-cuda13-plugin==0.8.1")
+
+
+def test_names_folder_of_kernels_that_can_not_be_written(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.touch()
+    distribution = make_distribution("cupy-cuda13x")
+    context = make_context(distribution, environ={"HOME": str(home)})
+
+    [verdict] = judge_caches(context)
+
+    assert str(home / ".cupy") in verdict.what
+    writable = make_context(distribution, environ={"CUPY_CACHE_DIR": str(tmp_path / "new")})
+    assert list(judge_caches(writable)) == []

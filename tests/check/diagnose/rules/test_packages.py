@@ -8,7 +8,6 @@ import pytest
 
 from cuwheel.base.formats.binaries.archs import DeviceCode
 from cuwheel.check.diagnose.facts.gpu_packages import DiagnosedPackage, InstalledLibrary
-from cuwheel.check.diagnose.facts.imports import FrameworkFacts
 from cuwheel.check.diagnose.facts.machine import Driver, DriverGpu
 from cuwheel.check.diagnose.rules.packages import judge_package
 from tests.check.diagnose.samples import make_context, make_distribution
@@ -45,17 +44,19 @@ def test_names_archs_that_gpu_lacks(env: Env, driver: Path, cuda_home: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("cuda", "level"), [("13.0", "ok"), ("13.1", "warning"), ("13.10", "warning"), ("9.2", "ok")]
+    ("ptx", "level"),
+    [((9, 0), "ok"), ((9, 1), "warning"), ((9, 10), "warning"), ((6, 3), "ok")],
 )
-def test_holds_ptx_to_the_newest_cuda_of_the_driver(tmp_path: Path, cuda: str, level: str) -> None:
+def test_holds_ptx_to_the_newest_cuda_of_the_driver(
+    tmp_path: Path, ptx: tuple[int, int], level: str
+) -> None:
     """PTX of a newer CUDA than the driver's may be more than it can compile."""
-    code = DeviceCode(ptx=("80",))
+    code = DeviceCode(ptx=("80",), ptx_version=ptx)
     library = InstalledLibrary(path=tmp_path / "libext.so", code=code)
     package = package_of(library)
     gpu = DriverGpu(index=0, name="A", capability="90")
     context = make_context(
         make_distribution("ext"),
-        frameworks=(FrameworkFacts(name="torch", version="2.11.0", cuda=cuda),),
         driver=Driver(version="580.65.06", newest_cuda="13.0", gpus=(gpu,)),
     )
 
