@@ -75,6 +75,14 @@ def test_home_has_the_usual_layout(toolchain: Toolchain) -> None:
     assert "/usr" not in profile
 
 
+def test_nvcc_compresses_in_one_way_only(toolchain: Toolchain) -> None:
+    """`--compress-mode` came with 12.8, as the failure catalogue says."""
+    options = run([toolchain.home / "bin" / "nvcc", "--help"], env={"PATH": "/usr/bin:/bin"}).output
+
+    assert "--no-compress" in options
+    assert "--compress-mode" not in options
+
+
 @pytest.mark.parametrize("row", _COMPONENTS, ids=[row.name for row in _COMPONENTS])
 def test_component_is_as_its_row_says(toolchain: Toolchain, row: Component) -> None:
     for pattern in row.sonames:
