@@ -14,6 +14,7 @@ RECIPE = Recipe(
         sha256="826a3cdb651959f191dac64502f8a29627d9116fe6bb7c57e4f562da1aea7bf3",
     ),
     toolkits=("12.4",),
+    never_built=("12.4",),
     archs=("80", "90"),
     framework=Framework(name="torch", version="2.6.0"),
     wheel_name="mamba-ssm",

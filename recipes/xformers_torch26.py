@@ -16,6 +16,7 @@ RECIPE = Recipe(
         sha256="0b77c67ecc3c9fdd8a0e4399e675adf12e2ff40285e00974cca2d09108157f60",
     ),
     toolkits=("12.4",),
+    never_built=("12.4",),
     # 90a, not 90: with it the attention of Hopper GPUs, flash-attn 3, is compiled too.
     archs=("80", "90a"),
     framework=Framework(name="torch", version="2.6.0"),
