@@ -90,7 +90,7 @@ def test_component_is_as_its_row_says(toolchain: Toolchain, row: Component) -> N
         with file.open("rb") as stream:
             assert read_elf(stream).soname == file.name
     required = Requirement(requirement_for(row, TOOLKIT, ""))
-    assert pinned_version(_LOCK, row.distribution) in required.specifier
+    assert required.specifier.contains(str(pinned_version(_LOCK, row.distribution)))
 
 
 def test_links_separately_compiled_code_statically(toolchain: Toolchain, tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ def test_lock_says_for_which_pythons_it_is(name: str, pythons: str) -> None:
 def source_tree(name: str, lean_workspace: Workspace) -> SourceTree:
     """Upstream's source with the recipe's patches."""
     job = make_job(target_of(name), lean_workspace)
+    lean_workspace.claim()
     lean_workspace.save("source", source(job))
     return patch(job)
 
