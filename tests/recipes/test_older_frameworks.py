@@ -1,6 +1,6 @@
 """The recipes for older releases of PyTorch: what the docs say of them, and upstream's sources.
 
-Nothing of them is compiled here: CUDA 12.1 needs conda-forge's files.
+Nothing of them is compiled here.
 """
 
 from __future__ import annotations
@@ -18,9 +18,14 @@ from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.check.cuda.toolkits import toolkit_by_release
 from tests.support.factories import make_job
 
-TARGETS = ("flash-attn-121", "flash-attn-torch22-121", "xformers-torch24-121")
-
-every_target = pytest.mark.parametrize("name", TARGETS)
+# Target, and the Pythons that its PyTorch has wheels for.
+TARGETS = {
+    "flash-attn-121": "3.8 3.9 3.10 3.11 3.12",
+    "flash-attn-torch22-121": "3.8 3.9 3.10 3.11 3.12",
+    "xformers-torch24-121": "3.8 3.9 3.10 3.11 3.12",
+    "xformers-torch26-124": "3.9 3.10 3.11 3.12 3.13",
+    "mamba-ssm-torch26-124": "3.9 3.10 3.11 3.12 3.13",
+}
 
 
 def target_of(name: str) -> Target:
@@ -48,7 +53,7 @@ def documented(target: Target) -> list[str]:
     return [session, package, target.toolkit.release, target.framework.version, f"3.10 to {newest}"]
 
 
-@every_target
+@pytest.mark.parametrize("name", TARGETS)
 def test_documents_what_is_built_for_what(name: str) -> None:
     text = (ROOT / "docs" / "how-to" / "frameworks.md").read_text()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
@@ -56,15 +61,16 @@ def test_documents_what_is_built_for_what(name: str) -> None:
     assert documented(target_of(name)) in rows
 
 
-@every_target
-def test_lock_says_for_which_pythons_it_is(name: str) -> None:
-    assert pythons_of_lock(target_of(name).lock) == ("3.8", "3.9", "3.10", "3.11", "3.12")
+@pytest.mark.parametrize(("name", "pythons"), TARGETS.items())
+def test_lock_says_for_which_pythons_it_is(name: str, pythons: str) -> None:
+    assert pythons_of_lock(target_of(name).lock) == tuple(pythons.split())
 
 
 @pytest.fixture
 def source_tree(name: str, lean_workspace: Workspace) -> SourceTree:
     """Upstream's source with the recipe's patches."""
     job = make_job(target_of(name), lean_workspace)
+    lean_workspace.claim()
     lean_workspace.save("source", source(job))
     return patch(job)
 
@@ -76,6 +82,9 @@ def source_tree(name: str, lean_workspace: Workspace) -> SourceTree:
         ("flash-attn-torch22-121", "compute_80"),
         ("flash-attn-torch22-121", '["git"'),
         ("xformers-torch24-121", '["git", "describe"'),
+        ("xformers-torch26-124", '["git", "describe"'),
+        ("mamba-ssm-torch26-124", "compute_53"),
+        ("mamba-ssm-torch26-124", "-lineinfo"),
     ],
 )
 def test_patches_take_out_what_they_say(source_tree: SourceTree, gone: str) -> None:

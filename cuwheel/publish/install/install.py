@@ -351,7 +351,7 @@ class _Run:
             why = "; ".join(reasons) or "no index has a wheel of this target"
         return self._no_fit(why)
 
-    def _no_fit(self, why: str) -> NoFittingWheelError:
+    def _no_fit(self, why: str) -> InstallError:
         name, python = self.options.target.name, self.options.python
         where = f" --python {shlex.quote(python)}" if python else ""
         return InstallError(
