@@ -30,6 +30,7 @@ _SCRIPTS = (
     "build/compile/launcher/direct_mode.py",
     "build/compile/launcher/kept_files.py",
     "build/compile/launcher/launch.py",
+    "build/compile/launcher/module_id.py",
     "build/compile/launcher/rewrite.py",
     "build/compile/memory_gate/child.py",
     "build/compile/memory_gate/event_log.py",
@@ -41,6 +42,7 @@ LAUNCHER_FILES = tuple(map(script, _SCRIPTS))
 # The programs of nvcc that take memory; cicc the most, 3.75 GB for one file of flash-attn.
 _GATED = ("cicc", "cudafe++", "ptxas")
 DEVICE_TOOLS = ("cicc", "ptxas")  # their output is the same for every platform: `device_code`
+_GATES = {**dict.fromkeys(DEVICE_TOOLS, "device"), "cudafe++": "front"}
 _COMPILES = ("cc1plus", "cc1", "as")  # what a GCC starts
 # Folders of a toolkit with programs: NVIDIA's own layout, and conda-forge's.
 _PROGRAMS = (
@@ -59,6 +61,7 @@ _STUBS = {
     "host": ("launcher", "launch.main(sys.argv[1], sys.argv[2:], settings.SETTINGS)"),
     "gate": ("memory_gate", "gate.main(sys.argv[1], sys.argv[2:])"),
     "device": ("launcher", "device_code.main(sys.argv[1], sys.argv[2:])"),
+    "front": ("launcher", "module_id.main(sys.argv[1], sys.argv[2:], settings.SETTINGS.flags)"),
 }
 
 
@@ -175,8 +178,7 @@ class ToolkitView:
         return f'#!/bin/sh\n# {self.fingerprint}\nexec {shlex.join(argv)} "$@"\n'
 
     def _gate(self, program: Path) -> str:
-        stub = "device" if program.name in DEVICE_TOOLS else "gate"
-        return self._script(stub, str(program))
+        return self._script(_GATES.get(program.name, "gate"), str(program))
 
     def _gated_compiler(self, program: Path) -> str:
         # sccache removes the one variable for compilers; the other replaces it (`compile.cache`).
