@@ -252,7 +252,7 @@ def explained_log(explanation: Explanation, name: str) -> ExplainedLog:
         lines=explanation.lines,
         failed=explanation.failed,
         causes=explanation.causes,
-        first_error=explanation.first_error,
+        first_error=explanation.error,
         overcome=explanation.overcome,
         facts=dict(explanation.facts),
     )
@@ -273,7 +273,7 @@ def _cause(number: int, cause: ExplainedCause, width: int, *, is_whole: bool) ->
 def _unknown(explanation: Explanation, name: str, width: int) -> Iterator[str]:
     headline = f"{name}: it failed, and cuwheel knows none of its errors. The first error:"
     yield from (*_wrapped(headline, width), "")
-    first = explanation.first_error.line if explanation.first_error else 0
+    first = explanation.error.line if explanation.error else 0
     for number, line in explanation.context.items():
         mark = ">" if number == first else " "
         yield from _wrapped(line[:_LONGEST] or " ", width, start=f"  {mark} {number:>7}  ")
