@@ -24,7 +24,10 @@ _FOLDER = Path(__file__).parent / "failures"
 # In an installed cuwheel: the output of `prepared` when its wheel was built. Reading YAML and
 # finding the texts of 1,700 patterns takes a second.
 _PREPARED = Path(__file__).with_name("failures.json")
-_SIGNS = "signs.yaml"  # other patterns than causes: successes, failures in general, facts, tables
+_SIGNS = "signs.yaml"  # other patterns than causes: structure, failures in general, facts, tables
+_PRECISION = "precision.yaml"  # how often a cause was the right answer on labelled logs
+_FEWEST = 2  # right answers, and
+_LEAST = 0.97  # of them among all, of a cause that may be called decisive
 _WORD = re.compile("<<([a-z-]+)>>")  # a part of patterns that `words` of signs.yaml holds
 _SHORTEST = 4  # bytes of a text to search for
 
@@ -147,7 +150,7 @@ class Signs:
 @functools.cache
 def groups() -> tuple[Group, ...]:
     """Return the catalogue in the order of its pages."""
-    contents = [_read(path) for path in _FOLDER.glob("*.yaml") if path.name != _SIGNS]
+    contents = [_read(path) for path in _FOLDER.glob("*.yaml") if path.name not in (_SIGNS, _PRECISION)]
     return tuple(
         Group(
             title=content["title"],
@@ -235,7 +238,15 @@ def _cause(content: dict[str, Any]) -> FailureCause:
     for name in known - texts - {"patterns"}:
         fields[name] = _texts(content.get(name, []))
     fields["is_general"] = bool(content.get("general"))
+    fields["limit"] = _limit(content["slug"])
     return FailureCause(patterns=_patterns(content["patterns"]), **fields)
+
+
+def _limit(slug: str) -> Weight:
+    """Return the weight that a cause's measured precision allows at most."""
+    right, wrong = (_read(_FOLDER / _PRECISION) or {}).get(slug, (0, 0))
+    is_measured = right >= _FEWEST and right >= _LEAST * (right + wrong)
+    return Weight.DECISIVE if is_measured else Weight.LIKELY
 
 
 def _patterns(entries: list[Any]) -> tuple[Pattern, ...]:

@@ -141,10 +141,13 @@ class Explainer:
         error = _error(scan)
         if error and error.kind != "wrappers":
             scan.signs.add("first-error")
+        if facts.get("driver") == "none":
+            scan.signs.add("no-driver")
         met = [
-            _explained(self._causes[slug], usable, facts, self._signs)
+            (max(match.pattern.weight for match in usable), cause)
             for slug, matches in scan.causes.items()
-            if (usable := list(_weighed(matches, scan, error, facts)))
+            if (usable := list(_weighed(matches, scan, facts)))
+            for cause in [_explained(self._causes[slug], usable, facts, self._signs)]
         ]
         shown = self._strongest(met, has_failed=error is not None)
         shown, question = self._with_question(shown, facts)
@@ -161,25 +164,26 @@ class Explainer:
         )
 
     def _strongest(
-        self, met: Iterable[ExplainedCause], *, has_failed: bool
+        self, met: Sequence[tuple[Weight, ExplainedCause]], *, has_failed: bool
     ) -> list[ExplainedCause]:
         """Return the causes that follow from no other: the strongest first, then the earliest.
 
-        A hint is shown only if there is nothing better, and a general cause only without another
-        one of the same message.
+        The order is by the weights of the patterns, not by what their precision allows to claim. A
+        hint is shown only if there is nothing better, and a general cause only without another one
+        of the same message.
         """
-        usable = [cause for cause in met if has_failed or cause.weight != "hint"]
+        weights = {cause.slug: weight for weight, cause in met}
+        usable = [cause for weight, cause in met if has_failed or weight > Weight.HINT]
         special = [cause for cause in usable if not self._causes[cause.slug].is_general]
         usable = [
             cause
             for cause in usable
             if cause in special or not any(_share_message(cause, other) for other in special)
         ]
-        better = {cause.slug for cause in usable if cause.weight != "hint"}
+        better = {cause.slug for cause in usable if weights[cause.slug] > Weight.HINT}
         brought = {slug for other in better for slug in self._causes[other].brings}
         roots = [cause for cause in usable if cause.slug not in brought]
-        order = list(_SURENESS.values())
-        roots.sort(key=lambda cause: (order.index(cause.weight), cause.evidence[0].line))
+        roots.sort(key=lambda cause: (-weights[cause.slug], cause.evidence[0].line))
         return [cause for cause in roots if cause.slug in better or cause is roots[0]][:_MAX_CAUSES]
 
     def _with_question(
@@ -192,7 +196,10 @@ class Explainer:
                 continue
             if not any(asked.regex.search(line.text) for line in first.evidence):
                 continue
-            other = _filled_in(self._causes[asked.other], first.evidence, facts, Weight.LIKELY)
+            names = dict(facts)
+            for line in first.evidence:
+                names |= line.captures
+            other = _filled_in(self._causes[asked.other], first.evidence, names, Weight.LIKELY)
             both = [replace(first, weight="likely"), other]
             rest = [cause for cause in shown[1:] if cause.slug != other.slug]
             question = Question(command=asked.command, answers=dict(asked.answers))
@@ -218,7 +225,7 @@ def _remedy(scan: Scan, error: FailureLine | None) -> LogLine | None:
 
 
 def _weighed(
-    matches: Iterable[MatchedLine], scan: Scan, error: FailureLine | None, facts: Mapping[str, str]
+    matches: Iterable[MatchedLine], scan: Scan, facts: Mapping[str, str]
 ) -> Iterator[MatchedLine]:
     """Yield the matches whose conditions hold, weaker where they are not of the failure itself."""
     for match in matches:
