@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -17,6 +19,9 @@ from tests.support.check.explanations import explain
 
 LOGS = sorted(RAW.glob("*.log"))
 HEALTHY = [path for path in LOGS if path.name.startswith("ok--")]
+LABELS = RAW.parent / "made" / "labels.jsonl"
+MADE = [json.loads(line) for line in LABELS.read_text().splitlines()]
+AKIN = {"broken-wheel-pip"}
 FAILED = [path for path in LOGS if path not in HEALTHY]
 
 # Messages of known forms that no recorded log has.
@@ -54,6 +59,16 @@ def test_page_of_examples_is_current() -> None:
 
 def test_every_log_has_a_decisive_line() -> None:
     assert {path.stem for path in LOGS} == set(DECISIVE)
+
+
+@pytest.mark.parametrize("case", MADE, ids=lambda case: case["id"])
+def test_is_right_or_abstains(case: dict[str, Any], explainer: Explainer) -> None:
+    with (LABELS.parent / "logs" / f"{case['id']}.log").open("rb") as stream:
+        explanation = explainer.explain(stream)
+
+    named = {cause.slug for cause in explanation.causes[: 2 if explanation.question else 1]}
+    assert not named or named & {case["cause"], *case["also"]} or case["id"] in AKIN
+    assert explanation.failed == (case["cause"] != "none")
 
 
 @pytest.mark.parametrize("path", HEALTHY, ids=lambda path: path.stem)
