@@ -56,7 +56,7 @@ with open(sys.argv[1], "rb") as log:
     Explainer().explain(log)
 """
 PRECISION = Path(catalogue.__file__).parent / "failures" / "precision.yaml"
-_ABOUT = """# Right and wrong first answers on the labelled logs of tests/logs and tests/check/explain/reports.
+_ABOUT = """# Right and wrong first answers on labelled logs (tests/logs, tests/check/explain).
 # A cause is called decisive only if it has two right ones and 0.97 of them right. Written by
 # `nox -s bench -- explain precision tests/logs/raw tests/logs/made/labels.jsonl
 # tests/check/explain/reports/*.jsonl`."""

@@ -18,9 +18,7 @@ _NONE = "none"
 _IN_METADATA = "cuda"  # PyPI's builds name no release
 
 
-def facts_for_logs(
-    python: str | None, environ: Mapping[str, str], start: Path
-) -> dict[str, str]:
+def facts_for_logs(python: str | None, environ: Mapping[str, str], start: Path) -> dict[str, str]:
     """Return the facts of this machine by the names that the failure catalogue gives them.
 
     Args:

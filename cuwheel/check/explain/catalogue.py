@@ -150,7 +150,9 @@ class Signs:
 @functools.cache
 def groups() -> tuple[Group, ...]:
     """Return the catalogue in the order of its pages."""
-    contents = [_read(path) for path in _FOLDER.glob("*.yaml") if path.name not in (_SIGNS, _PRECISION)]
+    contents = [
+        _read(path) for path in _FOLDER.glob("*.yaml") if path.name not in (_SIGNS, _PRECISION)
+    ]
     return tuple(
         Group(
             title=content["title"],

@@ -197,14 +197,19 @@ class _Run:
         line = MatchedLine(
             pattern=use.pattern, number=lines.number, text=lines.text, captures=captures
         )
-        scan = self.scan
         if use.kind == "failure":
-            if not scan.structure.is_full:
+            if not self.scan.structure.is_full:
                 failure = FailureLine(kind=use.name, line=line, context=lines.context())
                 self._failures[part, use.name] = failure
         elif use.kind in ("begin", "done", "failed", "failing", "chain"):
             self._structure(use, line)
-        elif use.kind == "remedy":
+        else:
+            self._keep(index, line)
+
+    def _keep(self, index: int, line: MatchedLine) -> None:
+        """Keep a line of a cause, a remedy, a sign or a fact."""
+        use, scan = self._uses[index], self.scan
+        if use.kind == "remedy":
             scan.remedies = [*scan.remedies[-_KEPT_REMEDIES:], line]
         elif use.kind == "cause":
             scan.causes.setdefault(use.name, []).append(line)

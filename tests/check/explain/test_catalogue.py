@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 import yaml
 
-from cuwheel.check.audit.findings import RULES
 from cuwheel.base.paths import ROOT
+from cuwheel.check.audit.findings import RULES
 from cuwheel.check.explain.catalogue import FailureCause, Weight, causes, groups, signs
 from cuwheel.check.explain.explanation import Explainer
 from cuwheel.check.explain.log_text import blocks, undecorated

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from cuwheel.base.system.console import Console
+from cuwheel.check.explain.explain import explained
 from cuwheel.check.explain.explanation import Explainer
 from cuwheel.check.explain.log_text import blocks
 from tests.logs.decisive import DECISIVE, RAW
@@ -107,3 +109,16 @@ def test_knows_forms(slug: str, explainer: Explainer) -> None:
     }
 
     assert wrong == {}
+
+
+def test_explanation_of_an_error_fits_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "24")
+    console = Console()
+
+    heights = {
+        path.name: explained(path, {}, console).count("\n") + 1
+        for path in (LABELS.parent / "logs").glob("c*.log")
+    }
+
+    assert {name: lines for name, lines in heights.items() if lines > 22} == {}
