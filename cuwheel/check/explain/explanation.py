@@ -16,6 +16,7 @@ from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.versions import version_key
 from cuwheel.check.explain.catalogue import FailureCause, Signs, Weight, causes, signs
 from cuwheel.check.explain.scanner import FailureLine, MatchedLine, Scan, Scanner
+from cuwheel.check.explain.structure import Node
 
 Sureness = Literal["decisive", "likely", "hint"]
 _SURENESS: Mapping[Weight, Sureness] = {
@@ -34,6 +35,10 @@ _COMPARISONS: Mapping[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] =
     ">": operator.gt,
 }
 _BELOW = re.compile(r"(<=?) ?3\.(\d+)(?!\d)")  # of a range of Pythons
+# Errors of a program's own code, which follow from no exception that it caught before.
+_OWN_ERROR = re.compile(
+    r"\s*(?:TypeError|ZeroDivisionError|IndexError|AssertionError|UnboundLocalError)\b"
+)
 _SAME_MESSAGE = 2  # lines between two matches of one message
 _KINDS = ("exceptions", "diagnostics", "messages", "wrappers")  # the most specific first
 
@@ -146,7 +151,7 @@ class Explainer:
         met = [
             (max(match.pattern.weight for match in usable), cause)
             for slug, matches in scan.causes.items()
-            if (usable := list(_weighed(matches, scan, facts)))
+            if (usable := list(_weighed(matches, scan, error, facts)))
             for cause in [_explained(self._causes[slug], usable, facts, self._signs)]
         ]
         shown = self._strongest(met, has_failed=error is not None)
@@ -225,17 +230,26 @@ def _remedy(scan: Scan, error: FailureLine | None) -> LogLine | None:
 
 
 def _weighed(
-    matches: Iterable[MatchedLine], scan: Scan, facts: Mapping[str, str]
+    matches: Iterable[MatchedLine], scan: Scan, error: FailureLine | None, facts: Mapping[str, str]
 ) -> Iterator[MatchedLine]:
     """Yield the matches whose conditions hold, weaker where they are not of the failure itself."""
+    caught = _caught(scan, error)
     for match in matches:
-        if not _holds(match, scan, facts):
+        if not _holds(match, scan, facts) or (caught and match.number in caught):
             continue
         if not any(match.number in part for part in scan.superseded):
             yield match
         elif match.pattern.weight > Weight.HINT:
             weaker = replace(match.pattern, weight=Weight(match.pattern.weight - 1))
             yield replace(match, pattern=weaker)
+
+
+def _caught(scan: Scan, error: FailureLine | None) -> Node | None:
+    """Return the range of exceptions that a program caught before an error of its own code."""
+    if error is None or error.kind != "exceptions" or not _OWN_ERROR.match(error.line.text):
+        return None
+    before = [line for line in scan.tracebacks if line < error.line.number]
+    return Node(level=0, start=before[0], end=before[-1]) if len(before) > 1 else None
 
 
 def _share_message(cause: ExplainedCause, other: ExplainedCause) -> bool:

@@ -60,6 +60,7 @@ class Scan:
 
     Attributes:
         superseded: ranges of exceptions that another one of their chain followed.
+        tracebacks: first lines of all exceptions, up to a limit.
     """
 
     causes: dict[str, list[MatchedLine]] = field(default_factory=dict)
@@ -70,6 +71,7 @@ class Scan:
     remedies: list[MatchedLine] = field(default_factory=list)
     structure: Structure = field(default_factory=Structure)
     superseded: list[Node] = field(default_factory=list)
+    tracebacks: list[int] = field(default_factory=list)
     lines: int = 0
 
 
@@ -153,7 +155,6 @@ class _Run:
         self._times = [0] * len(uses)
         self._before: list[str] = []  # the last lines of the block before
         self._failures: dict[tuple[int, str], FailureLine] = {}  # by part of the log and kind
-        self._traceback = 0  # the line of the last one's begin
 
     def examine(self, block: Block, lowered: bytes, searched: Future[Hits]) -> None:
         """Match the patterns against each line with one of their texts."""
@@ -227,11 +228,11 @@ class _Run:
         """Let a line begin or end a part of the log."""
         structure, names = self.scan.structure, line.captures.get("names", "")
         if use.name == "traceback":
-            self._traceback = line.number
+            self.scan.tracebacks = [*self.scan.tracebacks[-_MOST_CHAINS:], line.number]
             return
         if use.kind == "chain":
             if len(self.scan.superseded) < _MOST_CHAINS:
-                start = self._traceback or line.number
+                start = self.scan.tracebacks[-1] if self.scan.tracebacks else line.number
                 self.scan.superseded.append(Node(level=0, start=start, end=line.number))
             return
         structure.settle(line.number)
