@@ -36,9 +36,7 @@ _COMPARISONS: Mapping[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] =
 }
 _BELOW = re.compile(r"(<=?) ?3\.(\d+)(?!\d)")  # of a range of Pythons
 # Errors of a program's own code, which follow from no exception that it caught before.
-_OWN_ERROR = re.compile(
-    r"\s*(?:TypeError|ZeroDivisionError|IndexError|UnboundLocalError)\b"
-)
+_OWN_ERROR = re.compile(r"\s*(?:TypeError|ZeroDivisionError|IndexError|UnboundLocalError)\b")
 _SAME_MESSAGE = 2  # lines between two matches of one message
 _KINDS = ("exceptions", "diagnostics", "messages", "wrappers")  # the most specific first
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -152,7 +152,7 @@ class _Run:
         self._uses = uses
         self._of_text = indexes
         self._live = [list(of_text) for of_text in indexes]
-        self._times = [0] * len(uses)
+        self._times: Counter[int] = Counter()  # matches of a pattern
         self._before: list[str] = []  # the last lines of the block before
         self._failures: dict[tuple[int, str], FailureLine] = {}  # by part of the log and kind
 
@@ -267,8 +267,8 @@ class _Run:
 
     def _revive(self) -> None:
         """Search again for patterns that were met often enough."""
-        ended = {index for index, times in enumerate(self._times) if times >= _KEPT}
-        self._times = [0] * len(self._uses)
+        ended = {index for index, times in self._times.items() if times >= _KEPT}
+        self._times.clear()
         if ended:
             for live, of_text in zip(self._live, self._of_text, strict=True):
                 live.extend(index for index in of_text if index in ended and index not in live)
