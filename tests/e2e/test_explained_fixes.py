@@ -107,6 +107,23 @@ TRIALS = [
         "export LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LIBRARY_PATH",
         "/usr/local/cuda/lib64/stubs",
     ),
+    Trial(
+        cause="missing-library-link",
+        before="""
+        mkdir lib && echo 'int used(void) { return 0; }' > library.c
+        gcc -shared -fPIC library.c -o lib/libtiny.so
+        echo 'int main(void) { return 0; }' > main.c""",
+        command="gcc main.c -ltiny -o program",
+        typed="LIBRARY_PATH",
+        after="export {}=$PWD/lib",
+    ),
+    includes(
+        "cusparse.h",
+        "missing-cuda-headers",
+        "export CPATH=$CUDA_HOME/include",
+        {"$CUDA_HOME": "$PWD"},
+    ),
+    loads("libcusolver.so.12", "cuda-math-lib-not-found", _LOADER, "<its folder>"),
     includes(
         "cuda_runtime.h",
         "missing-cuda-headers",

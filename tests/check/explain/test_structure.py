@@ -36,8 +36,10 @@ def explainer() -> Explainer:
         (GCC_TOO_NEW, *MADE, "-- Build files have been written to: /src/build"),
         ("+ make", GCC_TOO_NEW, "+ pip install six", *INSTALLED),
         ("error: Failed to build `bad==1`", GCC_TOO_NEW, *INSTALLED),
+        (GCC_TOO_NEW, "Resolved 1 package in 4ms", "Installed 1 package in 2ms"),
+        (GCC_TOO_NEW, "Solving environment: done", "Executing transaction: done"),
     ],
-    ids=["package", "installation", "make", "cmake", "command", "uv"],
+    ids=["package", "installation", "make", "cmake", "command", "uv", "by uv", "by conda"],
 )
 def test_success_closes_its_own_part(lines: tuple[str, ...], explainer: Explainer) -> None:
     explanation = explain(explainer, *lines)
