@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import IO
 
 LINES_OF_MESSAGE = 3  # of one message, at most
-_BLOCK = 1 << 22  # bytes read at once
+_BLOCK = 1 << 20  # bytes read at once
 _LONGEST = 1 << 16  # bytes of a line; the rest counts as another line
 
 _CONTROLS = re.compile(rb"[\x01-\x06\x0e-\x1a\x1c-\x1f\x7f]")
@@ -120,13 +120,16 @@ def _with_line_ends(pieces: Iterator[bytes]) -> Iterator[bytes]:
     They are carriage returns alone in some; in a log collector's output they are within JSON.
     """
     first = next(pieces, b"")
-    whole = itertools.chain((first,), pieces)
-    if _JSON_START.match(first):
+    is_json = _JSON_START.match(first) is not None
+    returns_only = b"\r" in first and first.find(b"\n", 0, -1) < 0
+    whole = itertools.chain([first], pieces)
+    del first  # megabytes
+    if is_json:
         yield from _without_json(whole)
-        return
-    returns_only = b"\r" in first and b"\n" not in first.rstrip(b"\n")
-    for piece in whole:
-        yield piece.replace(b"\r", b"\n") if returns_only else piece
+    elif returns_only:
+        yield from (piece.replace(b"\r", b"\n") for piece in whole)
+    else:
+        yield from whole
 
 
 def _without_json(pieces: Iterable[bytes]) -> Iterator[bytes]:
