@@ -1,6 +1,8 @@
 """How often `explain` names the right cause, and how fast it reads.
 
-`nox -s bench -- explain score CASES…` reads lines of `{"id", "log", "cause"}`; `… speed LOG` makes
+`nox -s bench -- explain score CASES…` reads lines of `{"id", "log", "cause"}` (without `log`: the
+file `logs/ID.log` beside them), or folders of files `CAUSE--NAME.log`; `… precision CASES…` writes
+how often each cause was right, which limits its weight; `… speed LOG` makes
 a log of 500 MB out of one and reads it beside `grep` with the catalogue's own texts, and beside
 plain reading.
 """  # noqa: INP001 - run by path, not a package
@@ -13,14 +15,16 @@ import json
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from bench.audit import Turn, take_turn
+from cuwheel.check.explain import catalogue
 from cuwheel.check.explain.catalogue import causes, groups
 from cuwheel.check.explain.explanation import Explainer
 
@@ -51,6 +55,11 @@ from cuwheel.check.explain.explanation import Explainer
 with open(sys.argv[1], "rb") as log:
     Explainer().explain(log)
 """
+PRECISION = Path(catalogue.__file__).parent / "failures" / "precision.yaml"
+_ABOUT = """# Right and wrong first answers on labelled logs (tests/logs, tests/check/explain).
+# A cause is called decisive only if it has two right ones and 0.97 of them right. Written by
+# `nox -s bench -- explain precision tests/logs/raw tests/logs/made/labels.jsonl
+# tests/check/explain/reports/*.jsonl`."""
 CONTENDERS = {"reading it": _PLAIN, "grep -i -F, C.UTF-8": _GREP, "cuwheel explain": _CUWHEEL}
 
 
@@ -67,13 +76,20 @@ class Answer:
     case: str
     cause: str
     said: tuple[str, ...]
+    weight: str = ""
+    also: tuple[str, ...] = ()
 
     @property
     def points(self) -> float:
-        """1 for the right cause in the first place, a half for one that is akin to it."""
+        """1 for the right cause in the first place, a half for one that is akin to it.
+
+        Without a cause in the catalogue silence is right.
+        """
         first = self.said[0] if self.said else ""
-        if first == self.cause:
+        if first == self.cause or (not first and self.cause not in causes()):
             return 1
+        if first and first in self.also:
+            return _HALF
         known = causes()
         return _HALF if first and self.cause in known and first in known[self.cause].akin else 0
 
@@ -85,6 +101,8 @@ def main(arguments: Sequence[str]) -> None:
     scoring = kinds.add_parser("score", help="say how often the right cause comes first")
     scoring.add_argument("cases", nargs="+", type=Path)
     scoring.add_argument("--wrong", action="store_true", help="list what was answered wrongly")
+    counting = kinds.add_parser("precision", help="write how often each cause is right")
+    counting.add_argument("cases", nargs="+", type=Path)
     measuring = kinds.add_parser("speed", help="read a log of 500 MB")
     measuring.add_argument("log", type=Path)
     measuring.add_argument("--size", type=int, default=500, metavar="MB")
@@ -95,6 +113,10 @@ def main(arguments: Sequence[str]) -> None:
         console.print(speed_table(asked.log, asked.size * _MB, asked.turns))
         return
     answers = list(answer(asked.cases))
+    if asked.kind == "precision":
+        PRECISION.write_text(precision(answers))
+        return
+    console.print(weight_table(answers))
     console.print(score_table(answers))
     for one in answers:
         if asked.wrong and one.points < 1:
@@ -104,12 +126,51 @@ def main(arguments: Sequence[str]) -> None:
 def answer(files: Iterable[Path]) -> Iterable[Answer]:
     """Ask for each case's cause."""
     explainer = Explainer()
+    for case in _cases(files):
+        found = explainer.explain(io.BytesIO(case["log"]))
+        yield Answer(
+            case=case["id"],
+            cause=case["cause"],
+            said=tuple(cause.slug for cause in found.causes),
+            weight=found.causes[0].weight if found.causes else "",
+            also=tuple(case.get("also", ())),
+        )
+
+
+def _cases(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
     for path in files:
+        if path.is_dir():
+            for log in sorted(path.glob("*--*.log")):
+                cause = log.name.partition("--")[0]
+                yield {"id": log.stem, "cause": cause, "log": log.read_bytes()}
+            continue
         for line in path.read_text().splitlines():
             case = json.loads(line)
-            found = explainer.explain(io.BytesIO(case["log"].encode("utf-8", "replace")))
-            said = tuple(cause.slug for cause in found.causes)
-            yield Answer(case=case["id"], cause=case["cause"], said=said)
+            log = case.get("log")
+            file = path.with_name("logs") / f"{case['id']}.log"
+            yield case | {"log": log.encode("utf-8", "replace") if log else file.read_bytes()}
+
+
+def precision(answers: Iterable[Answer]) -> str:
+    """Right and wrong first answers of each cause, as YAML."""
+    counts: dict[str, list[int]] = {}
+    for one in answers:
+        if one.said:
+            counts.setdefault(one.said[0], [0, 0])[one.points == 0] += 1
+    lines = [f"{slug}: [{right}, {wrong}]" for slug, (right, wrong) in sorted(counts.items())]
+    return "\n".join((_ABOUT, *lines, ""))
+
+
+def weight_table(answers: Sequence[Answer]) -> Table:
+    """How often each weight was right."""
+    table = Table()
+    for title in ("weight", "cases", "right", "acceptable", "wrong"):
+        table.add_column(title, justify="left" if title == "weight" else "right")
+    for weight in ("decisive", "likely", "hint", ""):
+        points = Counter(one.points for one in answers if one.weight == weight)
+        row = (sum(points.values()), points[1], points[_HALF], points[0])
+        table.add_row(weight or "not in the catalogue", *map(str, row))
+    return table
 
 
 def score_table(answers: Sequence[Answer]) -> Table:

@@ -33,7 +33,7 @@ _COMMAND = re.compile(
 )
 _WITH_VALUE = {
     *"""
-    -r --requirement -c --constraint --python --find-links --index --index-url --extra-index-url
+    -r --requirement -c --constraint --build-constraint --python --find-links --index --index-url --extra-index-url
     --target --no-binary --only-binary --from -t -i -f
     """.split()  # noqa: SIM905 - likewise
 }

@@ -1,4 +1,4 @@
-"""Writes docs/explain-examples.md: what `explain` says of five of the logs.
+"""Writes docs/explain-examples.md: the explanations of three of the logs.
 
 python -m tests.logs.examples
 """
@@ -13,13 +13,11 @@ from tests.logs.decisive import RAW
 PAGE = ROOT / "docs" / "explain-examples.md"
 _NAMES = (
     "cuda13-cccl-api-removed--ninja-long",
-    "oom-killed-compile--cgroup",
     "isolated-build-no-torch--uv",
-    "rdc-device-link-missing--import",
-    "cxx11-abi-mismatch--import",
+    "cuda-home-not-set--pip",
 )
 _INTRO = """\
-# Five logs explained
+# Three logs explained
 
 <!-- Written by `python -m tests.logs.examples` from tests/logs/raw/; don't edit. -->
 

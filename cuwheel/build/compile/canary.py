@@ -165,7 +165,7 @@ def _compiles_nothing(output: str) -> ToolchainError:
 
     causes = Explainer().explain(io.BytesIO(output.encode())).causes
     why, fix = output, "check that the host compiler works and that this nvcc supports it"
-    if causes and causes[0].is_known:
+    if causes:
         cause = causes[0]
         why, fix = f"{cause.why}\n{cause.evidence[0].text}", f"{cause.fix}\nmore: {cause.anchor}"
     return ToolchainError("this nvcc doesn't work", why=why, fix=fix)

@@ -113,5 +113,4 @@ def _keep_log(error: CuwheelError, copy: Path) -> tuple[str, str]:
     PublicText({}, names=False).copy_file(error.log, copy)
     with open_file(copy) as stream:
         causes = Explainer().explain(stream, error.known).causes
-    is_known = causes and causes[0].is_known  # a guess is no reason to record
-    return copy.name, causes[0].slug if is_known else ""
+    return copy.name, causes[0].slug if causes else ""

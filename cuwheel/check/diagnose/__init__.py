@@ -3,4 +3,4 @@
 `facts/` reads the machine and the environment, `rules/` turns facts into verdicts.
 """
 
-__all__ = ["diagnose", "document", "facts", "rules", "verdict"]
+__all__ = ["diagnose", "document", "facts", "log_facts", "rules", "verdict"]

@@ -24,9 +24,12 @@ _FOLDER = Path(__file__).parent / "failures"
 # In an installed cuwheel: the output of `prepared` when its wheel was built. Reading YAML and
 # finding the texts of 1,700 patterns takes a second.
 _PREPARED = Path(__file__).with_name("failures.json")
-_SIGNS = "signs.yaml"  # other patterns than causes: successes, failures in general, facts, tables
+_SIGNS = "signs.yaml"  # other patterns than causes: structure, failures in general, facts, tables
+_PRECISION = "precision.yaml"  # how often a cause was the right answer on labelled logs
+_FEWEST = 2  # right answers, and
+_LEAST = 0.97  # of them among all, of a cause that may be called decisive
 _WORD = re.compile("<<([a-z-]+)>>")  # a part of patterns that `words` of signs.yaml holds
-_SHORTEST = 4  # characters of a text to search for
+_SHORTEST = 4  # bytes of a text to search for
 
 
 class Weight(IntEnum):
@@ -73,6 +76,8 @@ class FailureCause:
         stage: configure, compile, device-link, link, package, repair, install, import or runtime.
         why: templates of the cause: the first with known names only is used.
         brings: slugs of its consequences.
+        is_general: it gives way to another cause of the same line.
+        limit: the weight that its measured precision allows.
     """
 
     slug: str
@@ -86,6 +91,8 @@ class FailureCause:
     brings: tuple[str, ...] = ()
     akin: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
+    is_general: bool = False
+    limit: Weight = Weight.DECISIVE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,25 +105,54 @@ class Group:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AskedFact:
+    """A fact that decides between two causes of one message, and the command that prints it.
+
+    Attributes:
+        pattern: of the lines that both causes print.
+        answers: output of the command → slug.
+    """
+
+    cause: str
+    other: str
+    fact: str
+    pattern: str
+    command: str
+    answers: tuple[tuple[str, str], ...]
+
+    @functools.cached_property
+    def regex(self) -> re.Pattern[str]:
+        """The pattern, compiled."""
+        return _compiled(self.pattern)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Signs:
     """The patterns other than causes.
 
     Attributes:
+        failures: kind → patterns.
+        structure: event (begin, done, failed) and level of the part of a log → patterns.
         named: sign → patterns; a cause's pattern may need one.
         tables: name → the fact for the look-up, and value by value of the fact.
     """
 
-    successes: tuple[Pattern, ...]
-    failures: tuple[Pattern, ...]
+    failures: Mapping[str, tuple[Pattern, ...]]
+    structure: Mapping[tuple[str, str], tuple[Pattern, ...]]
+    chains: tuple[Pattern, ...]
+    remedies: tuple[Pattern, ...]
     facts: tuple[Pattern, ...]
     named: Mapping[str, tuple[Pattern, ...]]
     tables: Mapping[str, tuple[str, Mapping[str, str]]]
+    questions: tuple[AskedFact, ...]
 
 
 @functools.cache
 def groups() -> tuple[Group, ...]:
     """Return the catalogue in the order of its pages."""
-    contents = [_read(path) for path in _FOLDER.glob("*.yaml") if path.name != _SIGNS]
+    contents = [
+        _read(path) for path in _FOLDER.glob("*.yaml") if path.name not in (_SIGNS, _PRECISION)
+    ]
     return tuple(
         Group(
             title=content["title"],
@@ -138,14 +174,24 @@ def signs() -> Signs:
     """Return the patterns other than causes."""
     content = _read(_FOLDER / _SIGNS)
     return Signs(
-        successes=_patterns(content["successes"]),
-        failures=_patterns(content["failures"]),
+        failures={kind: _patterns(regexes) for kind, regexes in content["failures"].items()},
+        structure={
+            (event, level): _patterns(regexes)
+            for event, levels in content["structure"].items()
+            for level, regexes in levels.items()
+        },
+        chains=_patterns(content["chains"]),
+        remedies=_patterns(content["remedies"]),
         facts=_patterns(content["facts"]),
         named={name: _patterns(regexes) for name, regexes in content["signs"].items()},
         tables={
             name: (table["by"], {str(key): str(value) for key, value in table["values"].items()})
             for name, table in content["tables"].items()
         },
+        questions=tuple(
+            AskedFact(**{**entry, "answers": tuple(entry["answers"].items())})
+            for entry in content["questions"]
+        ),
     )
 
 
@@ -156,7 +202,9 @@ def prepared() -> str:
         ValueError: a file is invalid.
     """
     groups = [cause.patterns for cause in causes().values()]
-    groups += [signs().successes, signs().failures, signs().facts, *signs().named.values()]
+    kinds = (signs().failures, signs().structure, signs().named)
+    groups += [patterns for kind in kinds for patterns in kind.values()]
+    groups += [signs().facts, signs().chains, signs().remedies]
     content = {
         "files": {path.name: _read(path) for path in sorted(_FOLDER.glob("*.yaml"))},
         "texts": {p.source: (p.texts, *p.others) for patterns in groups for p in patterns},
@@ -184,14 +232,23 @@ def _read(path: Path) -> Any:
 
 
 def _cause(content: dict[str, Any]) -> FailureCause:
-    known = set(FailureCause.__dataclass_fields__)
-    if unknown := sorted(set(content) - known):
+    known = set(FailureCause.__dataclass_fields__) - {"is_general", "limit"}
+    if unknown := sorted(set(content) - known - {"general"}):
         raise ValueError(f"{content.get('slug')}: unknown fields: {', '.join(unknown)}")
     texts = {"slug", "stage", "title", "confirm"}
     fields: dict[str, Any] = {name: content[name].strip() for name in texts}
     for name in known - texts - {"patterns"}:
         fields[name] = _texts(content.get(name, []))
+    fields["is_general"] = bool(content.get("general"))
+    fields["limit"] = _limit(content["slug"])
     return FailureCause(patterns=_patterns(content["patterns"]), **fields)
+
+
+def _limit(slug: str) -> Weight:
+    """Return the weight that a cause's measured precision allows at most."""
+    right, wrong = (_read(_FOLDER / _PRECISION) or {}).get(slug, (0, 0))
+    is_measured = right >= _FEWEST and right >= _LEAST * (right + wrong)
+    return Weight.DECISIVE if is_measured else Weight.LIKELY
 
 
 def _patterns(entries: list[Any]) -> tuple[Pattern, ...]:
@@ -205,8 +262,8 @@ def _pattern(entry: str | dict[str, Any]) -> Pattern:
         source = _WORD.sub(lambda name: _read(_FOLDER / _SIGNS)["words"][name[1]], source)
     ready = _as_prepared()["texts"].get(source)
     texts, *others = ready or required_texts(_compiled(source)) or ((),)
-    if not texts or min(map(len, texts)) < _SHORTEST:
-        raise ValueError(f"no text of {_SHORTEST} characters is in every match of {entry}")
+    if not texts or min(len(text.encode()) for text in texts) < _SHORTEST:
+        raise ValueError(f"no text of {_SHORTEST} bytes is in every match of {entry}")
     return Pattern(
         source=source,
         texts=tuple(texts),

@@ -19,7 +19,14 @@ from cuwheel.base.system.output.documents import Schema
 from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.base.system.quantities import plural
 from cuwheel.base.system.regular_files import open_file
-from cuwheel.check.explain.explanation import ExplainedCause, Explainer, Explanation, LogLine
+from cuwheel.check.explain.explanation import (
+    ExplainedCause,
+    Explainer,
+    Explanation,
+    LogLine,
+    Question,
+    Sureness,
+)
 from cuwheel.check.explain.log_text import is_text
 
 _STDIN = "-"
@@ -30,7 +37,9 @@ _LEAST = 20  # columns of text next to a label
 _EVIDENCE = 2  # lines shown for a cause
 _LONGEST = 400  # characters of a line of the log
 _HOW_TO_ADD = "docs/how-to/failure-catalogue.md"
-Amount = Literal["short", "usual", "whole"]
+Amount = Literal["short", "first", "usual", "whole"]
+_ON_A_SCREEN: tuple[Amount, ...] = ("usual", "first", "short")
+_PROMPT = 3  # lines of a terminal below the message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +51,9 @@ class ExplainedLog:
         lines: how many it has.
         failed: whether what wrote it came to a bad end.
         causes: the likeliest first; empty: none is known, or nothing failed.
-        first_error: where no cause is known, the first line that speaks of a failure.
+        error: the line that says what failed.
+        question: a command that decides between the first two causes.
+        remedy: the advice that the failed tool printed.
         overcome: slugs of what went wrong on the way and was overcome.
         facts: what it says of the machine and the tools, by name: `{"cuda": "12.2"}`.
     """
@@ -51,7 +62,9 @@ class ExplainedLog:
     lines: int
     failed: bool
     causes: tuple[ExplainedCause, ...]
-    first_error: LogLine | None
+    error: LogLine | None
+    question: Question | None
+    remedy: LogLine | None
     overcome: tuple[str, ...]
     facts: dict[str, str]
 
@@ -64,7 +77,7 @@ class ExplainDocument:
         logs: in the order in which they were named.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("explain", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("explain", "2.0")
 
     logs: tuple[ExplainedLog, ...]
 
@@ -75,21 +88,33 @@ class AnswerDocument:
 
     Attributes:
         id: of the question, as it was given.
-        causes: slugs, the likeliest first.
+        causes: slugs, the likeliest first; empty: none is known, or nothing failed.
+        weights: how sure each of them is.
+        error: the line that says what failed; empty: nothing did.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("explain-answer", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("explain-answer", "1.1")
 
     id: Any
     causes: tuple[str, ...]
+    weights: tuple[Sureness, ...]
+    error: str
 
 
-def explain_session(names: Sequence[str], folder: Path, console: Console, *, as_json: bool) -> None:
+def explain_session(
+    names: Sequence[str],
+    folder: Path,
+    console: Console,
+    *,
+    known: Mapping[str, str] | None = None,
+    as_json: bool,
+) -> None:
     """Explain logs on standard output.
 
     Args:
         names: files, folders of files, or `-` for standard input.
         folder: the base of relative names.
+        known: facts of the machine that wrote them.
 
     Raises:
         UsageError: a name is no file or folder, or a folder holds no text.
@@ -99,7 +124,7 @@ def explain_session(names: Sequence[str], folder: Path, console: Console, *, as_
     results = []
     for name, path in list(_logs(names, folder)):
         with _opened(path) as stream:
-            results.append((name, explainer.explain(stream)))
+            results.append((name, explainer.explain(stream, known)))
     if as_json:
         logs = tuple(explained_log(explanation, name) for name, explanation in results)
         console.answer(ExplainDocument(logs=logs))
@@ -117,7 +142,7 @@ def explain_session(names: Sequence[str], folder: Path, console: Console, *, as_
 
 
 def explained(log: Path, known: Mapping[str, str], console: Console) -> str:
-    """Return the explanation of a log, for an error message.
+    """Return the explanation of a log, for an error message: no longer than the screen is high.
 
     Args:
         known: facts that the log need not contain, `{"cuda": "12.2"}`.
@@ -127,7 +152,14 @@ def explained(log: Path, known: Mapping[str, str], console: Console) -> str:
     """
     with open_file(log) as stream:
         explanation = Explainer().explain(stream, known)
-    return explanation_as_text(explanation, log.name, width=min(console.terminal.width, _WIDTH))
+    terminal = console.terminal
+    for amount in _ON_A_SCREEN:
+        text = explanation_as_text(
+            explanation, log.name, width=min(terminal.width, _WIDTH), amount=amount
+        )
+        if text.count("\n") < terminal.height - _PROMPT:
+            break
+    return text
 
 
 def explain_lines(names: Sequence[str], folder: Path, console: Console) -> None:
@@ -148,8 +180,16 @@ def explain_lines(names: Sequence[str], folder: Path, console: Console) -> None:
                 if line.strip():
                     question = _read_question(line, f"{name}:{number}")
                     log = io.BytesIO(question["log"].encode("utf-8", "surrogatepass"))
-                    causes = tuple(cause.slug for cause in explainer.explain(log).causes)
-                    console.answer(AnswerDocument(id=question["id"], causes=causes))
+                    console.answer(_answer(question["id"], explainer.explain(log)))
+
+
+def _answer(question: Any, explanation: Explanation) -> AnswerDocument:
+    return AnswerDocument(
+        id=question,
+        causes=tuple(cause.slug for cause in explanation.causes),
+        weights=tuple(cause.weight for cause in explanation.causes),
+        error=explanation.error.text.strip() if explanation.error else "",
+    )
 
 
 def _read_question(line: bytes, location: str) -> dict[str, Any]:
@@ -220,23 +260,26 @@ def explanation_as_text(
     """Return an explanation as text.
 
     Args:
-        amount: `short` is a line for each cause, `whole` has all of its evidence.
+        amount: `short` is a line for each cause, `first` has the others' titles only, `whole` has
+            all evidence.
     """
     counted = plural(explanation.lines, "line")
     if explanation.causes:
         count = len(explanation.causes)
         what = "the cause" if count == 1 else f"{count} causes, the most likely first"
-        if not explanation.causes[0].is_known:
-            lines = [*_unknown(explanation, name, width), "", "Perhaps:"]
-        else:
-            lines = _wrapped(f"{name}: {what}, from {counted}", width)
+        if explanation.question:
+            what = "one of two causes"
+        lines = _wrapped(f"{name}: {what}, from {counted}", width)
         for number, cause in enumerate(explanation.causes, 1):
             if amount == "short":
                 lines += _wrapped(f"{number}. {cause.title}: {cause.fix}", width)
+            elif amount == "first" and number > 1:
+                lines += _wrapped(f"{number}. {cause.title} ({cause.weight})", width)
             else:
                 lines += ["", *_cause(number, cause, width, is_whole=amount == "whole")]
+        lines += _decision(explanation, width)
     elif explanation.failed:
-        lines = [*_unknown(explanation, name, width)]
+        lines = [*_unknown(explanation, name, width), *_decision(explanation, width)]
     else:
         lines = _wrapped(f"{name}: no failure found in {counted}", width)
         if explanation.overcome:
@@ -252,14 +295,16 @@ def explained_log(explanation: Explanation, name: str) -> ExplainedLog:
         lines=explanation.lines,
         failed=explanation.failed,
         causes=explanation.causes,
-        first_error=explanation.first_error,
+        error=explanation.error,
+        question=explanation.question,
+        remedy=explanation.remedy,
         overcome=explanation.overcome,
         facts=dict(explanation.facts),
     )
 
 
 def _cause(number: int, cause: ExplainedCause, width: int, *, is_whole: bool) -> Iterator[str]:
-    yield from _wrapped(f"{number}. {cause.title}", width)
+    yield from _wrapped(f"{number}. {cause.title} ({cause.weight})", width)
     for line in cause.evidence if is_whole else cause.evidence[:_EVIDENCE]:
         yield from _labelled(f"line {line.line}", line.text[:_LONGEST], width)
     yield from _labelled("because", cause.why, width)
@@ -270,18 +315,33 @@ def _cause(number: int, cause: ExplainedCause, width: int, *, is_whole: bool) ->
         yield from _labelled("", link, width)
 
 
+def _decision(explanation: Explanation, width: int) -> Iterator[str]:
+    """Yield what decides between two causes, and the failed tool's advice."""
+    if question := explanation.question:
+        yield ""
+        titles = {cause.slug: number for number, cause in enumerate(explanation.causes, 1)}
+        yield from _labelled("to decide", question.command, width)
+        for output, slug in question.answers.items():
+            yield from _labelled("", f"{output}: it is {titles[slug]}", width)
+    shown = {line.line for cause in explanation.causes[:1] for line in cause.evidence}
+    remedy = explanation.remedy
+    if remedy and not explanation.question and remedy.line not in shown:
+        yield ""
+        advice = f"line {remedy.line}: {remedy.text.strip()[:_LONGEST]}"
+        yield from _labelled("the tool", advice, width)
+
+
 def _unknown(explanation: Explanation, name: str, width: int) -> Iterator[str]:
-    headline = f"{name}: it failed, and cuwheel knows none of its errors. The first error:"
+    error = explanation.error.line if explanation.error else 0
+    headline = f"{name}: it failed with an error that is not in the catalogue, in line {error}:"
     yield from (*_wrapped(headline, width), "")
-    first = explanation.first_error.line if explanation.first_error else 0
     for number, line in explanation.context.items():
-        mark = ">" if number == first else " "
+        mark = ">" if number == error else " "
         yield from _wrapped(line[:_LONGEST] or " ", width, start=f"  {mark} {number:>7}  ")
     yield ""
-    yield from _wrapped("Later errors often follow from the first one.", width, "  ")
-    hint = as_typed(
-        f"If you find the cause, {_HOW_TO_ADD} describes how to add it; one line of data is enough."
-    )
+    place = "Search for the text of that line in the issues of the tool or package that printed it."
+    yield from _wrapped(place, width, "  ")
+    hint = as_typed(f"If you find the cause, {_HOW_TO_ADD} describes how to add it.")
     yield from _wrapped(hint, width, "  ")
 
 

@@ -1,32 +1,32 @@
 """The causes of a failure in a log, without their consequences.
 
-If no pattern matches a failure, the most similar cause is named, as a guess: the words of its first
-lines are compared with those of each cause's examples and title. A word counts the more, the fewer
-causes have it: inverse document frequency, and the cosine of the angle between the two (Salton and
-McGill, Introduction to Modern Information Retrieval, 1983).
+The log's structure decides which of the matches count: those of a part that failed, and of a chain
+of exceptions those of the last one. Without a match the answer is the failure's own line.
 """
 
 from __future__ import annotations
 
-import functools
-import math
 import operator
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Literal
 
 from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.versions import version_key
 from cuwheel.check.explain.catalogue import FailureCause, Signs, Weight, causes, signs
-from cuwheel.check.explain.scanner import MatchedLine, Scan, Scanner
+from cuwheel.check.explain.scanner import FailureLine, MatchedLine, Scan, Scanner
+from cuwheel.check.explain.structure import Node
 
-Sureness = Literal["decisive", "likely", "hint", "perhaps"]
-_STRENGTH: tuple[Sureness, ...] = ("decisive", "likely", "hint", "perhaps")
+Sureness = Literal["decisive", "likely", "hint"]
+_SURENESS: Mapping[Weight, Sureness] = {
+    Weight.DECISIVE: "decisive",
+    Weight.LIKELY: "likely",
+    Weight.HINT: "hint",
+}
 _MAX_CAUSES = 3  # causes that are shown
 _NAME = re.compile(r"\{(\w+)\}")
-_CONDITION = re.compile(r"(\w+) *(>=|<=|==|<|>) *([\w.]+)")
+_CONDITION = re.compile(r"(\w+) *(>=|<=|==|!=|<|>) *([\w.]+)")
 _COMPARISONS: Mapping[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -34,12 +34,11 @@ _COMPARISONS: Mapping[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] =
     "<": operator.lt,
     ">": operator.gt,
 }
-# Words of similar causes: names, options and words; a path falls into its parts, versions and
-# addresses are left out.
-_WORD = re.compile(r"[A-Za-z][A-Za-z_+]{2,}(?:\d{1,2}(?![\d.]))?")
-_LEAST = 0.12  # cosine; below it the words in common are those of any failure
-_FEWEST = 2  # words in common; a single one is no evidence, however rare
-_LONGEST = 400  # characters of a line that are compared
+_BELOW = re.compile(r"(<=?) ?3\.(\d+)(?!\d)")  # of a range of Pythons
+# Errors of a program's own code, which follow from no exception that it caught before.
+_OWN_ERROR = re.compile(r"\s*(?:TypeError|ZeroDivisionError|IndexError|UnboundLocalError)\b")
+_SAME_MESSAGE = 2  # lines between two matches of one message
+_KINDS = ("exceptions", "diagnostics", "messages", "wrappers")  # the most specific first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +64,7 @@ class ExplainedCause:
         slug: of its entry in the catalogue of failures, `nvcc-not-found`.
         title: the fact in a few words.
         stage: of a build, in which it happens.
-        weight: how sure it is; `perhaps`: no pattern fits, the words resemble this cause's.
+        weight: how sure it is, by the rate of right answers on labelled logs.
         evidence: the lines that tell it, the first one first.
         why: the cause.
         fix: what to do.
@@ -85,10 +84,17 @@ class ExplainedCause:
     anchor: str
     links: tuple[str, ...]
 
-    @property
-    def is_known(self) -> bool:
-        """True if a pattern fits; else it is a guess."""
-        return self.weight != "perhaps"
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A command whose output decides between causes that a log can't tell apart.
+
+    Attributes:
+        answers: what it prints → the slug of the cause then.
+    """
+
+    command: str
+    answers: dict[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,16 +102,21 @@ class Explanation:
     """The result for a log.
 
     Attributes:
-        causes: at most three, the best first; if no pattern matches, the most similar one, if any.
-        first_error: the first line that reports a failure after the last success.
+        causes: at most three, the best first; empty: none is known.
+        error: the line that says what failed: of its first failed part the last exception, else the
+            first diagnostic of a compiler, a linker or CMake, else the last message.
         context: the lines around it, by number.
+        question: what decides between the first two causes, where the log can't.
+        remedy: the advice of the tool that failed, nearest to its error.
         overcome: slugs of causes before a success.
     """
 
     causes: tuple[ExplainedCause, ...]
     failed: bool
-    first_error: LogLine | None
+    error: LogLine | None
     context: Mapping[int, str]
+    question: Question | None
+    remedy: LogLine | None
     overcome: tuple[str, ...]
     facts: Mapping[str, str]
     lines: int
@@ -130,73 +141,121 @@ class Explainer:
         """
         scan = self._scanner.scan(stream)
         facts = _completed({**scan.facts, **(known or {})}, self._signs)
+        error = _error(scan)
+        if error and error.kind != "wrappers":
+            scan.signs.add("first-error")
+        if facts.get("driver") == "none":
+            scan.signs.add("no-driver")
         met = [
-            _explained(self._causes[slug], usable, facts, self._signs)
+            (max(match.pattern.weight for match in usable), cause)
             for slug, matches in scan.causes.items()
-            if (usable := [match for match in matches if _holds(match, scan, facts)])
+            if (usable := list(_weighed(matches, scan, error, facts)))
+            for cause in [_explained(self._causes[slug], usable, facts, self._signs)]
         ]
-        shown = self._strongest(met, has_failed=scan.failure is not None)
-        if scan.failure and not shown and (slug := self._similar(scan.context.values())):
-            guess = _explained(self._causes[slug], [scan.failure], facts, self._signs)
-            shown = [replace(guess, weight="perhaps")]
+        shown = self._strongest(met, has_failed=error is not None)
+        shown, question = self._with_question(shown, facts)
         return Explanation(
             causes=tuple(shown),
-            failed=bool(shown) or scan.failure is not None,
-            first_error=_log_line(scan.failure) if scan.failure else None,
-            context=scan.context,
+            failed=bool(shown) or error is not None,
+            error=_log_line(error.line) if error else None,
+            context=error.context if error else {},
+            question=question,
+            remedy=_remedy(scan, error),
             overcome=tuple(sorted(scan.overcome)),
             facts=facts,
             lines=scan.lines,
         )
 
     def _strongest(
-        self, met: Iterable[ExplainedCause], *, has_failed: bool
+        self, met: Sequence[tuple[Weight, ExplainedCause]], *, has_failed: bool
     ) -> list[ExplainedCause]:
         """Return the causes that follow from no other: the strongest first, then the earliest.
 
-        A hint is shown only if there is nothing better.
+        The order is by the weights of the patterns, not by what their precision allows to claim. A
+        hint is shown only if there is nothing better, and a general cause only without another one
+        of the same message.
         """
-        usable = [cause for cause in met if has_failed or cause.weight != "hint"]
-        better = {cause.slug for cause in usable if cause.weight != "hint"}
+        weights = {cause.slug: weight for weight, cause in met}
+        usable = [cause for weight, cause in met if has_failed or weight > Weight.HINT]
+        special = [cause for cause in usable if not self._causes[cause.slug].is_general]
+        usable = [
+            cause
+            for cause in usable
+            if cause in special or not any(_share_message(cause, other) for other in special)
+        ]
+        better = {cause.slug for cause in usable if weights[cause.slug] > Weight.HINT}
         brought = {slug for other in better for slug in self._causes[other].brings}
         roots = [cause for cause in usable if cause.slug not in brought]
-        roots.sort(key=lambda cause: (_STRENGTH.index(cause.weight), cause.evidence[0].line))
+        roots.sort(key=lambda cause: (-weights[cause.slug], cause.evidence[0].line))
         return [cause for cause in roots if cause.slug in better or cause is roots[0]][:_MAX_CAUSES]
 
-    def _similar(self, lines: Iterable[str]) -> str:
-        """Return the slug of the cause with the most words in common; empty: none has enough."""
-        weights, vectors = self._words
-        query = _vector([line[:_LONGEST] for line in lines], weights)
-        cosines = {
-            slug: sum(query[word] * vector[word] for word in common)
-            for slug, vector in vectors.items()
-            if len(common := query.keys() & vector.keys()) >= _FEWEST
-        }
-        best = max(cosines, key=lambda slug: cosines[slug], default="")
-        return best if cosines.get(best, 0) >= _LEAST else ""
-
-    @functools.cached_property
-    def _words(self) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-        """The weight of each word, and the words of each cause."""
-        lines = {slug: [cause.title, *cause.examples] for slug, cause in self._causes.items()}
-        shares = Counter(word for texts in lines.values() for word in _counted(texts))
-        weights = {word: math.log(len(lines) / share) for word, share in shares.items()}
-        return weights, {slug: _vector(texts, weights) for slug, texts in lines.items()}
-
-
-def _counted(lines: Iterable[str]) -> Counter[str]:
-    return Counter(word.lower() for line in lines for word in _WORD.findall(line))
+    def _with_question(
+        self, shown: list[ExplainedCause], facts: Mapping[str, str]
+    ) -> tuple[list[ExplainedCause], Question | None]:
+        """Add the other cause that the first one's line can have, and what decides between them."""
+        for asked in self._signs.questions if shown else ():
+            first = shown[0]
+            if asked.cause != first.slug or asked.fact in facts:
+                continue
+            if not any(asked.regex.search(line.text) for line in first.evidence):
+                continue
+            names = dict(facts)
+            for line in first.evidence:
+                names |= line.captures
+            other = _filled_in(self._causes[asked.other], first.evidence, names, Weight.LIKELY)
+            both = [replace(first, weight="likely"), other]
+            rest = [cause for cause in shown[1:] if cause.slug != other.slug]
+            question = Question(command=asked.command, answers=dict(asked.answers))
+            return [*both, *rest][:_MAX_CAUSES], question
+        return shown, None
 
 
-def _vector(lines: Iterable[str], weights: Mapping[str, float]) -> dict[str, float]:
-    """Return a vector of length 1; a frequent word counts a little more."""
-    vector = {
-        word: (1 + math.log(count)) * weights[word]
-        for word, count in _counted(lines).items()
-        if word in weights
-    }
-    length = math.hypot(*vector.values()) or 1
-    return {word: weight / length for word, weight in vector.items()}
+def _error(scan: Scan) -> FailureLine | None:
+    """Return the most specific line of the first part that failed."""
+    part = scan.structure.first_failure()
+    lines = [one for one in scan.failures if part and one.line.number in part] or scan.failures
+    return min(lines, key=lambda one: _KINDS.index(one.kind), default=None)
+
+
+def _remedy(scan: Scan, error: FailureLine | None) -> LogLine | None:
+    """Return the advice in the failed part that is nearest to its error."""
+    if error is None:
+        return None
+    part = scan.structure.first_failure()
+    inside = [one for one in scan.remedies if part is None or one.number in part]
+    near = sorted(inside, key=lambda one: abs(one.number - error.line.number))
+    return _log_line(near[0]) if near else None
+
+
+def _weighed(
+    matches: Iterable[MatchedLine], scan: Scan, error: FailureLine | None, facts: Mapping[str, str]
+) -> Iterator[MatchedLine]:
+    """Yield the matches whose conditions hold, weaker where they are not of the failure itself."""
+    caught = _caught(scan, error)
+    for match in matches:
+        if not _holds(match, scan, facts) or (caught and match.number in caught):
+            continue
+        if not any(match.number in part for part in scan.superseded):
+            yield match
+        elif match.pattern.weight > Weight.HINT:
+            weaker = replace(match.pattern, weight=Weight(match.pattern.weight - 1))
+            yield replace(match, pattern=weaker)
+
+
+def _caught(scan: Scan, error: FailureLine | None) -> Node | None:
+    """Return the range of exceptions that a program caught before an error of its own code."""
+    if error is None or error.kind != "exceptions" or not _OWN_ERROR.match(error.line.text):
+        return None
+    before = [line for line in scan.tracebacks if line < error.line.number]
+    return Node(level=0, start=before[0], end=before[-1]) if len(before) > 1 else None
+
+
+def _share_message(cause: ExplainedCause, other: ExplainedCause) -> bool:
+    return any(
+        abs(line.line - near.line) <= _SAME_MESSAGE
+        for line in cause.evidence
+        for near in other.evidence
+    )
 
 
 def _explained(
@@ -207,15 +266,21 @@ def _explained(
     names: dict[str, str] = dict(facts)
     for match in reversed(ordered):
         names |= match.captures
-    names = _completed(names, known)
     # Two patterns may match one line.
     evidence = tuple({match.number: match for match in reversed(ordered)}.values())[::-1]
+    weight = Weight(min(evidence[0].pattern.weight, cause.limit))
+    return _filled_in(cause, list(map(_log_line, evidence)), _completed(names, known), weight)
+
+
+def _filled_in(
+    cause: FailureCause, evidence: Sequence[LogLine], names: Mapping[str, str], weight: Weight
+) -> ExplainedCause:
     return ExplainedCause(
         slug=cause.slug,
         title=cause.title,
         stage=cause.stage,
-        weight=_STRENGTH[Weight.DECISIVE - evidence[0].pattern.weight],
-        evidence=tuple(map(_log_line, evidence)),
+        weight=_SURENESS[weight],
+        evidence=tuple(evidence),
         why=_filled(cause.why, names),
         fix=_filled(cause.fix, names),
         confirm=as_typed(cause.confirm),
@@ -241,6 +306,8 @@ def _completed(facts: Mapping[str, str], known: Signs) -> dict[str, str]:
     complete = dict(facts)
     if "cuda" not in complete and "cuda_tag" in complete:
         complete["cuda"] = f"{complete['cuda_tag'][:-1]}.{complete['cuda_tag'][-1]}"  # cu122
+    if limit := _BELOW.search(complete.get("wanted", "")):
+        complete["newest_python"] = f"3.{int(limit[2]) - (limit[1] == '<')}"
     for name, (fact, values) in known.tables.items():
         value = complete.get(fact, "")
         short = ".".join(value.split(".")[:2])  # 12.2 of 12.2.140
@@ -257,6 +324,8 @@ def _holds(match: MatchedLine, scan: Scan, facts: Mapping[str, str]) -> bool:
 def _is_met(need: str, met: set[str], facts: Mapping[str, str]) -> bool:
     if condition := _CONDITION.fullmatch(need):
         name, comparison, limit = condition.groups()
+        if not limit[0].isdigit():  # a word: cpu
+            return (facts.get(name) == limit) == (comparison == "==")
         return name in facts and _COMPARISONS[comparison](
             version_key(facts[name]), version_key(limit)
         )

@@ -100,7 +100,10 @@ def _single(token: str) -> _Part:
     if literal := _LITERAL.fullmatch(token):
         escaped = (literal[3] or "").encode().decode("unicode_escape")
         char = literal[1] or literal[2] or escaped or token
-    return _Part(char=char.lower() * char.isascii(), breaks=bool(re.fullmatch(token, "\n")))
+    is_safe = (
+        char.isascii() or char.lower() == char.upper()
+    )  # the search ignores ASCII's case alone
+    return _Part(char=char.lower() * is_safe, breaks=bool(re.fullmatch(token, "\n")))
 
 
 def _flat(parts: Iterable[_Part]) -> Iterator[_Part]:

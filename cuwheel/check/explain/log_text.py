@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import codecs
+import itertools
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO
 
 LINES_OF_MESSAGE = 3  # of one message, at most
-_BLOCK = 1 << 22  # bytes read at once
+_BLOCK = 1 << 20  # bytes read at once
 _LONGEST = 1 << 16  # bytes of a line; the rest counts as another line
 
+_CONTROLS = re.compile(rb"[\x01-\x06\x0e-\x1a\x1c-\x1f\x7f]")
+_TEXT_PER_CONTROL = 50
+_JSON_START = re.compile(rb'\s*(?:\{\s*)?"')
+_LONGEST_JSON = 1 << 25  # bytes of a line of JSON
+# Where collectors put a line: Docker, Kubernetes, Python's and Go's loggers, Elasticsearch.
+_JSON_KEYS = ("log", "message", "msg", "text", "line", "output", "body")
 _SAMPLE = 200  # bytes that show whether a letter takes two
 
 _MARKS = {
@@ -69,8 +77,14 @@ def blocks(stream: IO[bytes]) -> Iterator[Block]:
 
 
 def is_text(start: bytes) -> bool:
-    """Return True if the start of a file is of text, not of a program or an archive."""
-    return b"\0" not in start or bool(_encoding(start))
+    """Return True if the start of a file is of text, not of a program or an archive.
+
+    A log that was written by two programs, or allocated first, has zero bytes between its lines.
+    """
+    if b"\0" not in start or _encoding(start):
+        return True
+    rest = start.replace(b"\0", b"")
+    return len(_CONTROLS.findall(rest)) * _TEXT_PER_CONTROL < len(rest)
 
 
 def undecorated(line: str) -> str:
@@ -86,7 +100,7 @@ def undecorated(line: str) -> str:
 def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
     """Yield whole lines, and parts of lines that are too long."""
     begun = b""
-    for raw in _in_utf8(stream):
+    for raw in _with_line_ends(_in_utf8(stream)):
         text = begun + raw
         end = text.rfind(b"\n") + 1
         begun = text[end:]
@@ -100,7 +114,52 @@ def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
         yield _plain(begun)
 
 
+def _with_line_ends(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield a log with the line ends of its content.
+
+    They are carriage returns alone in some; in a log collector's output they are within JSON.
+    """
+    first = next(pieces, b"")
+    is_json = _JSON_START.match(first) is not None
+    returns_only = b"\r" in first and first.find(b"\n", 0, -1) < 0
+    whole = itertools.chain([first], pieces)
+    del first  # megabytes
+    if is_json:
+        yield from _without_json(whole)
+    elif returns_only:
+        yield from (piece.replace(b"\r", b"\n") for piece in whole)
+    else:
+        yield from whole
+
+
+def _without_json(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    begun = b""
+    for piece in pieces:
+        text = begun + piece
+        end = len(text) if len(text) > _LONGEST_JSON else text.rfind(b"\n") + 1
+        begun = text[end:]
+        yield _of_json(text[:end])
+    yield _of_json(begun)
+
+
+def _of_json(text: bytes) -> bytes:
+    """Return the texts in lines of JSON; a line that isn't JSON stays."""
+    texts = []
+    for line in text.split(b"\n"):
+        try:
+            content = json.loads(line)
+        except ValueError:
+            content = None
+        if isinstance(content, dict):
+            content = next(filter(None, map(content.get, _JSON_KEYS)), None)
+        is_string = isinstance(content, str)
+        texts.append(content.rstrip("\n").encode("utf-8", "replace") if is_string else line)
+    return b"\n".join(texts)
+
+
 def _plain(text: bytes) -> bytes:
+    if b"\0" in text:
+        text = text.replace(b"\0", b"")
     if b"\r" in text:  # a search is ten times faster than an empty replacement
         text = text.replace(b"\r\n", b"\n")
     if b"\t" in text:

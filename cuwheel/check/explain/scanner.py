@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,10 +13,14 @@ from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
 from cuwheel.check.explain.catalogue import FailureCause, Pattern, Signs
 from cuwheel.check.explain.log_text import LINES_OF_MESSAGE, Block, blocks, undecorated
+from cuwheel.check.explain.structure import Node, Structure
 
 Hits = list[tuple[int, int, int]]  # each: the text's index, its start and its end
 _AHEAD = 1  # blocks that are searched while one is examined
-_KEPT = 3  # matches of a pattern; more add nothing
+_KEPT = 3  # matches of a pattern in a part of the log; more add nothing
+_MOST_CHAINS = 100
+_KEPT_REMEDIES = 20
+_FIRST = ("diagnostics", "wrappers")  # failures whose first line counts; of others the last
 _CHARACTERS = 2000  # of a line that are read
 _BEFORE = 2  # lines shown around an unknown error
 _AFTER = 6
@@ -36,20 +40,38 @@ class MatchedLine:
     captures: dict[str, str]
 
 
-@dataclass(kw_only=True)
-class Scan:
-    """The matches in a log.
+@dataclass(frozen=True, kw_only=True)
+class FailureLine:
+    """A line that says that something failed.
 
     Attributes:
-        failure: the first line of a failure after the last success, if any.
+        kind: diagnostics, exceptions, messages or wrappers.
+        context: the lines around it by number.
+    """
+
+    kind: str
+    line: MatchedLine
+    context: dict[int, str]
+
+
+@dataclass(kw_only=True)
+class Scan:
+    """The matches in a log that no success overcame.
+
+    Attributes:
+        superseded: ranges of exceptions that another one of their chain followed.
+        tracebacks: first lines of all exceptions, up to a limit.
     """
 
     causes: dict[str, list[MatchedLine]] = field(default_factory=dict)
     overcome: set[str] = field(default_factory=set)
     signs: set[str] = field(default_factory=set)
     facts: dict[str, str] = field(default_factory=dict)
-    failure: MatchedLine | None = None
-    context: dict[int, str] = field(default_factory=dict)
+    failures: list[FailureLine] = field(default_factory=list)
+    remedies: list[MatchedLine] = field(default_factory=list)
+    structure: Structure = field(default_factory=Structure)
+    superseded: list[Node] = field(default_factory=list)
+    tracebacks: list[int] = field(default_factory=list)
     lines: int = 0
 
 
@@ -88,7 +110,7 @@ class Scanner:
                     run.examine(*searching.popleft())
             while searching:
                 run.examine(*searching.popleft())
-        return run.scan
+        return run.result()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +134,10 @@ def _uses(causes: Iterable[FailureCause], signs: Signs) -> Iterator[_Use]:
     for kind, name, patterns in (
         *(("cause", cause.slug, cause.patterns) for cause in causes),
         *(("sign", name, patterns) for name, patterns in signs.named.items()),
-        ("success", "", signs.successes),
-        ("failure", "", signs.failures),
+        *(("failure", kind, patterns) for kind, patterns in signs.failures.items()),
+        *((event, level, patterns) for (event, level), patterns in signs.structure.items()),
+        ("chain", "", signs.chains),
+        ("remedy", "", signs.remedies),
         ("fact", "", signs.facts),
     ):
         for pattern in patterns:
@@ -128,8 +152,9 @@ class _Run:
         self._uses = uses
         self._of_text = indexes
         self._live = [list(of_text) for of_text in indexes]
-        self._times = [0] * len(uses)
+        self._times: Counter[int] = Counter()  # matches of a pattern
         self._before: list[str] = []  # the last lines of the block before
+        self._failures: dict[tuple[int, str], FailureLine] = {}  # by part of the log and kind
 
     def examine(self, block: Block, lowered: bytes, searched: Future[Hits]) -> None:
         """Match the patterns against each line with one of their texts."""
@@ -154,9 +179,15 @@ class _Run:
         self._before = [_decoded(line) for line in last[-_BEFORE - 1 : -1]]
         self.scan.lines = block.number + block.text.count(b"\n") - block.text.endswith(b"\n")
 
+    def result(self) -> Scan:
+        """Return the scan after the last block."""
+        self.scan.failures = sorted(self._failures.values(), key=lambda one: one.line.number)
+        return self.scan
+
     def _try(self, index: int, lines: _Lines) -> None:
         use = self._uses[index]
-        if use.kind == "failure" and self.scan.failure:
+        part = len(self.scan.structure.failed)
+        if use.kind == "failure" and use.name in _FIRST and (part, use.name) in self._failures:
             return
         if not use.may_match(lines.near):
             return  # as for nearly all lines that hold a common word
@@ -167,11 +198,20 @@ class _Run:
         line = MatchedLine(
             pattern=use.pattern, number=lines.number, text=lines.text, captures=captures
         )
-        scan = self.scan
-        if use.kind == "success":
-            self._overcome()
-        elif use.kind == "failure":
-            scan.failure, scan.context = line, lines.context()
+        if use.kind == "failure":
+            if not self.scan.structure.is_full:
+                failure = FailureLine(kind=use.name, line=line, context=lines.context())
+                self._failures[part, use.name] = failure
+        elif use.kind in ("begin", "done", "failed", "failing", "chain"):
+            self._structure(use, line)
+        else:
+            self._keep(index, line)
+
+    def _keep(self, index: int, line: MatchedLine) -> None:
+        """Keep a line of a cause, a remedy, a sign or a fact."""
+        use, scan = self._uses[index], self.scan
+        if use.kind == "remedy":
+            scan.remedies = [*scan.remedies[-_KEPT_REMEDIES:], line]
         elif use.kind == "cause":
             scan.causes.setdefault(use.name, []).append(line)
             self._times[index] += 1
@@ -184,22 +224,54 @@ class _Run:
                 scan.facts = line.captures | scan.facts
             self._end(index)
 
-    def _overcome(self) -> None:
-        """Drop the causes and the failure before a success."""
+    def _structure(self, use: _Use, line: MatchedLine) -> None:
+        """Let a line begin or end a part of the log."""
+        structure, names = self.scan.structure, line.captures.get("names", "")
+        if use.name == "traceback":
+            self.scan.tracebacks = [*self.scan.tracebacks[-_MOST_CHAINS:], line.number]
+            return
+        if use.kind == "chain":
+            if len(self.scan.superseded) < _MOST_CHAINS:
+                start = self.scan.tracebacks[-1] if self.scan.tracebacks else line.number
+                self.scan.superseded.append(Node(level=0, start=start, end=line.number))
+            return
+        structure.settle(line.number)
+        if use.kind == "begin":
+            structure.begin(use.name, names, line.number)
+        elif use.kind == "done":
+            self._overcome(structure.succeed(use.name, names, line.number))
+        elif not structure.is_full:
+            is_running = use.kind == "failing"
+            structure.fail(use.name, names, line.number, goes_on=is_running)
+            self._revive()
+
+    def _overcome(self, parts: list[Node]) -> None:
+        """Drop the causes and failures in parts of the log."""
         scan = self.scan
-        if scan.causes:
-            lasting = {
-                slug: remaining
-                for slug, lines in scan.causes.items()
-                if (remaining := [line for line in lines if line.pattern.is_lasting])
-            }
-            scan.overcome |= set(scan.causes) - set(lasting)
-            scan.causes = lasting
-            ended = {index for index, times in enumerate(self._times) if times == _KEPT}
-            self._times = [0] * len(self._uses)
+        for slug, lines in list(scan.causes.items()):
+            if remaining := [
+                line
+                for line in lines
+                if line.pattern.is_lasting or not any(line.number in part for part in parts)
+            ]:
+                scan.causes[slug] = remaining
+            else:
+                del scan.causes[slug]
+                scan.overcome.add(slug)
+        self._failures = {
+            key: failure
+            for key, failure in self._failures.items()
+            if not any(failure.line.number in part for part in parts)
+        }
+        self._revive()
+
+    def _revive(self) -> None:
+        """Search again for patterns that were met often enough."""
+        ended = {index for index, times in self._times.items() if times >= _KEPT}
+        self._times.clear()
+        if ended:
             for live, of_text in zip(self._live, self._of_text, strict=True):
-                live.extend(index for index in of_text if index in ended)
-        scan.failure, scan.context = None, {}
+                live.extend(index for index in of_text if index in ended and index not in live)
 
     def _end(self, index: int) -> None:
         for live in self._live:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError, suggest
 from cuwheel.check.explain.explain import explain_lines, explain_session
-from cuwheel.cli.parser import JSON_TEXT, Parser, new_parser
+from cuwheel.cli.parser import ENVIRONMENT, JSON_TEXT, Parser, new_parser
 
 if TYPE_CHECKING:
     import argparse
@@ -24,6 +24,8 @@ def explain_parser() -> Parser:
         {
             "logs LOG|DIR|-|NAME+": "log files, folders with log files, or - for standard input; "
             "or the name of an entry of TROUBLESHOOTING.md, which is printed",
+            "--here": "the logs were written on this machine: read its toolkit, driver and torch",
+            **ENVIRONMENT,
             "--quiet": "print one line for each cause, with its fix",
             "--verbose": "show every log line that indicates a cause, and links",
             "--json": JSON_TEXT,
@@ -68,4 +70,12 @@ def run_explain(args: argparse.Namespace, console: Console, caller: Caller) -> N
     if args.jsonl:
         explain_lines(args.logs, folder, console)
     else:
-        explain_session(args.logs, folder, console, as_json=args.json)
+        known = _facts_here(args.python, caller) if args.here or args.python else None
+        explain_session(args.logs, folder, console, known=known, as_json=args.json)
+
+
+def _facts_here(python: str | None, caller: Caller) -> dict[str, str]:
+    from cuwheel.check.diagnose.diagnose import callers_environment  # noqa: PLC0415 - for --here
+    from cuwheel.check.diagnose.log_facts import facts_for_logs  # noqa: PLC0415 - for --here
+
+    return facts_for_logs(python, callers_environment(caller.environ), caller.path("."))

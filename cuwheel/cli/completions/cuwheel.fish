@@ -136,6 +136,8 @@ complete -c cuwheel -n '_shtab_cuwheel_using diagnose' -l verbose -s v -d 'list 
 complete -c cuwheel -n '_shtab_cuwheel_using diagnose' -l json -d 'print JSON to standard output instead of text'
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a explain -d 'Explain what went wrong in a log, of any tool: -- LOG.'
 complete -c cuwheel -n '_shtab_cuwheel_using explain' -s h -l help -d 'show this help message and exit'
+complete -c cuwheel -n '_shtab_cuwheel_using explain' -l here -d 'the logs were written on this machine: read its toolkit, driver and torch'
+complete -c cuwheel -n '_shtab_cuwheel_using explain' -l python -xka "(__fish_complete_path (commandline -ct))" -d 'an interpreter, the folder of an environment, or a conda environment'"'"'s name; default: the active environment, else the `python3` on PATH'
 complete -c cuwheel -n '_shtab_cuwheel_using explain' -l quiet -s q -d 'print one line for each cause, with its fix'
 complete -c cuwheel -n '_shtab_cuwheel_using explain' -l verbose -s v -d 'show every log line that indicates a cause, and links'
 complete -c cuwheel -n '_shtab_cuwheel_using explain' -l json -d 'print JSON to standard output instead of text'

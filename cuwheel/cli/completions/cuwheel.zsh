@@ -165,6 +165,8 @@ _shtab_cuwheel_diagnose_defaults_added=0
 
 _shtab_cuwheel_explain_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--here[the logs were written on this machine\: read its toolkit, driver and torch]"
+  "--python[an interpreter, the folder of an environment, or a conda environment\'s name\; default\: the active environment, else the \`python3\` on PATH]:PATH|ENVIRONMENT:_files"
   {--quiet,-q}"[print one line for each cause, with its fix]"
   {--verbose,-v}"[show every log line that indicates a cause, and links]"
   "--json[print JSON to standard output instead of text]"

@@ -319,10 +319,10 @@ def _failed(
 
 
 def _cause(explainer: Explainer, log: Path) -> ExplainedCause | None:
-    """Return the likeliest cause that a log shows; a guess is none."""
+    """Return the likeliest cause that a log shows."""
     with open_file(log) as stream:
         causes = explainer.explain(stream).causes
-    return causes[0] if causes and causes[0].is_known else None
+    return causes[0] if causes else None
 
 
 def build_logs(folders: Iterable[Path], work: Path) -> dict[str, tuple[str, Path]]:

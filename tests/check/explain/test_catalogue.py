@@ -6,14 +6,17 @@ import io
 from collections import Counter
 
 import pytest
+import yaml
 
 from cuwheel.base.errors import EXIT_CODES
+from cuwheel.base.paths import ROOT
 from cuwheel.check.audit.findings import RULES
-from cuwheel.check.explain.catalogue import FailureCause, causes, groups, signs
+from cuwheel.check.explain.catalogue import FailureCause, Weight, causes, groups, signs
 from cuwheel.check.explain.explanation import Explainer
 from cuwheel.check.explain.log_text import blocks, undecorated
 from tests.logs.decisive import RAW
 
+FAILURES = ROOT / "cuwheel" / "check" / "explain" / "failures"
 CAUSES = tuple(causes().values())
 STAGES = {
     *("configure", "compile", "device-link", "link", "package"),
@@ -95,6 +98,16 @@ def windows(log: str) -> list[str]:
     ).decode()
     lines = [undecorated(line) for line in text.splitlines()]
     return ["\n".join(lines[start : start + 3]) for start in range(len(lines))]
+
+
+def test_decides_only_by_measured_precision() -> None:
+    counts = yaml.safe_load((FAILURES / "precision.yaml").read_text())
+
+    decisive = {cause.slug for cause in CAUSES if cause.limit is Weight.DECISIVE}
+
+    assert decisive
+    assert all(counts[slug][0] >= 0.97 * sum(counts[slug]) for slug in decisive)
+    assert "python-dep-incompatible" not in decisive
 
 
 def test_has_all_texts() -> None:

@@ -145,28 +145,59 @@ def test_reads_large_log_in_bounded_memory(tmp_path: Path) -> None:
     assert grown << 10 < log.stat().st_size // 2
 
 
-def test_names_the_nearest_cause_if_no_pattern_matches(explainer: Explainer) -> None:
+def test_abstains_with_the_exact_error(explainer: Explainer) -> None:
     line = "RuntimeError: libcudnn_ops of cuDNN was refused by dlopen"
     explanation = explain(explainer, "start", line)
 
-    (cause,) = explanation.causes
+    assert explanation.error
+    assert (explanation.causes, explanation.error.text) == ((), line)
 
-    assert cause.slug == "libcudnn-not-found"
-    assert cause.weight == "perhaps"
-    assert [evidence.text for evidence in cause.evidence] == [line]
+
+CPU_TORCH = "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install"
+
+
+def test_asks_what_the_log_lacks(explainer: Explainer) -> None:
+    explanation = explain(explainer, CPU_TORCH)
+
+    assert slugs(explanation) == ["cuda-home-not-set", "built-without-cuda"]
+    assert {cause.weight for cause in explanation.causes} == {"likely"}
+    assert explanation.question
+    assert explanation.question.command == 'python -c "import torch; print(torch.version.cuda)"'
 
 
 @pytest.mark.parametrize(
-    "lines",
-    [
-        ("libcudnn_ops of cuDNN was opened with dlopen", "done"),
-        ("RuntimeError: libcudnn_ops of cuDNN was refused by dlopen", "Successfully installed x-1"),
-        (f"RuntimeError: {'x' * 1000} libcudnn_ops cudnn",),
-    ],
-    ids=["no failure", "success after it", "words behind the beginning"],
+    ("release", "slug"), [("cpu", "built-without-cuda"), ("cu130", "cuda-home-not-set")]
 )
-def test_guesses_nothing(lines: tuple[str, ...], explainer: Explainer) -> None:
-    assert not explain(explainer, *lines).causes
+def test_fact_decides(release: str, slug: str, explainer: Explainer) -> None:
+    explanation = explain(explainer, CPU_TORCH, torch_cuda=release)
+
+    assert (slugs(explanation), explanation.question) == ([slug], None)
+
+
+def test_quotes_advice_of_the_tool(explainer: Explainer) -> None:
+    explanation = explain(
+        explainer,
+        "WARNING: Ignoring version 2.0.6 of omegaconf since it has invalid metadata:",
+        "Please use pip<24.1 if you need to use this version.",
+        "ERROR: No matching distribution found for omegaconf==2.0.6",
+    )
+
+    assert explanation.remedy
+    assert explanation.remedy.line == 2
+
+
+def test_computes_python_that_fits(explainer: Explainer) -> None:
+    line = "RuntimeError: Cannot install on Python version 3.13.0; only versions >=3.8,<3.12 are"
+    (cause,) = explain(explainer, f"{line} supported.").causes
+
+    assert 'uv venv --python "3.11"' in cause.fix
+
+
+def test_shows_own_error_with_its_place(explainer: Explainer) -> None:
+    explanation = explain(explainer, 'src/a.cu(3): error: identifier "bar" is undefined')
+
+    assert explanation.causes[0].slug == "source-error"
+    assert "line 3 of src/a.cu" in explanation.causes[0].why
 
 
 @pytest.mark.parametrize(

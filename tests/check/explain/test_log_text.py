@@ -56,6 +56,12 @@ def test_cuts_endless_line() -> None:
         ("\ufefferror".encode(), b"error"),
         ("error: größer\n".encode("utf-16"), "error: größer\n".encode()),
         ("error\n".encode("utf-16-le"), b"error\n"),
+        (b"\0\0one\n\0two\0", b"one\ntwo"),
+        (b"one\rtwo\rthree", b"one\ntwo\nthree"),
+        (b'{"log": "one\\n", "stream": "stderr"}\n{"log": "two\\n"}\n', b"one\ntwo\n"),
+        (b'"one"\n"two"\n', b"one\ntwo\n"),
+        (b'"one\\ntwo"', b"one\ntwo"),
+        (b'{"name": "x"}\n[no json\n', b'{"name": "x"}\n[no json\n'),
     ],
 )  # fmt: skip
 def test_removes_control_sequences(log: bytes, plain: bytes) -> None:
@@ -96,3 +102,7 @@ def test_encoded_text_is_text(encoding: str) -> None:
 @pytest.mark.parametrize("program", ["/proc/self/exe", "/bin/sh"])
 def test_program_is_no_text(program: str) -> None:
     assert not is_text(Path(program).read_bytes()[:4096])
+
+
+def test_text_with_zero_bytes_is_text() -> None:
+    assert is_text(b"\0" * 100 + b"g++ -c a.cpp\nerror\n")

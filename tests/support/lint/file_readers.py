@@ -95,6 +95,7 @@ PARSERS = {
     "base/project_trust": "the caller's list, read in bounds; it runs before the engine",
     "build/compile/events": "short lines of JSON, thousands in a second",
     "check/explain/explain": "a question whose log may hold half a character",
+    "check/explain/log_text": "a line that may be JSON, of any log",
 }
 _OPENS = ("open", "FileIO", "ZipFile", "TarFile", "fromfile", "read_text", "read_bytes")
 _COPIES = ("copy", "copy2", "copyfile", "copytree")

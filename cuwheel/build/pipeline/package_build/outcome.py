@@ -41,7 +41,7 @@ def add_cause(
         "cuda": target.toolkit.release,
         "python": target.python,
         **({"gcc": str(compiler.major)} if compiler else {}),
-        **({"driver": driver} if driver else {}),
+        "driver": driver or "none",
     }
     error.first = _first_error(log, target, tree)
     if called := called_unpinned(inputs):

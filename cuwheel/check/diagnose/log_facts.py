@@ -1,0 +1,48 @@
+"""The facts of this machine that decide what a log written on it means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from cuwheel.base.errors import CuwheelError
+from cuwheel.base.system.machine import driver_version
+from cuwheel.check.diagnose.facts.environment import (
+    Distribution,
+    find_environment,
+    read_environment,
+)
+from cuwheel.check.diagnose.toolkits import find_installations
+
+_NONE = "none"
+_IN_METADATA = "cuda"  # PyPI's builds name no release
+
+
+def facts_for_logs(python: str | None, environ: Mapping[str, str], start: Path) -> dict[str, str]:
+    """Return the facts of this machine by the names that the failure catalogue gives them.
+
+    Args:
+        python: an interpreter or an environment; None: the active one.
+        start: the base of a relative one.
+    """
+    facts = {"driver": driver_version() or _NONE}
+    releases = [toolkit.release for toolkit in find_installations(environ).toolkits if toolkit.path]
+    if releases:
+        facts["cuda"] = releases[0]
+    chosen = find_environment(python, environ, start)
+    if chosen.path is None:
+        return facts
+    try:
+        environment = read_environment(chosen.path, environ)
+    except CuwheelError:  # a log is explained without it too
+        return facts
+    torch = environment.distributions.get("torch")
+    return facts | {"python": environment.release} | dict(_of_torch(torch) if torch else ())
+
+
+def _of_torch(torch: Distribution) -> Iterator[tuple[str, str]]:
+    """Yield torch's release, and the CUDA that it was built with."""
+    release, _, local = torch.version.partition("+")
+    yield "torch", release
+    needs_nvidia = any(text.startswith(("nvidia-", "cuda-")) for text in torch.requires)
+    yield "torch_cuda", local or (_IN_METADATA if needs_nvidia else "cpu")

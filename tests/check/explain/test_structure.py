@@ -1,0 +1,113 @@
+"""The parts of a log, and which of its errors count."""
+
+from __future__ import annotations
+
+import pytest
+
+from cuwheel.check.explain.explanation import Explainer
+from tests.support.check.explanations import GCC_TOO_NEW, explain
+
+BAD = (
+    "Building wheels for collected packages: bad, good",
+    "  Building wheel for bad (pyproject.toml): started",
+    GCC_TOO_NEW,
+    "  ERROR: Failed building wheel for bad",
+)
+GOOD = (
+    "  Building wheel for good (pyproject.toml): started",
+    "  Building wheel for good (pyproject.toml): finished with status 'done'",
+    "Successfully built good",
+)
+INSTALLED = ("Collecting six", "Successfully installed six-1.17.0")
+MADE = ("make: *** [Makefile:3: k.o] Error 1",)
+
+
+@pytest.fixture(scope="module")
+def explainer() -> Explainer:
+    return Explainer()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (*BAD, *GOOD, "error: failed-wheel-build-for-install"),
+        (*BAD, "error: failed-wheel-build-for-install", *INSTALLED),
+        (GCC_TOO_NEW, *MADE, *INSTALLED),
+        (GCC_TOO_NEW, *MADE, "-- Build files have been written to: /src/build"),
+        ("+ make", GCC_TOO_NEW, "+ pip install six", *INSTALLED),
+        ("error: Failed to build `bad==1`", GCC_TOO_NEW, *INSTALLED),
+        (GCC_TOO_NEW, "Resolved 1 package in 4ms", "Installed 1 package in 2ms"),
+        (GCC_TOO_NEW, "Solving environment: done", "Executing transaction: done"),
+    ],
+    ids=["package", "installation", "make", "cmake", "command", "uv", "by uv", "by conda"],
+)
+def test_success_closes_its_own_part(lines: tuple[str, ...], explainer: Explainer) -> None:
+    explanation = explain(explainer, *lines)
+
+    assert [cause.slug for cause in explanation.causes] == ["host-compiler-too-new"]
+    assert explanation.error
+    assert explanation.error.text == GCC_TOO_NEW
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (*BAD, "Collecting bad", "Successfully installed bad-1.0"),
+        (GCC_TOO_NEW, "-- Build files have been written to: /src/build"),
+        (*BAD, "Finished: SUCCESS"),
+        ("Looking in indexes: mirror", GCC_TOO_NEW, *INSTALLED),
+    ],
+    ids=["same package", "same run", "whole log", "same installation"],
+)
+def test_success_overcomes_its_part(lines: tuple[str, ...], explainer: Explainer) -> None:
+    assert not explain(explainer, *lines).failed
+
+
+def test_last_exception_of_a_chain_failed(explainer: Explainer) -> None:
+    explanation = explain(
+        explainer,
+        "Traceback (most recent call last):",
+        "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
+        "",
+        "During handling of the above exception, another exception occurred:",
+        "",
+        "Traceback (most recent call last):",
+        '  File "run.py", line 3, in <module>',
+        "KeyError: 'blocks'",
+    )
+
+    assert explanation.error
+    assert explanation.error.text == "KeyError: 'blocks'"
+    assert [cause.weight for cause in explanation.causes] == ["likely"]
+
+
+def test_error_is_no_wrapper(explainer: Explainer) -> None:
+    explanation = explain(
+        explainer,
+        "error: subprocess-exited-with-error",
+        "Traceback (most recent call last):",
+        "ops.cu(7): error: no such frobnicator",
+        "subprocess.CalledProcessError: Command '['ninja']' returned non-zero exit status 1.",
+        "RuntimeError: Error compiling objects for extension",
+    )
+
+    assert explanation.error
+    assert explanation.error.line == 3
+
+
+def test_many_failures_stay_bounded(explainer: Explainer) -> None:
+    explanation = explain(explainer, *[line for _ in range(5_000) for line in (*BAD, *MADE)])
+
+    assert len(explanation.causes[0].evidence) < 200
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a.cpp:1:19: Fehler: expected »;« before »}« token",
+        "a.cpp:4:24: erreur: « y » n'a pas été déclaré dans cette portée",
+        "a.cpp:2:3: エラー: 識別子が予期されます",
+    ],
+)
+def test_reads_severity_in_other_languages(line: str, explainer: Explainer) -> None:
+    assert explain(explainer, line).causes[0].slug == "source-error"
