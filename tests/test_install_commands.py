@@ -33,8 +33,8 @@ _COMMAND = re.compile(
 )
 _WITH_VALUE = {
     *"""
-    -r --requirement -c --constraint --build-constraint --python --find-links --index --index-url --extra-index-url
-    --target --no-binary --only-binary --from -t -i -f
+    -r --requirement -c --constraint --build-constraint --python --find-links
+    --index --index-url --extra-index-url --target --no-binary --only-binary --from -t -i -f
     """.split()  # noqa: SIM905 - likewise
 }
 _PROJECT = re.compile(r"[A-Za-z0-9][\w.-]*")
