@@ -19,9 +19,15 @@ UNTOUCHED = (
     "final_states_out, states without gradients, and empty inputs",
     "negative seq_idx and conv_state_indices, which mark padding",
     "more than 2^32 elements",
-    "gradients with SiLU of rows of 1024 n + 1 to 7 elements (float32: 512 n + 1 to 3), which "
-     "upstream computes wrongly: its kernel reads too little of the chunk before",
+    # Wrong upstream: the kernel reads too little of the chunk before (causal_conv1d_bwd.cu).
+    "gradients with SiLU of rows of 1024 n + 1 to 7 elements (float32: 512 n + 1 to 3)",
 )
+# Without a bound of the index, https://github.com/Dao-AILab/causal-conv1d/pull/117 (open).
+KNOWN_PROBLEMS = {
+    "memcheck: causal_conv1d_channellast_fwd_kernel: Invalid __global__ read of size 4 bytes": (
+        "upstream reads seq_idx beyond its end"
+    ),
+}
 DEVICE = "cuda"
 
 WIDTH = 4  # taps, as Mamba uses
@@ -256,6 +262,8 @@ def rounding_of(*kinds: str) -> float:
 def grid_case(row: Row) -> Case:
     """Forward or gradients."""
     is_forward = row["what"] == "forward"
+    # SiLU of large numbers has the gradient 0 or 1: few different products, rounded alike.
+    is_step = not is_forward and row["activation"] and row["values"] == "large"
     kinds = {row["x"]} if is_forward else {row["x"], row["weight"]}
     return Case(
         name=name_of({**row, "size": "x".join(map(str, row["size"]))}),
@@ -265,7 +273,7 @@ def grid_case(row: Row) -> Case:
         limit=rounding_of(*kinds),
         units=UNITS[row["what"]] if "float32" in kinds else UNITS["16 bits"],
         is_special=row["values"] == "special",
-        is_uniform=row["values"] == "zeros",
+        is_uniform=bool(row["values"] == "zeros" or is_step),
         same_bits=is_forward,  # gradients of weights are added by atomics
         is_grid=True,
         is_timed=False,
