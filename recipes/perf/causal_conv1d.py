@@ -19,7 +19,15 @@ UNTOUCHED = (
     "final_states_out, states without gradients, and empty inputs",
     "negative seq_idx and conv_state_indices, which mark padding",
     "more than 2^32 elements",
+    # Wrong upstream: the kernel reads too little of the chunk before (causal_conv1d_bwd.cu).
+    "gradients with SiLU of rows of 1024 n + 1 to 7 elements (float32: 512 n + 1 to 3)",
 )
+# Without a bound of the index, https://github.com/Dao-AILab/causal-conv1d/pull/117 (open).
+KNOWN_PROBLEMS = {
+    "memcheck: causal_conv1d_channellast_fwd_kernel: Invalid __global__ read of size 4 bytes": (
+        "upstream reads seq_idx beyond its end"
+    ),
+}
 DEVICE = "cuda"
 
 WIDTH = 4  # taps, as Mamba uses
@@ -116,7 +124,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "weight": ("float32", "bfloat16", "float16"),
     "width": (4, 3, 2),
     "layout": ("rows", "channels last", "slice", "every second"),
-    "length": (1024, 1, 2, 7, 129, 2051),
+    "length": (1024, 1, 7, 129, 2051, 2059),
     "size": ((2, 64), (1, 8), (3, 200)),  # batch and channels, of which 8 are read at once
     "bias": (True, False),
     "activation": ("silu", None),
@@ -131,9 +139,13 @@ Row = dict[str, Any]
 
 def exists(row: Row) -> bool:
     """States and sequence numbers need channels last; gradients of NaN are NaN everywhere."""
-    is_plain = row["option"] == "none" or row["layout"] == "channels last"
-    has_states = row["option"] != "states" or row["length"] > row["width"]
-    return is_plain and has_states and (row["values"] != "special" or row["what"] == "forward")
+    shortest = {"none": 0, "seq_idx": 1, "states": row["width"]}[row["option"]]
+    is_last = row["layout"] == "channels last"
+    has_option = row["option"] == "none" or (is_last and row["length"] > shortest)
+    if row["what"] == "forward":
+        return has_option
+    is_wrong_upstream = row["length"] == 2051 and row["activation"] and not is_last
+    return has_option and row["values"] != "special" and not is_wrong_upstream
 
 
 def laid_out(values: torch.Tensor, layout: str) -> torch.Tensor:
@@ -250,6 +262,8 @@ def rounding_of(*kinds: str) -> float:
 def grid_case(row: Row) -> Case:
     """Forward or gradients."""
     is_forward = row["what"] == "forward"
+    # SiLU of large numbers has the gradient 0 or 1: few different products, rounded alike.
+    is_step = not is_forward and row["activation"] and row["values"] == "large"
     kinds = {row["x"]} if is_forward else {row["x"], row["weight"]}
     return Case(
         name=name_of({**row, "size": "x".join(map(str, row["size"]))}),
@@ -259,7 +273,7 @@ def grid_case(row: Row) -> Case:
         limit=rounding_of(*kinds),
         units=UNITS[row["what"]] if "float32" in kinds else UNITS["16 bits"],
         is_special=row["values"] == "special",
-        is_uniform=row["values"] == "zeros",
+        is_uniform=bool(row["values"] == "zeros" or is_step),
         same_bits=is_forward,  # gradients of weights are added by atomics
         is_grid=True,
         is_timed=False,

@@ -5,8 +5,9 @@ with the same --work; what a stage has recorded isn't run again:
 
     python3 tests/gpu/broken_variants.py build --causal-conv1d FOLDER --work DIR
     python3 tests/gpu/broken_variants.py truth --work DIR
-    python3 tests/gpu/broken_variants.py sanitize --work DIR
     python3 tests/gpu/broken_variants.py perf --work DIR
+    python3 tests/gpu/broken_variants.py against --work DIR
+    python3 tests/gpu/broken_variants.py sanitize --work DIR
     python3 tests/gpu/broken_variants.py alone --work DIR
     python3 tests/gpu/broken_variants.py table --work DIR --out DIR
 
@@ -57,13 +58,16 @@ HERE = Path(__file__).parent / "variants"
 GOOD = "good"
 WORSE = 3.0  # times the good build's error: this variant is wrong
 AGAINST_ITSELF = 3  # comparisons of the good build with itself, each package
-UNTIMED = """
+PROBE = """
 import dataclasses, runpy
 probe = runpy.run_path({probe!r}, run_name="probe")
 globals().update({{name: value for name, value in probe.items() if name.isupper()}})
 
 def cases():
-    small = [case for case in probe["cases"]() if case.is_quick and case.memory <= 1 << 29]
+    quick = [case for case in probe["cases"]() if case.is_quick]
+    if {is_timed}:
+        return [dataclasses.replace(case, rival=None) for case in quick if not case.is_grid]
+    small = [case for case in quick if case.memory <= 1 << 29]
     return [dataclasses.replace(case, is_timed=False, rival=None) for case in small]
 """
 CUDA_FLAGS = (
@@ -167,14 +171,22 @@ class Builder:
 
     def build(self, pool: ThreadPoolExecutor, only: str) -> Iterator[Callable[[], None]]:
         """Start all compilations, and yield what waits for each variant."""
-        good = {name: pool.submit(self._compile, GOOD, name) for name in self.package.sources}
-        for folder, variant in self.package.variants.items():
-            if variant and only not in folder:
+        chosen = [name for name in self.package.variants if only in name or name == GOOD]
+        built = {name for name in chosen if self._library(name).exists()}
+        sources = () if built == set(chosen) else self.package.sources
+        good = {name: pool.submit(self._compile, GOOD, name) for name in sources}
+        for folder in chosen:
+            variant = self.package.variants[folder]
+            if folder in built:
+                yield partial(self._finish, folder, {})
                 continue
             objects = dict(good)
             if variant:
                 objects[variant["file"]] = pool.submit(self._compile, folder, variant["file"])
             yield partial(self._finish, folder, objects)
+
+    def _library(self, folder: str) -> Path:
+        return self.folder / folder / "site" / self.package.library
 
     def _compile(self, folder: str, name: str) -> Path:
         """Compile one source of a variant, and return the object file."""
@@ -218,10 +230,12 @@ class Builder:
             dirs_exist_ok=True,
             ignore=shutil.ignore_patterns("*.cu", "*.cpp"),
         )
-        library = site / package.library
+        library = self._library(folder)
         files = [task.result() for task in objects.values()]
         log = self.folder / folder / "build" / "link.log"
-        if package.name == "causal_conv1d":
+        if library.exists():  # of an earlier machine
+            pass
+        elif package.name == "causal_conv1d":
             run(["g++", "-shared", *files, "-o", library, *torch_libraries()], log)
         else:
             more = ["-rdc=true", *blas_libraries()] if len(package.sources) > 1 else []
@@ -304,18 +318,22 @@ class Trial:
         """True if other programs on the GPU would hide what it does."""
         return bool(self.package.variants[self.variant].get("alone"))
 
+    @property
+    def is_open(self) -> bool:
+        """True for the good build, and for what perf alone has passed."""
+        outcome = known(self.record("perf")).get("outcome")
+        return self.variant == GOOD or (outcome == "passed" and not self.is_alone)
+
     def record(self, kind: str) -> Path:
         """The file for what a stage found."""
         return self.work / "results" / self.package.name / f"{self.variant}.{kind}.json"
 
-    def request(self, kind: str, *, is_untimed: bool, **more: Any) -> PerfRequest:
-        """Return a request for the variant, with or without times."""
+    def request(self, kind: str, *, is_timed: bool, **more: Any) -> PerfRequest:
+        """Return a request for the variant, the grid or what is timed."""
         folder = self.work / "runs" / self.package.name / f"{self.variant}.{kind}"
         folder.mkdir(parents=True, exist_ok=True)
-        probe = self.package.probe
-        if is_untimed:
-            probe = folder / "probe.py"
-            probe.write_text(UNTIMED.format(probe=str(self.package.probe)))
+        probe = folder / "probe.py"
+        probe.write_text(PROBE.format(probe=str(self.package.probe), is_timed=is_timed))
         return PerfRequest(
             recipe=self.package.name,
             probe=probe,
@@ -350,7 +368,7 @@ def try_truth(trial: Trial) -> dict[str, Any]:
 
 def try_sanitizer(trial: Trial) -> dict[str, Any]:
     """Run each tool on the small cases."""
-    request = trial.request("sanitize", is_untimed=True)
+    request = trial.request("sanitize", is_timed=False)
     with start_probe(request.new, request.probe, request.log) as worker:
         started = worker.start()
     own = kernels_of([trial.site / trial.package.library], started["gpu"]["capability"])
@@ -359,20 +377,34 @@ def try_sanitizer(trial: Trial) -> dict[str, Any]:
 
 
 def try_perf(trial: Trial) -> dict[str, Any]:
-    """Run the untimed cases against the good build."""
+    """Run the grid and other small cases, without times."""
+    request = trial.request("perf", is_timed=False, is_shared=True)
+    return judged(measure(request, Console()), is_alone=False)
+
+
+def try_against(trial: Trial) -> dict[str, Any]:
+    """Compare the results of the same cases with the good build's."""
     good = replace(trial, variant=GOOD)
-    request = trial.request("perf", is_untimed=True, is_shared=True)
+    request = trial.request("against", is_timed=False, is_shared=True)
     old = good.place(request.log.parent / "old")
     return judged(measure(replace(request, old=old), Console()), is_alone=False)
 
 
 def try_alone(trial: Trial) -> dict[str, Any]:
-    """Run all quick cases against the good build, with times."""
+    """Compare times with the good build's, without the grid."""
     good = replace(trial, variant=GOOD)
     kind = f"alone{time.time_ns()}"
-    request = trial.request(kind, is_untimed=False)
+    request = trial.request(kind, is_timed=True)
     old = good.place(request.log.parent / "old")
     return judged(measure(replace(request, old=old, against=GOOD), Console()), is_alone=True)
+
+
+ATTEMPTS = {
+    "truth": try_truth,
+    "sanitize": try_sanitizer,
+    "perf": try_perf,
+    "against": try_against,
+}
 
 
 def judged(run: PerfRun, *, is_alone: bool) -> dict[str, Any]:
@@ -477,8 +509,8 @@ def row_of(trial: Trial) -> dict[str, Any]:
         "truth ended with": truth.get("status"),
         "sanitizers": problems,
         "perf": outcome,
+        "against good": known(trial.record("against")).get("outcome", ""),
         "why": (perf.get("faults") or [perf.get("error", "")])[0],
-        "with --sanitize": "wrong" if problems else outcome,
         "seconds": perf.get("seconds"),
     }
 
@@ -488,7 +520,7 @@ def make_table(given: Any, trials: list[Trial]) -> None:
     rows = [row_of(trial) for trial in trials]
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / "variants.json").write_text(json.dumps(rows, indent=1))
-    titles = ("package", "variant", "rows worse", "sanitizers", "perf", "with --sanitize")
+    titles = ("package", "variant", "rows worse", "sanitizers", "perf", "against good")
     lines = ["| " + " | ".join(titles) + " | why |", "| --- " * (len(titles) + 1) + "|"]
     for row in rows:
         cells = [
@@ -508,9 +540,7 @@ def make_table(given: Any, trials: list[Trial]) -> None:
 def main() -> int:
     """Run one stage."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "stage", choices=("build", "truth", "sanitize", "perf", "alone", "again", "table")
-    )
+    parser.add_argument("stage", choices=(*ATTEMPTS, "build", "alone", "again", "table"))
     parser.add_argument("--work", type=lambda text: Path(text).absolute(), required=True)
     parser.add_argument("--causal-conv1d", type=Path, metavar="FOLDER")
     parser.add_argument("--out", type=lambda text: Path(text).absolute(), metavar="DIR")
@@ -538,8 +568,9 @@ def main() -> int:
             kind = "alone" if given.stage == "alone" else f"again{number}"
             stage(kind, [trial], try_alone, given)
     else:
-        attempts = {"truth": try_truth, "sanitize": try_sanitizer, "perf": try_perf}
-        stage(given.stage, trials, attempts[given.stage], given)
+        if given.stage in {"sanitize", "against"}:  # what is caught already needs no more
+            trials = [trial for trial in trials if trial.is_open]
+        stage(given.stage, trials, ATTEMPTS[given.stage], given)
     return 0
 
 

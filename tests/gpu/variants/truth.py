@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "cuwheel" / "lab" / "perf" / "runner"))
 from frameworks import FRAMEWORKS  # noqa: E402
 from gpu_driver import NvmlGpu  # noqa: E402
 
-ROWS = 150  # of each grid
+ROWS = 60  # of each grid
 SEEDS = range(10, 12)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _DRAWS = 60  # rows from which one is chosen
-_CYCLES = 4_000_000  # about 2 ms, more than a launch of a small kernel takes
+_CYCLES = 1_000_000  # about 0.5 ms, more than a launch of a small kernel takes
 
 
 def pairwise(

@@ -69,7 +69,7 @@ class Case:
             of the element and the root mean square; the bias of 4096 elements is checked too
             (`differences.py`), so `expected` has to be in float64. None: neither is.
         is_special: NaN and infinities are expected, in the same elements.
-        is_uniform: many elements are the same number, whose roundings don't cancel out: no bias.
+        is_uniform: few different numbers, whose roundings don't cancel out: no bias is judged.
         same_bits: calls with the same inputs return the same bits; False: it sums in an order that
             changes, such as by atomics; None: not known, only recorded.
         is_grid: it is of a grid.
