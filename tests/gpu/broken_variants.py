@@ -11,9 +11,10 @@ with the same --work; what a stage has recorded isn't run again:
     python3 tests/gpu/broken_variants.py alone --work DIR
     python3 tests/gpu/broken_variants.py table --work DIR --out DIR
 
-FOLDER is the patched source of causal-conv1d, `build causal-conv1d-130 --stage patch`. `perf` runs
-several variants at once and times nothing; `alone` has those that only times or memory show, and
-comparisons of the good build with itself. `--seconds` ends a stage early.
+FOLDER is the patched source of causal-conv1d, `build causal-conv1d-130 --stage patch`; a library
+that DIR has already isn't built. `perf` runs several variants at once and times nothing; `against`
+and `sanitize` try what it passed. `alone` has those that only times or memory show, and comparisons
+of the good build with itself, minutes each. `--seconds` starts no more after that time.
 """
 
 from __future__ import annotations

@@ -156,6 +156,18 @@ def test_names_the_block_where_one_of_a_million_elements_is_wrong(tmp_path: Path
     assert run.cases[0].error < run.cases[0].limit
 
 
+@pytest.mark.parametrize("is_uniform", [True, False])
+def test_roundings_of_few_numbers_are_no_bias(tmp_path: Path, *, is_uniform: bool) -> None:
+    few = "np.full(8192, 0.5 + 1e-4 * seed)"  # twice that is between two numbers of `f2`
+    probe = PROBE.replace("np.random.default_rng(seed).random(1000)", few)
+    probe = probe.replace("limit=1e-12", f"limit=5e-4, units=1.0, is_uniform={is_uniform}")
+
+    run = run_of(tmp_path, "def double(x):\n    return (2 * x).astype('f2')\n", probe=probe)
+
+    what = "4096 elements are too large or too small by"
+    assert [what in fault for fault in run.faults] == ([] if is_uniform else [True, True])
+
+
 def test_continues_after_a_case_that_raises(tmp_path: Path) -> None:
     code = "def double(x):\n    if x.size == 1000:\n        raise ValueError('not today')\n"
 
