@@ -216,9 +216,10 @@ def test_accepts_driver_that_runs_the_wheel(
         (
             ("13.0",),
             "535.104.05",
-            'add "12.8" to the recipe\'s `toolkits` and build for it, update',
+            'add "12.9" to the recipe\'s `toolkits` and build for it, update',
         ),
-        (("13.0",), "470.223.02", "to fix   1. update the driver"),
+        (("13.0",), "470.223.02", 'add "11.8" to the recipe\'s `toolkits`'),
+        (("13.0",), "418.87.00", "to fix   1. update the driver"),
     ],
 )
 def test_names_ways_out_of_old_driver(

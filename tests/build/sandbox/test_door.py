@@ -39,6 +39,7 @@ STARTS_OF_PACKAGES = {
     "build/pipeline/stages/environment.py",
     "check/diagnose/facts/probe.py",
     "lab/perf/probe_process.py",
+    "lab/perf/upstream_tests.py",
 }
 # Modules that start programs of the machine, of toolchains, of locked tools, or cuwheel itself.
 STARTS_OF_TOOLS = frozenset(
@@ -48,8 +49,6 @@ STARTS_OF_TOOLS = frozenset(
     base/system/process.py
     base/system/pythons.py
     bootstrap.py
-    build/compile/cache/compile_cache.py
-    build/compile/cache/direct_settings.py
     build/compile/canary.py
     build/compile/toolkit_view.py
     build/drafts/updates/file_changes.py
@@ -58,7 +57,6 @@ STARTS_OF_TOOLS = frozenset(
     build/finish/smoke/bytecode.py
     build/finish/smoke/hide_cuda.py
     build/inputs/checkouts.py
-    build/pipeline/rebuild_key.py
     build/sandbox/backends.py
     build/sandbox/containers/engine.py
     build/toolchains/conda/install.py

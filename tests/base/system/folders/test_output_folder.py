@@ -39,6 +39,7 @@ _REMOVERS = {
     "publish/install/install.py": "temporary folders",
     "publish/install/transaction.py": "its folder of the environment, and bytecode of new files",
     "lab/matrix/slurm_executor.py": "a folder with the marker of intermediate files",
+    "lab/perf/upstream_tests.py": "the folder of one measurement",
     "lab/nightly/record.py": "reports that have a marker or a record",
     "build/pipeline/checks.py": "the work folder",
     "build/pipeline/pipeline.py": "a folder of the work folder",
