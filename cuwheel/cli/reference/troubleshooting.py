@@ -194,7 +194,7 @@ def findings_page() -> str:
 
 
 def _section(entry: OwnEntry, level: str) -> str:
-    anchors = "".join(f'<a id="{name}"></a>' for name in entry.names)
+    anchors = "\n\n".join(f'<a id="{name}"></a>' for name in entry.names)
     return f"{anchors}\n\n{level} {entry.title}\n\n{entry.text}"
 
 
