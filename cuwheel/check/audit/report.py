@@ -234,7 +234,8 @@ def _facts(result: AuditResult) -> rich.table.Table:
     majors = ", ".join(map(str, result.majors)) or ("none needed" if case.is_read else "not read")
     drivers = [f"{driver} (CUDA {major})" for major, driver in result.min_driver]
     least = ptx_driver(result.code)
-    if least and newest_driver((least, *(known for _, known in result.min_driver))) == least:
+    known = newest_driver(driver for _, driver in result.min_driver)
+    if least != known and newest_driver((least, known)) == least:
         drivers.append(f"{least} for GPUs that compile PTX {_version(result.code)}")
     files = case.scan.device_files
     device_files = f"{len(files)}: {describe_code(join_codes(files.values()))}" if files else ""

@@ -63,7 +63,7 @@ def have_other_versions(env: Env) -> set[str]:
     env.offer("torchvision", vision, version="0.26.0", requires=("torch==2.11.0",))
     env.offer("torchvision", vision, version="0.25.0", requires=("torch==2.10.0",))
     jax = 'jax-cuda13-plugin==0.5.3; extra == "cuda13"'
-    env.offer("jax", {"jax/__init__.py": b"devices = list"}, version="0.5.3", requires=(jax,))
+    env.offer("jax", {"jax/__init__.py": b"devices = list\ndefault_backend = str"}, version="0.5.3", requires=(jax,))
     env.offer("jax_cuda13_plugin", version="0.5.3")
     env.offer("jax_cuda13_plugin", version="0.4.36")
     older = "triton==3.3.0 torchvision==0.25.0 jax-cuda13-plugin==0.4.36"
@@ -269,6 +269,10 @@ TRIED_OTHERWISE = {
     "installed_files._shadows": "test_names_file_that_hides_torch: a variable is its shell's alone",
     "chosen_library.judge": "that of frameworks._cuda_fault, with a recipe",
     "environment_diagnosis._chosen_packages": "test_installs_package_that_is_named",
+    "frameworks._blind_jax": "a variable is its shell's alone",
+    "frameworks._blind_jax 2": "tests/check/diagnose/rules/test_frameworks.py: JAX needs a GPU",
+    "frameworks._plugin_fault": "tests/check/diagnose/rules/test_frameworks.py: likewise",
+    "packages._import_failure": "that of installed_files._faults",
 }
 
 

@@ -78,7 +78,7 @@ def test_explains_with_facts_that_the_log_lacks(
     gcc = read_compiler(Path(shutil.which("g++") or ""))
     tree = package("import sys\nsys.exit('error: identifier \"_Float32\" is undefined')\n")
 
-    done = engine.build("tiny-capi", "--source", str(tree))
+    done = engine.build("tiny-capi", "--source", str(tree), "--host-compiler", "system")
 
     assert gcc is not None
     assert f"headers of GCC {gcc.major} use features that" in " ".join(done.output.split())
