@@ -65,7 +65,7 @@ NamedTarget = tuple[CatalogueEntry, str]
 
 _ALL = "all"
 # Options that a published wheel's provenance states.
-_STATED = ("python", "arch", "framework", "link", "toolchain", "platform")
+_STATED = ("python", "arch", "framework", "link", "toolchain", "host_compiler", "platform")
 
 
 def verify_parser() -> Parser:
