@@ -63,7 +63,12 @@ def have_other_versions(env: Env) -> set[str]:
     env.offer("torchvision", vision, version="0.26.0", requires=("torch==2.11.0",))
     env.offer("torchvision", vision, version="0.25.0", requires=("torch==2.10.0",))
     jax = 'jax-cuda13-plugin==0.5.3; extra == "cuda13"'
-    env.offer("jax", {"jax/__init__.py": b"devices = list\ndefault_backend = str"}, version="0.5.3", requires=(jax,))
+    env.offer(
+        "jax",
+        {"jax/__init__.py": b"devices = list\ndefault_backend = str"},
+        version="0.5.3",
+        requires=(jax,),
+    )
     env.offer("jax_cuda13_plugin", version="0.5.3")
     env.offer("jax_cuda13_plugin", version="0.4.36")
     older = "triton==3.3.0 torchvision==0.25.0 jax-cuda13-plugin==0.4.36"
