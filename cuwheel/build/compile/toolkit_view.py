@@ -40,9 +40,8 @@ _SCRIPTS = (
 LAUNCHER_FILES = tuple(map(script, _SCRIPTS))
 
 # The programs of nvcc that take memory; cicc the most, 3.75 GB for one file of flash-attn.
-_GATED = ("cicc", "cudafe++", "ptxas")
+_GATED = {"cicc": "device", "cudafe++": "front", "ptxas": "device"}  # by their scripts below
 DEVICE_TOOLS = ("cicc", "ptxas")  # their output is the same for every platform: `device_code`
-_GATES = {**dict.fromkeys(DEVICE_TOOLS, "device"), "cudafe++": "front"}
 _COMPILES = ("cc1plus", "cc1", "as")  # what a GCC starts
 # Folders of a toolkit with programs: NVIDIA's own layout, and conda-forge's.
 _PROGRAMS = (
@@ -178,7 +177,7 @@ class ToolkitView:
         return f'#!/bin/sh\n# {self.fingerprint}\nexec {shlex.join(argv)} "$@"\n'
 
     def _gate(self, program: Path) -> str:
-        return self._script(_GATES.get(program.name, "gate"), str(program))
+        return self._script(_GATED.get(program.name, "gate"), str(program))
 
     def _gated_compiler(self, program: Path) -> str:
         # sccache removes the one variable for compilers; the other replaces it (`compile.cache`).

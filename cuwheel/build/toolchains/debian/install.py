@@ -115,7 +115,7 @@ def is_reachable(
     packages = read_debian_lock(lock).packages.get(ARCHITECTURES.get(platform.machine(), ""), ())
     try:
         return bool(packages) and not any(
-            missing_packages(part, cache, archives, offline=offline)
+            missing_packages(part, cache, archives, offline=offline, most=1)
             for part in (packages[:1], packages)
         )
     except DownloadError:
@@ -128,10 +128,12 @@ def missing_packages(
     archives: Sequence[DebianArchive],
     *,
     offline: bool,
+    most: int | None = None,
 ) -> tuple[DebianPackage, ...]:
     """Return the packages that neither cache, mirror nor a Debian archive has, by HEAD requests.
 
-    Each request is made once.
+    Args:
+        most: attempts at each server; None: as many as for a download.
 
     Raises:
         DownloadError: a server can't be reached.
@@ -141,8 +143,8 @@ def missing_packages(
         path = cached_path(cache, pinned(package))
         return (
             path.is_file()
-            or find_mirrored(path, Attempts(most=1), offline=offline) is not None
-            or address_of(package, archives, offline=offline, most=1) is not None
+            or find_mirrored(path, Attempts(most=most), offline=offline) is not None
+            or address_of(package, archives, offline=offline, most=most) is not None
         )
 
     with ThreadPoolExecutor(_REQUESTS) as pool:
