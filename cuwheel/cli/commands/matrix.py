@@ -100,7 +100,7 @@ def matrix_parser() -> Parser:
             ),
             **build_options("arch"),
             platforms: "the machines that wheels are for, repeatable; default: this one's kind",
-            **build_options("target_root", "link", "toolchain", *OF_RUN),
+            **build_options("target_root", "link", "toolchain", "host_compiler", *OF_RUN),
             **build_options("container", "container_engine"),
             # For containers: the file lists builds, and gets their states.
             "--states FILE": argparse.SUPPRESS,

@@ -226,6 +226,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l platform -xka "linux_x86
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l target-root -xka "(__fish_complete_directories)" -d 'root folder of another platform, with its Python; default: CUWHEEL_TARGET_ROOT'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l link -xka "external bundled static" -d 'how CUDA'"'"'s libraries are provided: by NVIDIA'"'"'s wheels, copied into this wheel, or linked statically; default: the recipe'"'"'s'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l toolchain -xka "pypi debian conda redist system" -d 'source of nvcc; default: pypi from CUDA 13.0 on, debian for 12.4, conda for others'
+complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l host-compiler -xka "system gcc10 gcc12" -d 'compiler of host code: the machine'"'"'s, or a GCC with a C library of its own from Debian 11 or 12; default: gcc10, or gcc12 for C++20; an image'"'"'s or a conda toolchain'"'"'s own'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l work -xka "(__fish_complete_directories)" -d 'folder for intermediate files; default: work/ in the project'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l offline -d 'download nothing, use only the cache'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l any-driver -d 'accept a GPU driver on this machine that is too old for the wheel, which is for other machines'

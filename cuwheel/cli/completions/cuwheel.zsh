@@ -297,6 +297,7 @@ _shtab_cuwheel_matrix_options=(
   "--target-root[root folder of another platform, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
   "--link[how CUDA\'s libraries are provided\: by NVIDIA\'s wheels, copied into this wheel, or linked statically\; default\: the recipe\'s]:link:(external bundled static)"
   "--toolchain[source of nvcc\; default\: pypi from CUDA 13.0 on, debian for 12.4, conda for others]:toolchain:(pypi debian conda redist system)"
+  "--host-compiler[compiler of host code\: the machine\'s, or a GCC with a C library of its own from Debian 11 or 12\; default\: gcc10, or gcc12 for C\+\+20\; an image\'s or a conda toolchain\'s own]:host_compiler:(system gcc10 gcc12)"
   "--work[folder for intermediate files\; default\: work\/ in the project]:DIR:_files -/"
   "--offline[download nothing, use only the cache]"
   "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"

@@ -14,7 +14,7 @@ from cuwheel.build.workspace.request import BuildRequest
 
 Kind = Literal["built", "outdated", "failed", "missing", "impossible"]
 # Options that cells of one matrix differ by, or that decide which wheel they are.
-_OF_CELL = ("python", "framework", "link", "toolchain", "platform")
+_OF_CELL = ("python", "framework", "link", "toolchain", "host_compiler", "platform")
 KINDS: tuple[Kind, ...] = ("built", "outdated", "failed", "missing", "impossible")
 
 
