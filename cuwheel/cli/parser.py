@@ -103,20 +103,33 @@ class Parser(argparse.ArgumentParser):
         """Parse all of the arguments; options may be before, between and after names."""
         parsed, unknown = self.parse_known_intermixed_args(arguments)
         if unknown:
-            options = [argument for argument in unknown if argument.startswith("-")] or unknown
-            name = options[0].split("=")[0]
-            known = [flag for action in self._actions for flag in action.option_strings]
-            raise UsageError(
-                f"{self.prog}: unknown option {name}",
-                why=suggest(name, [flag for flag in known if flag.startswith("--")]),
-                fix="-- --help shows every option",
-            )
+            raise self._unknown(unknown)
         for name, value in vars(parsed).items():
             is_empty = value == "" and value != self.get_default(name)
             if is_empty or (isinstance(value, list) and "" in value):
                 self.error(f"--{name} was given without a value (an unset variable?)")
         self._check_pairs(parsed)
         return parsed
+
+    def _unknown(self, arguments: Sequence[str]) -> UsageError:
+        """Return the error for options that there aren't, or for names that aren't taken."""
+        options = [argument for argument in arguments if argument.startswith("-")]
+        known = [flag for action in self._actions for flag in action.option_strings]
+        if options:
+            name = options[0].split("=")[0]
+            return UsageError(
+                f"{self.prog}: unknown option {name}",
+                why=suggest(name, [flag for flag in known if flag.startswith("--")]),
+                fix="-- --help shows every option",
+            )
+        names = [str(action.metavar or action.dest) for action in self._get_positional_actions()]
+        return UsageError(
+            f"{self.prog}: unexpected argument {arguments[0]}",
+            why=f"what it takes besides options: {', '.join(names) or 'nothing'}",
+            fix=f"--only '{arguments[0]}*' chooses by name"
+            if "--only" in known
+            else "-- --help shows every option",
+        )
 
     def _check_pairs(self, parsed: argparse.Namespace) -> None:
         """Raise an error for an option without the one that it needs, or with one it excludes."""

@@ -42,6 +42,9 @@ _LINES = {
         cache --unused-for 3
         cache --prune --size lots
         cache --unused-for=-1
+        matrix show causal-conv1d
+        pick flash-attn xformers
+        cache everything
         """,
     "names": """
         diagnos
