@@ -10,6 +10,7 @@ import functools
 import logging
 import os
 import sys
+from pathlib import Path
 
 import nox
 import nox.registry
@@ -20,6 +21,7 @@ from cuwheel.build.recipe.catalogue import CatalogueEntry, load_catalogue, missi
 from cuwheel.build.recipe.nox_sessions import (
     OF_CHECKOUT,
     Session,
+    misplaced_python,
     requested_sessions,
     sessions_of,
     suggest_sessions,
@@ -41,9 +43,13 @@ def add_sessions(*excluded: str) -> None:
 def tell_unknown() -> None:
     """Print suggestions for unknown sessions on the command line; to be called last."""
     names = requested_sessions(sys.argv[1:])
+    # nox has changed to the project's folder; the shell's variable still names the user's.
+    folder = Path(os.environ.get("PWD", "."))
+    files = [name for name in names if (folder / name).exists()]
     for line in (
         *missing_roots(Caller(os.environ).roots),
-        *suggest_sessions(names, nox.registry.get(), _entries()),
+        *suggest_sessions(names, nox.registry.get(), _entries(), files=files),
+        *misplaced_python(sys.argv[1:]),
     ):
         print(f"cuwheel: {line}", file=sys.stderr)  # noqa: T201 - nox itself only reports "not found"
 

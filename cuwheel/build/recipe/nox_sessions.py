@@ -11,7 +11,7 @@ from cuwheel.build.recipe.catalogue import CatalogueEntry, missing_recipe, targe
 from cuwheel.check.cuda.toolkits import TOOLKITS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
 
 Tag = Literal["build", "target", "report", "maintain"]
@@ -74,7 +74,9 @@ VERBS = (
         "List who rebuilt a wheel to the same bytes: -- WHEEL --policy FILE.",
         "report",
     ),
-    Session("diagnose", "Check whether GPU packages work here, and if not, say why.", "report"),
+    Session(
+        "diagnose", "Check whether GPU packages work here, or say why not: [-- NAME].", "report"
+    ),
     Session("pick", "Show which wheel fits this machine, or why none does: -- NAME.", "report"),
     Session("explain", "Explain what went wrong in a log, of any tool: -- LOG.", "report"),
     Session("new", "Draft a recipe from a package's source on the index: -- NAME.", "maintain"),
@@ -161,14 +163,34 @@ def requested_sessions(arguments: Iterable[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def misplaced_python(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return a line about `nox -s diagnose --python X`: nox takes that option as its own."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    at = [number for number, word in enumerate(own) if word in {"--python", "--pythons", "-p"}]
+    values = own[at[0] + 1 : at[0] + 2] if at else ()
+    if not (values and requested_sessions(own)):
+        return ()
+    verb = requested_sessions(own)[0]
+    meant = f"nox -s {verb} -- --python {values[0]}"
+    return (f'nox keeps {own[at[0]]} for itself: did you mean "{meant}"?',)
+
+
 def suggest_sessions(
-    requested: Iterable[str], known: Iterable[str], entries: Iterable[CatalogueEntry] = ()
+    requested: Iterable[str],
+    known: Iterable[str],
+    entries: Iterable[CatalogueEntry] = (),
+    *,
+    files: Collection[str] = (),
 ) -> tuple[str, ...]:
-    """Return one line for each session that doesn't exist: the nearest, or why it is missing."""
+    """Return one line for each session that doesn't exist: the nearest, or why it is missing.
+
+    What is in `files`, or has a dot or a slash, is the argument of the session before it.
+    """
     requested, names, entries = tuple(requested), set(known), tuple(entries)
     unknown = [name for name in requested if name not in names]
     takers = {verb.name for verb in VERBS if re.search(r"(?:^|[\s[])-- ", verb.summary)}
-    has_near = any(nearest(name, names) for name in unknown)
+    spelled = [name for name in unknown if name not in files and not {".", "/"} & {*name}]
+    has_near = any(nearest(name, names - {*requested}) for name in spelled)
     if requested and unknown == [*requested[1:]] != [] and not has_near:
         verb, arguments = requested[0], " ".join(unknown)
         if verb in takers & names:

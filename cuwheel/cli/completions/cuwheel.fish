@@ -125,7 +125,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using cache' -l json -d 'print JSON to st
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a completion -d 'Print the shell completion of commands, options and targets.'
 complete -c cuwheel -n '_shtab_cuwheel_using completion' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using completion; and test $_shtab_cuwheel_npos -eq 0' -ka "bash zsh fish" -d 'the shell'
-complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a diagnose -d 'Check whether GPU packages work here, and if not, say why.'
+complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a diagnose -d 'Check whether GPU packages work here, or say why not: [-- NAME].'
 complete -c cuwheel -n '_shtab_cuwheel_using diagnose' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using diagnose' -l python -xka "(__fish_complete_path (commandline -ct))" -d 'an interpreter, the folder of an environment, or a conda environment'"'"'s name; default: the active environment, else the `python3` on PATH'
 complete -c cuwheel -n '_shtab_cuwheel_using diagnose' -l verify-files -d 'verify every file of the packages against its hash in RECORD'

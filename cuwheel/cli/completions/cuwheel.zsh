@@ -16,7 +16,7 @@ _shtab_cuwheel_commands() {
     bump:'Update a recipe to upstream'"'"'s newest release: -- NAME.'
     cache:'Show the cache'"'"'s contents, remove what is unused: --prune.'
     completion:'Print the shell completion of commands, options and targets.'
-    diagnose:'Check whether GPU packages work here, and if not, say why.'
+    diagnose:'Check whether GPU packages work here, or say why not: [-- NAME].'
     explain:'Explain what went wrong in a log, of any tool: -- LOG.'
     help:'List the commands, and what can be built here.'
     index:'Write dist/simple/, the package index of all wheels in dist/.'

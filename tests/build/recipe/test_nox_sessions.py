@@ -7,6 +7,7 @@ import pytest
 from cuwheel.build.recipe.catalogue import load_catalogue
 from cuwheel.build.recipe.nox_sessions import (
     VERBS,
+    misplaced_python,
     requested_sessions,
     sessions_of,
     suggest_sessions,
@@ -80,6 +81,33 @@ def test_names_fault_of_broken_recipe(tmp_path: Path) -> None:
     [line] = suggest_sessions(["build-a-one-130"], ["build-a_one"], entries)
 
     assert "a_one.py can't be loaded: TypeError: RECIPE is not a Recipe(...)" in line
+
+
+@pytest.mark.parametrize(
+    ("line", "typed"),
+    [("audit dist", "dist"), ("audit ./docs", "./docs"), ("explain audit.log", "audit.log")],
+)
+def test_takes_files_for_arguments(line: str, typed: str) -> None:
+    known = [session.name for session in sessions_of(())]
+
+    [suggestion] = suggest_sessions(line.split(), known, files=["dist"])
+
+    assert suggestion.endswith(f'"nox -s {line.split(maxsplit=1)[0]} -- {typed}"?')
+
+
+@pytest.mark.parametrize(
+    ("line", "typed"),
+    [
+        ("-s diagnose --python X", "nox -s diagnose -- --python X"),
+        ("-s build-a-130 -p 3.12 -- -q", "nox -s build-a-130 -- --python 3.12"),
+        ("-s diagnose -- --python X", ""),
+        ("-l --python 3.12", ""),
+    ],
+)
+def test_names_option_that_nox_keeps(line: str, typed: str) -> None:
+    lines = misplaced_python(line.split())
+
+    assert [line.endswith(f'"{typed}"?') for line in lines] == [True] * bool(typed)
 
 
 @pytest.mark.parametrize("arguments", ["torch-cluster", "torch-cluster other"])
