@@ -38,7 +38,7 @@ PACKAGES = {
     ),
 }
 # Commands that need no project.
-_ANYWHERE = frozenset({*PACKAGES, "attestations", "cache", "index", "rebuild", "toolchain"})
+_ANYWHERE = frozenset({*PACKAGES, "attestations", "cache", "index", "rebuild", "slim", "toolchain"})
 
 Environment = Literal["", "dev", "engine", "perf", "report"]
 

@@ -39,7 +39,7 @@ FATBINS = 1 << 18  # fat binaries in a file; NVIDIA's largest libraries have tho
 ELEMENTS = 512  # kinds of code, and archs, in one file; nvcc knows 30 of these
 ELEMENT_HEADER = 1 << 16  # bytes, with the options of a command line; read off: up to 200
 DEVICE_CODE = 512 * MIB  # bytes of one cubin or PTX, unpacked; one of cuBLASLt has 40 MiB
-SECTION_PADDING = 1 * MIB  # bytes of zeros between two fat binaries; linkers align to 4 KiB
+SECTION_PADDING = 512 * MIB  # bytes of zeros between two fat binaries; `slim` leaves some
 
 # Responses of servers that aren't pinned files.
 INDEX_PAGE = 32 * MIB  # bytes of an index page, unpacked; the largest on PyPI have 10 MB

@@ -45,6 +45,9 @@ _LINES = {
         matrix show causal-conv1d
         pick flash-attn xformers
         cache everything
+        slim x.whl
+        slim x.whl --arch 90a
+        slim x.whl --arch 90
         """,
     "names": """
         diagnos

@@ -61,6 +61,7 @@ VERBS = (
         "verify", "Build in several ways, compare the bytes: -- TARGET|all.", "target", "target"
     ),
     Session("rebuild", "Rebuild a published wheel, compare, sign: -- WHEEL.", "target"),
+    Session("slim", "Write a wheel without other GPUs' code: -- WHEEL --arch 90.", "target"),
     Session(
         "perf",
         "Check and measure a wheel on this GPU; pass or fail: [-- TARGET].",

@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/cuwheel
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_cuwheel_subparsers=(attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release smoke toolchain trust verify)
+_shtab_cuwheel_subparsers=(attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify)
 
 _shtab_cuwheel_attestations_option_strings=(-h --help --policy --statements --quiet -q --verbose -v --json)
 _shtab_cuwheel_audit_option_strings=(-h --help --exclude --arch --any-wheel --fail-on --quiet -q --verbose -v --json)
@@ -31,6 +31,7 @@ _shtab_cuwheel_pick_option_strings=(-h --help --python --for --index --pre --qui
 _shtab_cuwheel_profile_option_strings=(-h --help --python --arch --platform --target-root --framework --source --link --toolchain --host-compiler --work --offline --any-driver --jobs --dist --sandbox --quiet -q --verbose -v --json)
 _shtab_cuwheel_rebuild_option_strings=(-h --help --key --sigstore --trust-config --new-key --to --source --here --remote --jobs --sandbox --target-root --work --offline --any-driver --quiet -q --verbose -v --json)
 _shtab_cuwheel_release_option_strings=(-h --help --publish --dist --to --upload --index --require --given-source --reports --replace-broader --tag --base-url --address --work --yank --reason --unyank --quiet -q --verbose -v --json)
+_shtab_cuwheel_slim_option_strings=(-h --help --arch --to --quiet -q)
 _shtab_cuwheel_smoke_option_strings=(-h --help --python --arch --platform --target-root --framework --source --link --toolchain --host-compiler --work --offline --any-driver --dist --sandbox --quiet -q --verbose -v --json)
 _shtab_cuwheel_toolchain_option_strings=(-h --help --toolchain --offline)
 _shtab_cuwheel_trust_option_strings=(-h --help --remove)
@@ -98,6 +99,8 @@ _shtab_cuwheel_release___reports_COMPGEN=_shtab_compgen_dirs
 _shtab_cuwheel_release___work_COMPGEN=_shtab_compgen_dirs
 _shtab_cuwheel_release___yank_COMPGEN=_shtab_compgen_files
 _shtab_cuwheel_release___unyank_COMPGEN=_shtab_compgen_files
+_shtab_cuwheel_slim_pos_0_COMPGEN=_shtab_compgen_files
+_shtab_cuwheel_slim___to_COMPGEN=_shtab_compgen_dirs
 _shtab_cuwheel_smoke_pos_0_COMPGEN=_shtab_cmd_compgen_d1cf8248
 _shtab_cuwheel_smoke___python_COMPGEN=_shtab_compgen_files
 _shtab_cuwheel_smoke___target_root_COMPGEN=_shtab_compgen_dirs
@@ -153,7 +156,7 @@ _shtab_cuwheel_verify___link_choices=(external bundled static)
 _shtab_cuwheel_verify___toolchain_choices=(pypi debian conda redist system)
 _shtab_cuwheel_verify___host_compiler_choices=(system gcc10 gcc12)
 _shtab_cuwheel_verify___sandbox_choices=(auto bubblewrap unshare none)
-_shtab_cuwheel_pos_0_choices=(attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release smoke toolchain trust verify)
+_shtab_cuwheel_pos_0_choices=(attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify)
 
 _shtab_cuwheel_attestations_pos_0_nargs=+
 _shtab_cuwheel_attestations__h_nargs=0
@@ -356,6 +359,10 @@ _shtab_cuwheel_release__q_nargs=0
 _shtab_cuwheel_release___verbose_nargs=0
 _shtab_cuwheel_release__v_nargs=0
 _shtab_cuwheel_release___json_nargs=0
+_shtab_cuwheel_slim__h_nargs=0
+_shtab_cuwheel_slim___help_nargs=0
+_shtab_cuwheel_slim___quiet_nargs=0
+_shtab_cuwheel_slim__q_nargs=0
 _shtab_cuwheel_smoke_pos_0_nargs='*'
 _shtab_cuwheel_smoke__h_nargs=0
 _shtab_cuwheel_smoke___help_nargs=0

@@ -50,7 +50,7 @@ function _shtab_cuwheel_using
   test "$_shtab_cuwheel_cmdpath" = "$argv"
 end
 
-set -g _shtab_cuwheel_commands attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release smoke toolchain trust verify
+set -g _shtab_cuwheel_commands attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify
 set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --days --dist --exclude --executor --fail-on --fallback --for --framework --history --host-compiler --index --jobs --keep --key --link --maintainer --max-download --model --new-key --note --on-failure --only --partition --platform --policy --python --reason --remote --report --reports --requests --require --retries --sandbox --size --snapshot --source --stage --statements --sweep-max --tag --target-root --time-limit --to --tolerance --toolchain --trust-config --until --unused-for --unyank --upload --version --wheel --work --yank
 
 complete -c cuwheel -e
@@ -362,6 +362,12 @@ complete -c cuwheel -n '_shtab_cuwheel_using release' -l unyank -xka "(__fish_co
 complete -c cuwheel -n '_shtab_cuwheel_using release' -l quiet -s q -d 'print the tag and the counts'
 complete -c cuwheel -n '_shtab_cuwheel_using release' -l verbose -s v -d 'print the notes'
 complete -c cuwheel -n '_shtab_cuwheel_using release' -l json -d 'print the release as JSON to standard output'
+complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a slim -d 'Write a wheel without other GPUs'"'"' code: -- WHEEL --arch 90.'
+complete -c cuwheel -n '_shtab_cuwheel_using slim' -s h -l help -d 'show this help message and exit'
+complete -c cuwheel -n '_shtab_cuwheel_using slim' -l arch -x -d 'compute capability of the GPUs that it is to serve, repeatable'
+complete -c cuwheel -n '_shtab_cuwheel_using slim' -l to -xka "(__fish_complete_directories)" -d 'folder for the new wheel; default: slim/ here'
+complete -c cuwheel -n '_shtab_cuwheel_using slim' -l quiet -s q -d 'print only the new wheel'"'"'s path'
+complete -c cuwheel -n '_shtab_cuwheel_using slim; and test $_shtab_cuwheel_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'of any project'
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a smoke -d 'Install and import a built wheel: -- TARGET.'
 complete -c cuwheel -n '_shtab_cuwheel_using smoke' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using smoke' -l python -xka "(__fish_complete_path (commandline -ct))" -d 'Python that the wheel is for, repeatable; default: the Python that runs cuwheel'

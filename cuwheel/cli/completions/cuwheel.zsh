@@ -34,6 +34,7 @@ _shtab_cuwheel_commands() {
     profile:'Show a build'"'"'s use of time and memory: -- TARGET.'
     rebuild:'Rebuild a published wheel, compare, sign: -- WHEEL.'
     release:'Show what a release would contain; publish wheels and notes: --publish.'
+    slim:'Write a wheel without other GPUs'"'"' code: -- WHEEL --arch 90.'
     smoke:'Install and import a built wheel: -- TARGET.'
     toolchain:'Make a CUDA toolchain and print its path: -- 130.'
     trust:'Let the recipes of a project folder run: they are Python.'
@@ -481,6 +482,17 @@ _shtab_cuwheel_release_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_cuwheel_release_defaults_added=0
 
+_shtab_cuwheel_slim_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "*--arch[compute capability of the GPUs that it is to serve, repeatable]:90:"
+  "--to[folder for the new wheel\; default\: slim\/ here]:DIR:_files -/"
+  {--quiet,-q}"[print only the new wheel\'s path]"
+  ":of any project:_files"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cuwheel_slim_defaults_added=0
+
 _shtab_cuwheel_smoke_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "*--python[Python that the wheel is for, repeatable\; default\: the Python that runs cuwheel]:3.12|PATH:_files"
@@ -596,6 +608,7 @@ _shtab_cuwheel() {
         profile) _arguments -C -s $_shtab_cuwheel_profile_options ;;
         rebuild) _arguments -C -s $_shtab_cuwheel_rebuild_options ;;
         release) _arguments -C -s $_shtab_cuwheel_release_options ;;
+        slim) _arguments -C -s $_shtab_cuwheel_slim_options ;;
         smoke) _arguments -C -s $_shtab_cuwheel_smoke_options ;;
         toolchain) _arguments -C -s $_shtab_cuwheel_toolchain_options ;;
         trust) _arguments -C -s $_shtab_cuwheel_trust_options ;;

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import IO, NamedTuple
 
@@ -35,11 +35,11 @@ _START = struct.pack("<IHH", 0xBA55ED50, 1, _CONTAINER.size)
 # more, flags (u64).
 _ELEMENT = struct.Struct("<HHIQ8xHHI8xQ")
 _ZSTD = 1 << 15  # of the flags
-_PTX = 1
-_SASS = 2
+PTX = 1
+SASS = 2
 _LTO = 8
 _TILE = 128
-_ALIGNMENT = 8  # bytes: containers lie at multiples of it
+_CHUNK = 1 << 20  # bytes
 _NOT_ZERO = re.compile(rb"[^\0]")
 _PTX_VERSION = re.compile(rb"^\s*\.version\s+(\d+)\.(\d+)\b", re.MULTILINE)
 _PTX_TARGET = re.compile(rb"^\s*\.target\s+sm_(\d+[af]?)\b", re.MULTILINE)
@@ -73,6 +73,14 @@ class Fatbin(NamedTuple):
     offset: int
     padded_end: int
     elements: frozenset[ElementKind]
+
+
+class ElementPlace(NamedTuple):
+    """Place of an element in a file: offset and size of header and code together, in bytes."""
+
+    offset: int
+    size: int
+    element: ElementKind
 
 
 _OFFSET = attrgetter("offset")
@@ -166,7 +174,7 @@ class FatbinFinder:
 def _parse_element(fields: bytes) -> tuple[ElementKind, int, int]:
     """Return an element's kind, the size of its header, and that of its code."""
     kind, _, header, size, minor, major, arch, flags = _ELEMENT.unpack(fields)
-    version = (major, minor) if kind == _PTX else (0, 0)
+    version = (major, minor) if kind == PTX else (0, 0)
     name = f"{arch}{arch_suffix(flags)}"
     return ElementKind(kind, name, version, bool(flags & _ZSTD)), header, size
 
@@ -178,47 +186,86 @@ def hop_fatbins(stream: IO[bytes], section: Section) -> tuple[Fatbin, ...]:
         FatbinFormatError: it holds something else.
     """
     fatbins: list[Fatbin] = []
-    zeros = 0  # bytes since the last fat binary
-    offset, end = section.offset, section.offset + section.size
+    end = section.offset + section.size
+    offset = _behind_zeros(stream, section.offset, end)
     while offset < end:
         stream.seek(offset)
         header = stream.read(_CONTAINER.size)
-        if header.startswith(_START) and len(header) == _CONTAINER.size:
-            begin = offset + _CONTAINER.size
-            behind = begin + _CONTAINER.unpack(header)[0]
-            elements = _hop_elements(stream, begin, min(behind, end))
-            fatbins.append(Fatbin(offset, behind, elements))
-            offset = behind
-            zeros = 0
-        elif any(header) or zeros > limits.SECTION_PADDING:
+        if not header.startswith(_START) or len(header) < _CONTAINER.size:
             raise FatbinFormatError(
                 f"no fat binary at byte {offset - section.offset} of {section.name}"
             )
-        else:
-            offset += _ALIGNMENT
-            zeros += _ALIGNMENT
+        begin = offset + _CONTAINER.size
+        behind = begin + _CONTAINER.unpack(header)[0]
+        fatbins.append(Fatbin(offset, behind, _hop_elements(stream, begin, min(behind, end))))
         if len(fatbins) > limits.FATBINS:
             raise FatbinFormatError(
                 f"{section.name} contains more than {limits.FATBINS} fat binaries"
             )
+        offset = _behind_zeros(stream, behind, end)
     return tuple(fatbins)
+
+
+def _behind_zeros(stream: IO[bytes], offset: int, end: int) -> int:
+    """Return where the next byte is that isn't zero; raise FatbinFormatError for too many zeros."""
+    place = offset
+    stream.seek(place)
+    while piece := stream.read(min(_CHUNK, max(0, end - place))):
+        if used := _NOT_ZERO.search(piece):
+            return place + used.start()
+        place += len(piece)
+        if place - offset > limits.SECTION_PADDING:
+            raise FatbinFormatError("the section has too many zeros")
+    return end
 
 
 def _hop_elements(stream: IO[bytes], offset: int, end: int) -> frozenset[ElementKind]:
     elements = set()
+    for place in _places(stream, offset, end):
+        elements.add(place.element)
+        if len(elements) > limits.ELEMENTS:
+            raise FatbinFormatError("a fat binary claims more kinds of code than exist")
+    return frozenset(elements)
+
+
+def element_places(stream: IO[bytes], fatbin: Fatbin) -> Iterator[ElementPlace]:
+    """Yield the place of each element of a fat binary; raises FatbinFormatError."""
+    stream.seek(fatbin.offset)
+    (size,) = _CONTAINER.unpack(stream.read(_CONTAINER.size))
+    begin = fatbin.offset + _CONTAINER.size
+    return _places(stream, begin, begin + size)
+
+
+def _places(stream: IO[bytes], offset: int, end: int) -> Iterator[ElementPlace]:
     while offset < end:
         stream.seek(offset)
         fields = stream.read(_ELEMENT.size)
         if len(fields) < _ELEMENT.size:
             raise FatbinFormatError("the file ends within a fat binary")
-        code, header, size = _parse_element(fields)
+        element, header, size = _parse_element(fields)
         if header < _ELEMENT.size:
             raise FatbinFormatError("an element of a fat binary has no valid header")
-        elements.add(code)
-        if len(elements) > limits.ELEMENTS:
-            raise FatbinFormatError("a fat binary claims more kinds of code than exist")
+        yield ElementPlace(offset, header + size, element)
         offset += header + size
-    return frozenset(elements)
+
+
+def write_fatbin(stream: IO[bytes], fatbin: Fatbin, elements: Iterable[ElementPlace]) -> None:
+    """Reduce a fat binary to some of its elements, in place: zeros follow them up to its old end.
+
+    What is left has the form that nvcc's fatbinary gives to these elements alone.
+    """
+    stream.seek(fatbin.offset)
+    (size,) = _CONTAINER.unpack(stream.read(_CONTAINER.size))
+    written = 0
+    for place in elements:  # in the file's order, so nothing is overwritten before it was read
+        stream.seek(place.offset)
+        content = stream.read(place.size)
+        stream.seek(fatbin.offset + _CONTAINER.size + written)
+        written += stream.write(content)
+    stream.seek(fatbin.offset + _CONTAINER.size + written)
+    stream.write(bytes(size - written))
+    stream.seek(fatbin.offset)
+    stream.write(_START + written.to_bytes(8, "little"))
 
 
 def code_of(fatbins: Iterable[Fatbin]) -> DeviceCode:
@@ -226,7 +273,7 @@ def code_of(fatbins: Iterable[Fatbin]) -> DeviceCode:
 
     A link by nvcc adds an empty module for each arch of the link command; it counts like any other.
     """
-    archs: dict[int, set[str]] = {kind: set() for kind in (_SASS, _PTX, _LTO, _TILE)}
+    archs: dict[int, set[str]] = {kind: set() for kind in (SASS, PTX, _LTO, _TILE)}
     elements = {element for fatbin in fatbins for element in fatbin.elements}
     for element in elements:
         archs.get(element.kind, set()).add(element.arch)
@@ -237,7 +284,7 @@ def code_of(fatbins: Iterable[Fatbin]) -> DeviceCode:
         lto=lto,
         tile=tile,
         ptx_version=max((element.version for element in elements), default=(0, 0)),
-        is_zstd=any(element.is_zstd and element.kind == _SASS for element in elements),
+        is_zstd=any(element.is_zstd and element.kind == SASS for element in elements),
     )
 
 

@@ -1,0 +1,74 @@
+"""The session `slim`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import rich.table
+
+from cuwheel.base.caller import Caller
+from cuwheel.base.errors import UsageError
+from cuwheel.base.formats.binaries.archs import describe_code, sort_archs
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.quantities import plural, show_size
+from cuwheel.build.finish.slim import SlimLibrary, slim_wheel
+from cuwheel.check.audit.verdict import audit_wheel
+from cuwheel.cli.parser import Option, Parser, existing, new_parser
+
+
+def slim_parser() -> Parser:
+    """Return the parser of the session."""
+    return new_parser(
+        "slim",
+        "Write a wheel again without the device code of other GPUs, under a version that says so.",
+        {
+            "wheel WHEEL": "of any project",
+            "--arch 90...": "compute capability of the GPUs that it is to serve, repeatable",
+            "--to DIR": Option("folder for the new wheel; default: slim/ here", default="slim"),
+            "--quiet": "print only the new wheel's path",
+        },
+    )
+
+
+def run_slim(args: argparse.Namespace, console: Console, caller: Caller) -> None:
+    """Reduce a wheel, and compare its audit with that of the original."""
+    for arch in args.arch or [""]:
+        if not arch.isdecimal():
+            raise UsageError(
+                f"--arch {arch} is not the compute capability of a GPU"
+                if arch
+                else "slim needs the GPUs that the wheel is to serve",
+                why="write it without dot and letters: 90 keeps sm_90 and sm_90a",
+                fix=f"nox -s slim -- {args.wheel} --arch 90",
+            )
+    wheel = existing(caller.path(args.wheel), "WHEEL", "check the name")
+    slim = slim_wheel(wheel, sort_archs(args.arch), caller.path(args.to))
+    if not console.is_quiet:
+        console.terminal.print(_table(slim.libraries))
+        before, after = wheel.stat().st_size, slim.path.stat().st_size
+        console.note(f"{show_size(before)} → {show_size(after)}; as large as before when installed")
+        console.note("compared, and the same: the code that stays, all that is no device code")
+        for path in (wheel, slim.path):
+            console.note(f"audit of {path.name}: {_findings(path)}")
+        console.note(f"licence: {slim.license}; check whether it allows a changed copy")
+    print(slim.path)  # noqa: T201 - data, for scripts
+
+
+def _findings(wheel: Path) -> str:
+    """Return the number of an audit's errors and warnings, `1 error, 0 warnings`."""
+    severities = [finding.severity for finding in audit_wheel(wheel).findings]
+    return ", ".join(plural(severities.count(kind), kind) for kind in ("error", "warning"))
+
+
+def _table(libraries: tuple[SlimLibrary, ...]) -> rich.table.Table:
+    table = rich.table.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for title in ("library", "device code", "", "kept", ""):
+        table.add_column(title, overflow="fold")
+    for library in libraries:
+        before, after = describe_code(library.before), describe_code(library.after)
+        table.add_row(
+            *(library.name, before, show_size(library.size)),
+            *(after, show_size(library.kept)),
+        )
+    return table
