@@ -16,6 +16,7 @@ from cuwheel.base.system.quantities import plural
 from cuwheel.check.audit.case import Contract
 from cuwheel.check.audit.findings import SEVERITIES
 from cuwheel.check.audit.report import audit_document, counts_of, print_result, print_verdicts
+from cuwheel.check.audit.sarif import write_sarif
 from cuwheel.check.audit.verdict import AuditResult, audit_wheel, unreadable
 
 
@@ -25,11 +26,15 @@ class AuditOptions:
 
     Attributes:
         fails_on: the least severity that makes the session fail; `never`: none does.
+        sarif: file for the findings; None: none is written.
+        folder: the one that the file's paths are relative to.
     """
 
     excludes: tuple[str, ...] = ()
     fails_on: str = "warning"
     as_json: bool = False
+    sarif: Path | None = None
+    folder: Path = Path()
 
 
 def audit_session(
@@ -49,7 +54,8 @@ def audit_session(
         UsageError: a path is no wheel, or a folder without wheels.
     """
     results, terminal = [], report_terminal()
-    for wheel in _wheels(paths):
+    wheels = _wheels(paths)
+    for wheel in wheels:
         with console.live(f"reading {wheel.name}"):
             result = _audit(wheel, contract_for(wheel), options.excludes)
         results.append(result)
@@ -60,6 +66,8 @@ def audit_session(
         console.answer(audit_document(results))
     elif len(results) > 1 and not console.is_quiet:
         print_verdicts(results, terminal)
+    if options.sarif:
+        write_sarif(options.sarif, dict(zip(wheels, results, strict=True)), options.folder)
     rows = {result.case.scan.file_name: counts_of(result) for result in results}
     console.add_to_summary(github.table(rows))
     _raise_for(results, options.fails_on)

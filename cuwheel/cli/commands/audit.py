@@ -31,6 +31,7 @@ def audit_parser() -> Parser:
                 "the lowest severity that makes the session fail; default: warning",
                 default="warning",
             ),
+            "--sarif FILE": "write the findings as SARIF 2.1.0 too, for code scanning",
             "--quiet": "print only errors, warnings and one line for each wheel",
             "--verbose": "list every finding, also when many are alike",
             "--json": JSON_TEXT,
@@ -47,7 +48,13 @@ def run_audit(args: argparse.Namespace, console: Console, caller: Caller) -> Non
                 why="write it without dot and without sm_: 90, 90a, 100f",
                 fix="nox -s audit -- --arch 90 --arch 100 WHEEL",
             )
-    options = AuditOptions(excludes=tuple(args.exclude), fails_on=args.fail_on, as_json=args.json)
+    options = AuditOptions(
+        excludes=tuple(args.exclude),
+        fails_on=args.fail_on,
+        as_json=args.json,
+        sarif=caller.path(args.sarif) if args.sarif else None,
+        folder=caller.path("."),
+    )
     wheels = [caller.path(text) for text in args.wheels]
     entries = () if args.any_wheel else load_catalogue(caller.roots)
     archs = sorted_archs(args.arch)

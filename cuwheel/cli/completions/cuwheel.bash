@@ -8,7 +8,7 @@
 _shtab_cuwheel_subparsers=(attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify)
 
 _shtab_cuwheel_attestations_option_strings=(-h --help --policy --statements --quiet -q --verbose -v --json)
-_shtab_cuwheel_audit_option_strings=(-h --help --exclude --arch --any-wheel --fail-on --quiet -q --verbose -v --json)
+_shtab_cuwheel_audit_option_strings=(-h --help --exclude --arch --any-wheel --fail-on --sarif --quiet -q --verbose -v --json)
 _shtab_cuwheel_build_option_strings=(-h --help --python --arch --platform --target-root --framework --source --link --toolchain --host-compiler --work --offline --any-driver --jobs --dist --sandbox --keep-work --container --container-engine --no-cache --build-tag --replace --replace-broader --quiet -q --verbose -v --json --dry-run --stage --until)
 _shtab_cuwheel_bump_option_strings=(-h --help --to --dry-run --keep-broken --uncommitted --cooldown)
 _shtab_cuwheel_cache_option_strings=(-h --help --prune --unused-for --size --dry-run --quiet -q --verbose -v --json)
@@ -42,6 +42,7 @@ _shtab_cuwheel_attestations_pos_0_COMPGEN=_shtab_compgen_files
 _shtab_cuwheel_attestations___policy_COMPGEN=_shtab_compgen_files
 _shtab_cuwheel_attestations___statements_COMPGEN=_shtab_compgen_files
 _shtab_cuwheel_audit_pos_0_COMPGEN=_shtab_compgen_files
+_shtab_cuwheel_audit___sarif_COMPGEN=_shtab_compgen_files
 _shtab_cuwheel_build___python_COMPGEN=_shtab_compgen_files
 _shtab_cuwheel_build___target_root_COMPGEN=_shtab_compgen_dirs
 _shtab_cuwheel_build___source_COMPGEN=_shtab_compgen_files

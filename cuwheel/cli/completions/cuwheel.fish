@@ -51,7 +51,7 @@ function _shtab_cuwheel_using
 end
 
 set -g _shtab_cuwheel_commands attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify
-set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --days --dist --exclude --executor --fail-on --fallback --for --framework --history --host-compiler --index --jobs --keep --key --link --maintainer --max-download --model --new-key --note --on-failure --only --partition --platform --policy --python --reason --remote --report --reports --requests --require --retries --sandbox --size --snapshot --source --stage --statements --sweep-max --tag --target-root --time-limit --to --tolerance --toolchain --trust-config --until --unused-for --unyank --upload --version --wheel --work --yank
+set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --days --dist --exclude --executor --fail-on --fallback --for --framework --history --host-compiler --index --jobs --keep --key --link --maintainer --max-download --model --new-key --note --on-failure --only --partition --platform --policy --python --reason --remote --report --reports --requests --require --retries --sandbox --sarif --size --snapshot --source --stage --statements --sweep-max --tag --target-root --time-limit --to --tolerance --toolchain --trust-config --until --unused-for --unyank --upload --version --wheel --work --yank
 
 complete -c cuwheel -e
 complete -c cuwheel -f
@@ -72,6 +72,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using audit' -l exclude -x -d 'a pattern 
 complete -c cuwheel -n '_shtab_cuwheel_using audit' -l arch -x -d 'for wheels of a recipe here: the expected archs of the device code, repeatable; default: the recipe'"'"'s list'
 complete -c cuwheel -n '_shtab_cuwheel_using audit' -l any-wheel -d 'check wheels of recipes here by the general rules, not against their recipe'
 complete -c cuwheel -n '_shtab_cuwheel_using audit' -l fail-on -xka "error warning never" -d 'the lowest severity that makes the session fail; default: warning'
+complete -c cuwheel -n '_shtab_cuwheel_using audit' -l sarif -xka "(__fish_complete_path (commandline -ct))" -d 'write the findings as SARIF 2.1.0 too, for code scanning'
 complete -c cuwheel -n '_shtab_cuwheel_using audit' -l quiet -s q -d 'print only errors, warnings and one line for each wheel'
 complete -c cuwheel -n '_shtab_cuwheel_using audit' -l verbose -s v -d 'list every finding, also when many are alike'
 complete -c cuwheel -n '_shtab_cuwheel_using audit' -l json -d 'print JSON to standard output instead of text'

@@ -70,6 +70,7 @@ _shtab_cuwheel_audit_options=(
   "*--arch[for wheels of a recipe here\: the expected archs of the device code, repeatable\; default\: the recipe\'s list]:90:"
   "--any-wheel[check wheels of recipes here by the general rules, not against their recipe]"
   "--fail-on[the lowest severity that makes the session fail\; default\: warning]:fail_on:(error warning never)"
+  "--sarif[write the findings as SARIF 2.1.0 too, for code scanning]:FILE:_files"
   {--quiet,-q}"[print only errors, warnings and one line for each wheel]"
   {--verbose,-v}"[list every finding, also when many are alike]"
   "--json[print JSON to standard output instead of text]"
