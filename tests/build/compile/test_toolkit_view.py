@@ -41,7 +41,9 @@ def system_bench(module_path: Path) -> Bench:
     return make_bench(module_path / "system", home)
 
 
-@pytest.fixture(params=["bench", "conda_bench", "system_bench"])
+@pytest.fixture(
+    params=["bench", pytest.param("conda_bench", marks=pytest.mark.e2e), "system_bench"]
+)
 def any_bench(request: pytest.FixtureRequest) -> Bench:
     """A view of each provider's layout in turn."""
     settings: Bench = request.getfixturevalue(request.param)

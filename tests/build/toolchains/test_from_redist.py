@@ -444,6 +444,7 @@ def start(*words: object) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("size", ["3m", "9m"], ids=["downloading", "unpacking"])
 def test_names_disk_that_is_full(
     size: str, workspace: Workspace, job: LockSpec, base: Path, tmp_path: Path
@@ -466,6 +467,7 @@ def test_names_disk_that_is_full(
     assert rest == ["left: []"]
 
 
+@pytest.mark.e2e
 def test_two_at_once_make_one_home(workspace: Workspace, job: LockSpec, tmp_path: Path) -> None:
     resolve_locks((job,), workspace)
     children = [

@@ -48,7 +48,10 @@ def _toolchain(workspace: Workspace, root: Path, **environ: str) -> Toolchain:
     return system_toolchain(_TOOLKIT, workspace, environ, root)
 
 
-@pytest.mark.parametrize("kind", LAYOUTS)
+@pytest.mark.parametrize(
+    "kind",
+    [kind if kind == "debian" else pytest.param(kind, marks=pytest.mark.e2e) for kind in LAYOUTS],
+)
 def test_compiles_and_links_with_each_layout(
     kind: str, cuda_home: Path, workspace: Workspace, tmp_path: Path
 ) -> None:

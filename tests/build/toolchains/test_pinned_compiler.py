@@ -216,6 +216,7 @@ def test_statement_names_each_package(toolchain: Toolchain) -> None:
     assert {"Debian package libc6-dev", "Debian package binutils"} <= names
 
 
+@pytest.mark.e2e
 def test_same_toolchain_from_either_cache(
     home: Toolchain, shared_cache: Path, tmp_path: Path
 ) -> None:

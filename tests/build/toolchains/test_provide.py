@@ -110,6 +110,7 @@ def test_mends_damage_of_the_installers_cache(private_space: Workspace) -> None:
     assert repaired == whole
 
 
+@pytest.mark.e2e
 def test_refuses_parts_of_several_releases(small_lock: Path, lean_workspace: Workspace) -> None:
     """pip resolves `cuda-toolkit[nvcc]` alone to the newest nvvm."""
     lines = small_lock.read_text().splitlines(keepends=True)

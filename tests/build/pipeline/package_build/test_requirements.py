@@ -72,6 +72,7 @@ def test_names_what_the_backend_also_needs(package: Callable[..., Path], engine:
     assert f"add setuptools-scm>=8 to `requires` {_FIX}" in done.output
 
 
+@pytest.mark.e2e
 def test_backend_leaves_the_source_as_it_was(built: Callable[[str], Engine]) -> None:
     work = built("tiny-capi").work
 

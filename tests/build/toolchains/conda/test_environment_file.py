@@ -220,6 +220,7 @@ def test_refuses(line: str) -> None:
         match_spec(line)
 
 
+@pytest.mark.e2e
 def test_reads_dependencies_as_conda_lock_does(conda_lock: Path, tmp_path: Path) -> None:
     lines = ("toy", "toy=1.0", "toy >=2|<1", "toy =1.0 h1_0", "toy !=1.0", "nvidia::toy ==9.0")
     own = [write_source(tmp_path / str(n), line) for n, line in enumerate(lines)]

@@ -352,6 +352,7 @@ def test_two_at_once_unpack_once(workspace: Workspace, large: Path) -> None:
     assert not aside.exists()
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("content", "fact"),
     [(bytes(20 << 20), "no space left"), (noise(3 << 20), "not enough space")],
