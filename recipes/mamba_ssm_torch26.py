@@ -14,7 +14,6 @@ RECIPE = Recipe(
         sha256="826a3cdb651959f191dac64502f8a29627d9116fe6bb7c57e4f562da1aea7bf3",
     ),
     toolkits=("12.4",),
-    never_built=("12.4",),
     archs=("80", "90"),
     framework=Framework(name="torch", version="2.6.0"),
     wheel_name="mamba-ssm",
@@ -28,7 +27,8 @@ RECIPE = Recipe(
     # Without FORCE_BUILD its setup.py tries to download a wheel instead of building one.
     build=TorchExtension(env={"MAMBA_FORCE_BUILD": "TRUE"}),
     link=Link("cudart", "torch"),
-    smoke=Smoke(imports=("mamba_ssm", "selective_scan_cuda")),
+    # Without a GPU, `import mamba_ssm` fails in Triton 3.2: its autotuner begins with the driver.
+    smoke=Smoke(imports=("selective_scan_cuda",)),
     memory_per_job=4 * GIB,
     max_wheel_size=400 * MIB,
 )
