@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -27,13 +28,13 @@ from cuwheel.build.recipe.nox_sessions import (
     suggest_sessions,
 )
 
+_FAILED = re.compile(r"^Command .* -m cuwheel\.bootstrap .*(exit code -?\d+.*)", re.DOTALL)
 _GRACE = 20.0  # seconds to end a build's processes and remove incomplete files
 
 
 def add_sessions(*excluded: str) -> None:
     """Add the sessions of the project's recipes and of all other commands."""
-    # nox looks for uv in every session; these make no environment, and uv comes with the engine.
-    logging.getLogger("nox").addFilter(lambda record: record.msg != "uv binary not found.")
+    logging.getLogger("nox").addFilter(_shorten)
     nox.options.default_venv_backend = "none"  # cuwheel.bootstrap makes hash-locked environments
     for session in sessions_of(_entries()):
         if session.name not in excluded and (is_checkout() or session.name not in OF_CHECKOUT):
@@ -90,6 +91,17 @@ def run_command(session: nox.Session, *command: str, environment: str = "engine"
 @functools.cache
 def _entries() -> tuple[CatalogueEntry, ...]:
     return load_catalogue(Caller(os.environ).roots)
+
+
+def _shorten(record: logging.LogRecord) -> bool:
+    """Leave out nox's line about uv, and cuwheel's own command line from the one about its failure.
+
+    nox looks for uv in every session; these make no environment, and uv comes with the engine.
+    """
+    text = record.getMessage()
+    if failed := _FAILED.search(text):
+        record.msg, record.args = failed[1], ()
+    return text != "uv binary not found."
 
 
 def _add_session(declaration: Session) -> None:

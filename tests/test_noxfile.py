@@ -136,6 +136,13 @@ def test_broken_recipe_breaks_no_listing(checkout: Path) -> None:
     assert "build-causal-conv1d-130" in sessions
 
 
+def test_failure_ends_with_the_exit_code(pristine: Path, shared_cache: Path) -> None:
+    ended = nox(pristine, "-s", "audit", "--", "gone.whl", CUWHEEL_CACHE=str(shared_cache))
+
+    last = ended.output.strip().splitlines()[-2:]
+    assert last == ["nox > exit code 2", "nox > Session audit failed."]
+
+
 def test_names_nearest_session(pristine: Path) -> None:
     done = nox(pristine, "-s", "smoke-causal-conv1d-130")
 
