@@ -18,6 +18,7 @@ from cuwheel.base.system.quantities import read_size
 # dashes `wheels WHEEL+`, `folder DIR?`
 _SPELLING = re.compile(r"(-{0,2}[\w-]+)(?: (?:\{(.*)\}|(.+?)))?(\.\.\.|[+*?])?")
 _SHORT = {"--quiet": "-q", "--verbose": "-v"}
+_ALSO = {"--jobs": ("-j",)}  # as make and ninja call it
 JSON_TEXT = "print JSON to standard output instead of text"
 ENVIRONMENT = {
     "--python PATH|ENVIRONMENT": "an interpreter, the folder of an environment, or a conda "
@@ -81,7 +82,7 @@ class Parser(argparse.ArgumentParser):
                 details |= {"action": "append", "default": option.default or []}
             elif suffix:
                 details["nargs"] = suffix
-            self.add_argument(flag, type=option.read or str, **details)
+            self.add_argument(flag, *_ALSO.get(flag, ()), type=option.read or str, **details)
 
     @property
     def described(self) -> tuple[argparse.Action, ...]:

@@ -28,6 +28,7 @@ _NAMED = {
     "explain": ["x.log"],
     "lock-verify": ["all"],
     "pick": ["torch"],
+    "slim": ["x.whl"],
     "attestations": ["x.whl", "--policy", "rebuilders.txt"],
 }
 LOG = ROOT / "tests" / "logs" / "raw" / "nvcc-not-found--make.log"

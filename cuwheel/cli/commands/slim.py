@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import rich.table
 
@@ -11,10 +14,32 @@ from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
 from cuwheel.base.formats.binaries.archs import describe_code, sort_archs
 from cuwheel.base.system.console import Console
+from cuwheel.base.system.output.documents import Schema
 from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.build.finish.slim import SlimLibrary, slim_wheel
 from cuwheel.check.audit.verdict import audit_wheel
-from cuwheel.cli.parser import Option, Parser, existing, new_parser
+from cuwheel.cli.parser import JSON_TEXT, Option, Parser, existing, new_parser
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlimDocument:
+    """What `slim --json` prints.
+
+    Attributes:
+        wheel: the new one.
+        size: of it, bytes.
+        size_before: of the original, bytes.
+        libraries: those with device code.
+        license: what the metadata say.
+    """
+
+    SCHEMA: ClassVar[Schema] = Schema("slim", "1.0")
+
+    wheel: Path
+    size: int
+    size_before: int
+    libraries: tuple[SlimLibrary, ...]
+    license: str
 
 
 def slim_parser() -> Parser:
@@ -27,6 +52,8 @@ def slim_parser() -> Parser:
             "--arch 90...": "compute capability of the GPUs that it is to serve, repeatable",
             "--to DIR": Option("folder for the new wheel; default: slim/ here", default="slim"),
             "--quiet": "print only the new wheel's path",
+            "--verbose": "list libraries whose code stays as it is, too",
+            "--json": JSON_TEXT,
         },
     )
 
@@ -44,9 +71,24 @@ def run_slim(args: argparse.Namespace, console: Console, caller: Caller) -> None
             )
     wheel = existing(caller.path(args.wheel), "WHEEL", "check the name")
     slim = slim_wheel(wheel, sort_archs(args.arch), caller.path(args.to))
+    before, after = wheel.stat().st_size, slim.path.stat().st_size
+    if args.json:
+        document = SlimDocument(
+            wheel=slim.path,
+            size=after,
+            size_before=before,
+            libraries=slim.libraries,
+            license=slim.license,
+        )
+        console.answer(document)
+        return
     if not console.is_quiet:
-        console.terminal.print(_table(slim.libraries))
-        before, after = wheel.stat().st_size, slim.path.stat().st_size
+        changed = [
+            library
+            for library in slim.libraries
+            if library.kept < library.size or console.is_verbose
+        ]
+        console.terminal.print(_table(changed))
         console.note(f"{show_size(before)} → {show_size(after)}; as large as before when installed")
         console.note("compared, and the same: the code that stays, all that is no device code")
         for path in (wheel, slim.path):
@@ -61,7 +103,7 @@ def _findings(wheel: Path) -> str:
     return ", ".join(plural(severities.count(kind), kind) for kind in ("error", "warning"))
 
 
-def _table(libraries: tuple[SlimLibrary, ...]) -> rich.table.Table:
+def _table(libraries: Sequence[SlimLibrary]) -> rich.table.Table:
     table = rich.table.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for title in ("library", "device code", "", "kept", ""):
         table.add_column(title, overflow="fold")

@@ -51,7 +51,7 @@ function _shtab_cuwheel_using
 end
 
 set -g _shtab_cuwheel_commands attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify
-set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --days --dist --exclude --executor --fail-on --fallback --for --framework --history --host-compiler --index --jobs --keep --key --link --maintainer --max-download --model --new-key --note --on-failure --only --partition --platform --policy --python --reason --remote --report --reports --requests --require --retries --sandbox --sarif --size --snapshot --source --stage --statements --sweep-max --tag --target-root --time-limit --to --tolerance --toolchain --trust-config --until --unused-for --unyank --upload --version --wheel --work --yank
+set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --days --dist --exclude --executor --fail-on --fallback --for --framework --history --host-compiler --index --jobs --keep --key --link --maintainer --max-download --model --new-key --note --on-failure --only --partition --platform --policy --python --reason --remote --report --reports --requests --require --retries --sandbox --sarif --size --snapshot --source --stage --statements --sweep-max --tag --target-root --time-limit --to --tolerance --toolchain --trust-config --until --unused-for --unyank --upload --version --wheel --work --yank -j
 
 complete -c cuwheel -e
 complete -c cuwheel -f
@@ -91,7 +91,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using build' -l host-compiler -xka "syste
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l work -xka "(__fish_complete_directories)" -d 'folder for intermediate files; default: work/ in the project'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l offline -d 'download nothing, use only the cache'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l any-driver -d 'accept a GPU driver on this machine that is too old for the wheel, which is for other machines'
-complete -c cuwheel -n '_shtab_cuwheel_using build' -l jobs -x -d 'compiles at once; auto: one per core, as memory allows'
+complete -c cuwheel -n '_shtab_cuwheel_using build' -l jobs -s j -x -d 'compiles at once; auto: one per core, as memory allows'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l dist -xka "(__fish_complete_directories)" -d 'folder for finished wheels; default: dist/ in the project'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l sandbox -xka "auto bubblewrap unshare none" -d 'what keeps the package'"'"'s code from the network and your files; default: bubblewrap if it is installed, else the kernel'"'"'s namespaces (unshare); none: it can do all that you can'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l keep-work -d 'keep the intermediate files after a successful build'
@@ -182,7 +182,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using install' -l dist -xka "(__fish_comp
 complete -c cuwheel -n '_shtab_cuwheel_using install' -l work -xka "(__fish_complete_directories)" -d 'work folder of a build; default: work/ in the project'
 complete -c cuwheel -n '_shtab_cuwheel_using install' -l dry-run -d 'print what would be done, and change nothing'
 complete -c cuwheel -n '_shtab_cuwheel_using install' -l any-driver -d 'accept a GPU driver on this machine that is too old for the wheel, which is for other machines'
-complete -c cuwheel -n '_shtab_cuwheel_using install' -l jobs -x -d 'compiles at once; auto: one per core, as memory allows'
+complete -c cuwheel -n '_shtab_cuwheel_using install' -l jobs -s j -x -d 'compiles at once; auto: one per core, as memory allows'
 complete -c cuwheel -n '_shtab_cuwheel_using install' -l sandbox -xka "auto bubblewrap unshare none" -d 'what keeps the package'"'"'s code from the network and your files; default: bubblewrap if it is installed, else the kernel'"'"'s namespaces (unshare); none: it can do all that you can'
 complete -c cuwheel -n '_shtab_cuwheel_using install' -l quiet -s q -d 'print only warnings and errors'
 complete -c cuwheel -n '_shtab_cuwheel_using install' -l verbose -s v -d 'print the install command'
@@ -231,7 +231,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l host-compiler -xka "syst
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l work -xka "(__fish_complete_directories)" -d 'folder for intermediate files; default: work/ in the project'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l offline -d 'download nothing, use only the cache'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l any-driver -d 'accept a GPU driver on this machine that is too old for the wheel, which is for other machines'
-complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l jobs -x -d 'compiles at once; auto: one per core, as memory allows'
+complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l jobs -s j -x -d 'compiles at once; auto: one per core, as memory allows'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l dist -xka "(__fish_complete_directories)" -d 'folder for finished wheels; default: dist/ in the project'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l sandbox -xka "auto bubblewrap unshare none" -d 'what keeps the package'"'"'s code from the network and your files; default: bubblewrap if it is installed, else the kernel'"'"'s namespaces (unshare); none: it can do all that you can'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l container -x -d 'build in this image, with its compilers and C library; the network is off while the package'"'"'s own build runs'
@@ -259,7 +259,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using nightly' -l arch -x -d 'compute cap
 complete -c cuwheel -n '_shtab_cuwheel_using nightly' -l work -xka "(__fish_complete_directories)" -d 'folder for intermediate files; default: work/ in the project'
 complete -c cuwheel -n '_shtab_cuwheel_using nightly' -l offline -d 'download nothing, use only the cache'
 complete -c cuwheel -n '_shtab_cuwheel_using nightly' -l any-driver -d 'accept a GPU driver on this machine that is too old for the wheel, which is for other machines'
-complete -c cuwheel -n '_shtab_cuwheel_using nightly' -l jobs -x -d 'compiles at once; auto: one per core, as memory allows'
+complete -c cuwheel -n '_shtab_cuwheel_using nightly' -l jobs -s j -x -d 'compiles at once; auto: one per core, as memory allows'
 complete -c cuwheel -n '_shtab_cuwheel_using nightly' -l dist -xka "(__fish_complete_directories)" -d 'folder for finished wheels; default: dist/ in the project'
 complete -c cuwheel -n '_shtab_cuwheel_using nightly' -l sandbox -xka "auto bubblewrap unshare none" -d 'what keeps the package'"'"'s code from the network and your files; default: bubblewrap if it is installed, else the kernel'"'"'s namespaces (unshare); none: it can do all that you can'
 complete -c cuwheel -n '_shtab_cuwheel_using nightly; and test $_shtab_cuwheel_npos -ge 0' -ka "(cuwheel help --targets)" -d 'recipe and toolkit, such as causal-conv1d-130; default: all that this machine can build'
@@ -315,7 +315,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using profile' -l host-compiler -xka "sys
 complete -c cuwheel -n '_shtab_cuwheel_using profile' -l work -xka "(__fish_complete_directories)" -d 'folder for intermediate files; default: work/ in the project'
 complete -c cuwheel -n '_shtab_cuwheel_using profile' -l offline -d 'download nothing, use only the cache'
 complete -c cuwheel -n '_shtab_cuwheel_using profile' -l any-driver -d 'accept a GPU driver on this machine that is too old for the wheel, which is for other machines'
-complete -c cuwheel -n '_shtab_cuwheel_using profile' -l jobs -x -d 'compiles at once; auto: one per core, as memory allows'
+complete -c cuwheel -n '_shtab_cuwheel_using profile' -l jobs -s j -x -d 'compiles at once; auto: one per core, as memory allows'
 complete -c cuwheel -n '_shtab_cuwheel_using profile' -l dist -xka "(__fish_complete_directories)" -d 'folder for finished wheels; default: dist/ in the project'
 complete -c cuwheel -n '_shtab_cuwheel_using profile' -l sandbox -xka "auto bubblewrap unshare none" -d 'what keeps the package'"'"'s code from the network and your files; default: bubblewrap if it is installed, else the kernel'"'"'s namespaces (unshare); none: it can do all that you can'
 complete -c cuwheel -n '_shtab_cuwheel_using profile' -l quiet -s q -d 'print only the paths of picture and trace'
@@ -332,7 +332,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l to -xka "(__fish_comple
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l source -xka "(__fish_complete_path (commandline -ct))" -d 'the source, if the provenance says that the wheel was built with --source'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l here -d 'build with this checkout, whatever the differences'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l remote -x -d 'a remote of this clone whose branches may contain the wheel'"'"'s commit, repeatable; default: only your own branches and tags count'
-complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l jobs -x -d 'compiles at once; auto: one per core, as memory allows'
+complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l jobs -s j -x -d 'compiles at once; auto: one per core, as memory allows'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l sandbox -xka "auto bubblewrap unshare none" -d 'what keeps the package'"'"'s code from the network and your files; default: bubblewrap if it is installed, else the kernel'"'"'s namespaces (unshare); none: it can do all that you can'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l target-root -xka "(__fish_complete_directories)" -d 'root folder of another platform, with its Python; default: CUWHEEL_TARGET_ROOT'
 complete -c cuwheel -n '_shtab_cuwheel_using rebuild' -l work -xka "(__fish_complete_directories)" -d 'folder for intermediate files; default: work/ in the project'
@@ -368,6 +368,8 @@ complete -c cuwheel -n '_shtab_cuwheel_using slim' -s h -l help -d 'show this he
 complete -c cuwheel -n '_shtab_cuwheel_using slim' -l arch -x -d 'compute capability of the GPUs that it is to serve, repeatable'
 complete -c cuwheel -n '_shtab_cuwheel_using slim' -l to -xka "(__fish_complete_directories)" -d 'folder for the new wheel; default: slim/ here'
 complete -c cuwheel -n '_shtab_cuwheel_using slim' -l quiet -s q -d 'print only the new wheel'"'"'s path'
+complete -c cuwheel -n '_shtab_cuwheel_using slim' -l verbose -s v -d 'list libraries whose code stays as it is, too'
+complete -c cuwheel -n '_shtab_cuwheel_using slim' -l json -d 'print JSON to standard output instead of text'
 complete -c cuwheel -n '_shtab_cuwheel_using slim; and test $_shtab_cuwheel_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'of any project'
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a smoke -d 'Install and import a built wheel: -- TARGET.'
 complete -c cuwheel -n '_shtab_cuwheel_using smoke' -s h -l help -d 'show this help message and exit'
@@ -411,7 +413,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using verify' -l host-compiler -xka "syst
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l work -xka "(__fish_complete_directories)" -d 'folder for intermediate files; default: work/ in the project'
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l offline -d 'download nothing, use only the cache'
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l any-driver -d 'accept a GPU driver on this machine that is too old for the wheel, which is for other machines'
-complete -c cuwheel -n '_shtab_cuwheel_using verify' -l jobs -x -d 'compiles at once; auto: one per core, as memory allows'
+complete -c cuwheel -n '_shtab_cuwheel_using verify' -l jobs -s j -x -d 'compiles at once; auto: one per core, as memory allows'
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l sandbox -xka "auto bubblewrap unshare none" -d 'what keeps the package'"'"'s code from the network and your files; default: bubblewrap if it is installed, else the kernel'"'"'s namespaces (unshare); none: it can do all that you can'
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l against -xka "(__fish_complete_path (commandline -ct))" -d 'build once with the inputs of this wheel or .provenance.json, and compare with it'
 complete -c cuwheel -n '_shtab_cuwheel_using verify' -l record -d 'write the results to docs/reproducibility.md'

@@ -47,6 +47,7 @@ _NAMES = (
     "publish.rebuild.documents.RebuildDocument",
     "publish.release.release.ReleaseDocument",
     "publish.release.record.Release",
+    "cli.commands.slim.SlimDocument",
     "cli.commands.build.SmokeDocument",
     "cli.commands.build.StageDocument",
     "publish.rebuild.verify.Verified",

@@ -13,9 +13,10 @@ from cuwheel.base.errors import UsageError
 from cuwheel.base.formats.binaries.elf import read_elf
 from cuwheel.base.formats.binaries.fatbin import LOADED_SECTION, hop_fatbins
 from cuwheel.base.formats.wheel.archive import check_table, open_wheel, unpack_wheel
-from cuwheel.base.system.console import Console
+from cuwheel.base.system.console import Console, silent_console
 from cuwheel.build.finish.slim import slim_wheel
 from cuwheel.cli.dispatch import run_command
+from tests.support.documents import read_document
 from tests.support.factories import compile_cuda, write_wheel
 
 _CODE = """
@@ -109,6 +110,18 @@ def test_session_prints_path(
     assert {"sm_75 sm_80 sm_90 compute_90 (PTX)", "sm_90"} <= {
         cell.strip() for line in shown.getvalue().splitlines() for cell in line.split("  ")
     }
+
+
+def test_document_has_sizes_and_archs(
+    tmp_path: Path, wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(wheel), "--arch", "90", "--to", str(tmp_path / "out"), "--json"]
+
+    run_command("slim", words, silent_console())
+
+    document = read_document(capsys.readouterr().out, "slim")
+    assert document["size"] < document["size_before"]
+    assert document["libraries"][0]["after"]["sass"] == ["90"]
 
 
 def test_library_without_code_for_the_gpu_keeps_its_smallest(
