@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
@@ -24,6 +26,9 @@ _FIRST = ("diagnostics", "wrappers")  # failures whose first line counts; of oth
 _CHARACTERS = 2000  # of a line that are read
 _BEFORE = 2  # lines shown around an unknown error
 _AFTER = 6
+# The last line of a traceback whose class has another name than most: `pkg.NoSuchFile: text`.
+_EXCEPTION = re.compile(r" *(?:\w+\.)*[A-Z]\w*(?<!Error)(?<!Exception)(?<!Exit)(?:: |$)")
+_TRACEBACK = 1 << 16  # bytes of one that are read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +209,10 @@ class _Run:
                 self._failures[part, use.name] = failure
         elif use.kind in ("begin", "done", "failed", "failing", "chain"):
             self._structure(use, line)
+            if use.name == "traceback" and (end := lines.end_of_traceback()):
+                last = replace(line, number=end.number, text=end.text)
+                failure = FailureLine(kind="exceptions", line=last, context=end.context())
+                self._failures[part, failure.kind] = failure
         else:
             self._keep(index, line)
 
@@ -344,6 +353,17 @@ class _Lines:
         """Characters of the window's first line."""
         return len(self.window.partition("\n")[0])
 
+    def end_of_traceback(self) -> _Lines | None:
+        """Return a cursor at an exception that no pattern names: the first line with the indent."""
+        indent = self._lowered.find(b"traceback", self.start) - self.start
+        limit = self.end + _TRACEBACK
+        match = _line_from(indent).search(self._block.text, self.end, limit)
+        if not match:
+            return None
+        there = copy.copy(self)
+        there.go_to(match.end())
+        return there if _EXCEPTION.match(undecorated(there.text)) else None
+
     def context(self) -> dict[int, str]:
         """Return the line and those around it by number, as far as the block goes."""
         text, start = self._block.text, self.start
@@ -354,6 +374,12 @@ class _Lines:
         below = text[self.start : self.end + _AFTER * _CHARACTERS].split(b"\n")[: 1 + _AFTER]
         lines = [*above, *map(_decoded, below)]
         return {self.number - len(above) + index: line for index, line in enumerate(lines)}
+
+
+@functools.lru_cache
+def _line_from(indent: int) -> re.Pattern[bytes]:
+    """Return a pattern of a line whose text begins at a column."""
+    return re.compile(rb"\n[^\n]{%d}(?=\S)" % indent)
 
 
 def _end_of_line(text: bytes, offset: int) -> int:
