@@ -23,12 +23,14 @@ _KEPT = 3  # matches of a pattern in a part of the log; more add nothing
 _MOST_CHAINS = 100
 _KEPT_REMEDIES = 20
 _FIRST = ("diagnostics", "wrappers")  # failures whose first line counts; of others the last
+_OF_A_PART = ("isolated-build",)  # signs of what a part is, not of the machine
 _CHARACTERS = 2000  # of a line that are read
 _BEFORE = 2  # lines shown around an unknown error
 _AFTER = 6
 # The last line of a traceback whose class has another name than most: `pkg.NoSuchFile: text`.
 _EXCEPTION = re.compile(r" *(?:\w+\.)*[A-Z]\w*(?<!Error)(?<!Exception)(?<!Exit)(?:: |$)")
-_TRACEBACK = 1 << 16  # bytes of one that are read
+_HEADING = re.compile(rb"\n(?:={3,}|_{3,}|-{3,}) ")
+_TRACEBACK = 1 << 16  # bytes of one, or of a test's output, that are read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +68,7 @@ class Scan:
     Attributes:
         superseded: ranges of exceptions that another one of their chain followed.
         tracebacks: first lines of all exceptions, up to a limit.
+        captured: ranges of what a test printed.
     """
 
     causes: dict[str, list[MatchedLine]] = field(default_factory=dict)
@@ -77,6 +80,7 @@ class Scan:
     structure: Structure = field(default_factory=Structure)
     superseded: list[Node] = field(default_factory=list)
     tracebacks: list[int] = field(default_factory=list)
+    captured: list[Node] = field(default_factory=list)
     lines: int = 0
 
 
@@ -159,6 +163,7 @@ class _Run:
         self._live = [list(of_text) for of_text in indexes]
         self._times: Counter[int] = Counter()  # matches of a pattern
         self._before: list[str] = []  # the last lines of the block before
+        self._signed: dict[str, int] = {}  # lines of signs that a success overcomes
         self._failures: dict[tuple[int, str], FailureLine] = {}  # by part of the log and kind
 
     def examine(self, block: Block, lowered: bytes, searched: Future[Hits]) -> None:
@@ -209,6 +214,9 @@ class _Run:
                 self._failures[part, use.name] = failure
         elif use.kind in ("begin", "done", "failed", "failing", "chain"):
             self._structure(use, line)
+            if use.name == "captured" and len(self.scan.captured) < _MOST_CHAINS:
+                end = lines.number + lines.lines_to_heading()
+                self.scan.captured.append(Node(level=0, start=lines.number, end=end))
             if use.name == "traceback" and (end := lines.end_of_traceback()):
                 last = replace(line, number=end.number, text=end.text)
                 failure = FailureLine(kind="exceptions", line=last, context=end.context())
@@ -229,6 +237,9 @@ class _Run:
         else:
             if use.kind == "sign":
                 scan.signs.add(use.name)
+                if use.name in _OF_A_PART:
+                    self._signed[use.name] = line.number
+                    self._times[index] = _KEPT  # a sign of the next part too
             else:
                 scan.facts = line.captures | scan.facts
             self._end(index)
@@ -236,6 +247,8 @@ class _Run:
     def _structure(self, use: _Use, line: MatchedLine) -> None:
         """Let a line begin or end a part of the log."""
         structure, names = self.scan.structure, line.captures.get("names", "")
+        if use.name == "captured":
+            return
         if use.name == "traceback":
             self.scan.tracebacks = [*self.scan.tracebacks[-_MOST_CHAINS:], line.number]
             return
@@ -257,6 +270,9 @@ class _Run:
     def _overcome(self, parts: list[Node]) -> None:
         """Drop the causes and failures in parts of the log."""
         scan = self.scan
+        scan.signs -= {
+            name for name, line in self._signed.items() if any(line in part for part in parts)
+        }
         for slug, lines in list(scan.causes.items()):
             if remaining := [
                 line
@@ -363,6 +379,12 @@ class _Lines:
         there = copy.copy(self)
         there.go_to(match.end())
         return there if _EXCEPTION.match(undecorated(there.text)) else None
+
+    def lines_to_heading(self) -> int:
+        """Return how many lines follow up to pytest's next heading, or to the limit."""
+        text, limit = self._block.text, self.end + _TRACEBACK
+        match = _HEADING.search(text, self.end, limit)
+        return text.count(b"\n", self.end, match.start() if match else limit)
 
     def context(self) -> dict[int, str]:
         """Return the line and those around it by number, as far as the block goes."""
