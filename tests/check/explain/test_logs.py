@@ -29,7 +29,7 @@ OTHERWISE = {
     "ci-pip-then-pytest-fail",  # hint: a line that the failed test printed
     "configure-many-probes",  # a script that goes on after nvcc's error doesn't print that it does
     "retry-then-own-failure",  # a quiet success after two failures
-    "pip-bad-zip-import",  # a program that opens what isn't a zip file, as pip does with a broken download
+    "pip-bad-zip-import",  # a program's own zip file, no download
     "cmake-imported-target",  # find_package is missing as likely as the library
 }
 FAILED = [path for path in LOGS if path not in HEALTHY]

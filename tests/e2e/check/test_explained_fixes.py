@@ -213,7 +213,7 @@ TRIALS = [
     Trial(
         cause="lockfile-out-of-date",
         before="""
-        printf '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.9"\n' > pyproject.toml
+        printf '[project]\nname = "a"\nversion = "1"\nrequires-python = ">=3.9"\n' > pyproject.toml
         uv lock -q --offline && sed -i s/3.9/3.10/ pyproject.toml""",
         command="uv sync --offline --locked",
         typed="uv lock",
@@ -255,7 +255,9 @@ TRIALS = [
     configures(
         "cxx-standard-too-low",
         """set(CMAKE_CXX_STANDARD 14 CACHE STRING "")\nadd_library(x x.cpp)""",
-        "printf '#if __cplusplus < 201703L\\n#error You need C++17 to compile PyTorch\\n#endif\\n' > x.cpp",
+        """
+        printf '#if __cplusplus < 201703L\\n#error You need C++17 to compile PyTorch\\n#endif\\n' \\
+            > x.cpp""",
         "-DCMAKE_CXX_STANDARD=17",
     ),
     configures(
@@ -276,11 +278,13 @@ add_compile_options(-Wall)\nadd_library(x x.cpp)""",
     Trial(
         cause="libcudnn-not-found",
         before="""
-        mkdir -p nvidia/cudnn/lib && touch nvidia/cudnn/__init__.py && echo 'int used;' > library.c
+        mkdir -p nvidia/cudnn/lib && touch nvidia/cudnn/__init__.py
+        echo 'int used;' > library.c
         gcc -shared -fPIC -Wl,-soname,libcudnn.so.9 library.c -o nvidia/cudnn/lib/libcudnn.so.9
         gcc -shared -Wl,--no-as-needed nvidia/cudnn/lib/libcudnn.so.9 -o module.so""",
         command="python3 -c 'import ctypes; ctypes.CDLL(\"./module.so\")'",
-        typed='export LD_LIBRARY_PATH=$(python -c "import nvidia.cudnn as c; print(c.__path__[0])")/lib',
+        typed='$(python -c "import nvidia.cudnn as c; print(c.__path__[0])")/lib',
+        after="export LD_LIBRARY_PATH={}",
     ),
     loads("libnccl.so.2", "cuda-math-lib-not-found", _LOADER, "<its folder>"),
 ]
