@@ -259,8 +259,10 @@ def _is_aside(match: MatchedLine, captured: Sequence[Node], error: FailureLine |
 
 def _is_warning(match: MatchedLine, error: FailureLine | None) -> bool:
     """Return True for a warning of Python's in a log whose failure is another line's exception."""
-    is_other = error is not None and abs(error.line.number - match.number) > _SAME_MESSAGE
-    return is_other and error.kind == "exceptions" and bool(_WARNING.search(match.text))
+    if error is None or error.kind != "exceptions":
+        return False
+    is_near = abs(error.line.number - match.number) <= _SAME_MESSAGE
+    return not is_near and _WARNING.search(match.text) is not None
 
 
 def _caught(scan: Scan, error: FailureLine | None) -> Node | None:

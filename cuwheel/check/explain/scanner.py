@@ -214,15 +214,19 @@ class _Run:
                 self._failures[part, use.name] = failure
         elif use.kind in ("begin", "done", "failed", "failing", "chain"):
             self._structure(use, line)
-            if use.name == "captured" and len(self.scan.captured) < _MOST_CHAINS:
-                end = lines.number + lines.lines_to_heading()
-                self.scan.captured.append(Node(level=0, start=lines.number, end=end))
-            if use.name == "traceback" and (end := lines.end_of_traceback()):
-                last = replace(line, number=end.number, text=end.text)
-                failure = FailureLine(kind="exceptions", line=last, context=end.context())
-                self._failures[part, failure.kind] = failure
+            self._look_ahead(use, line, lines)
         else:
             self._keep(index, line)
+
+    def _look_ahead(self, use: _Use, line: MatchedLine, lines: _Lines) -> None:
+        """Find the end of a traceback, or of what a test printed, that begins at a line."""
+        if use.name == "captured" and len(self.scan.captured) < _MOST_CHAINS:
+            end = line.number + lines.lines_to_heading()
+            self.scan.captured.append(Node(level=0, start=line.number, end=end))
+        elif use.name == "traceback" and (there := lines.end_of_traceback()):
+            last = replace(line, number=there.number, text=there.text)
+            failure = FailureLine(kind="exceptions", line=last, context=there.context())
+            self._failures[len(self.scan.structure.failed), failure.kind] = failure
 
     def _keep(self, index: int, line: MatchedLine) -> None:
         """Keep a line of a cause, a remedy, a sign or a fact."""
