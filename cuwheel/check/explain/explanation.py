@@ -37,6 +37,8 @@ _COMPARISONS: Mapping[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] =
 _BELOW = re.compile(r"(<=?) ?3\.(\d+)(?!\d)")  # of a range of Pythons
 # Errors of a program's own code, which follow from no exception that it caught before.
 _OWN_ERROR = re.compile(r"\s*(?:TypeError|ZeroDivisionError|IndexError|UnboundLocalError)\b")
+_TRACED = re.compile(r"\++ \S")  # a command that `set -x` prints
+_WARNING = re.compile(r":\d+: \w*Warning: ")  # of Python's module warnings
 _SAME_MESSAGE = 2  # lines between two matches of one message
 _KINDS = ("exceptions", "diagnostics", "messages", "wrappers")  # the most specific first
 
@@ -235,11 +237,32 @@ def _weighed(
     for match in matches:
         if not _holds(match, scan, facts) or (caught and match.number in caught):
             continue
-        if not any(match.number in part for part in scan.superseded):
+        if _TRACED.match(match.text) or _is_warning(match, error):
+            continue
+        if _is_aside(match, scan.captured, error):
+            yield replace(match, pattern=replace(match.pattern, weight=Weight.HINT))
+        elif not any(match.number in part for part in scan.superseded):
             yield match
         elif match.pattern.weight > Weight.HINT:
             weaker = replace(match.pattern, weight=Weight(match.pattern.weight - 1))
             yield replace(match, pattern=weaker)
+
+
+def _is_aside(match: MatchedLine, captured: Sequence[Node], error: FailureLine | None) -> bool:
+    """Return True for what a test printed, if its failure is an exception outside of that."""
+    return any(
+        match.number in part and error.line.number not in part
+        for part in captured
+        if error is not None and error.kind == "exceptions"
+    )
+
+
+def _is_warning(match: MatchedLine, error: FailureLine | None) -> bool:
+    """Return True for a warning of Python's in a log whose failure is another line's exception."""
+    if error is None or error.kind != "exceptions":
+        return False
+    is_near = abs(error.line.number - match.number) <= _SAME_MESSAGE
+    return not is_near and _WARNING.search(match.text) is not None
 
 
 def _caught(scan: Scan, error: FailureLine | None) -> Node | None:

@@ -43,6 +43,7 @@ _PREFIX = re.compile(
     | \#\#\[\w+\]  # GitHub, Azure
     | ::\w+::
     | E[ ]{3,}(?=\S)  # pytest
+    | [+|][ ](?=Exception[ ]Group|Traceback|[\w.]+:[ ])  # Python's exception groups
     )""",
     re.VERBOSE,
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
@@ -21,9 +23,14 @@ _KEPT = 3  # matches of a pattern in a part of the log; more add nothing
 _MOST_CHAINS = 100
 _KEPT_REMEDIES = 20
 _FIRST = ("diagnostics", "wrappers")  # failures whose first line counts; of others the last
+_OF_A_PART = ("isolated-build",)  # signs of what a part is, not of the machine
 _CHARACTERS = 2000  # of a line that are read
 _BEFORE = 2  # lines shown around an unknown error
 _AFTER = 6
+# The last line of a traceback whose class has another name than most: `pkg.NoSuchFile: text`.
+_EXCEPTION = re.compile(r" *(?:\w+\.)*[A-Z]\w*(?<!Error)(?<!Exception)(?<!Exit)(?:: |$)")
+_HEADING = re.compile(rb"\n(?:={3,}|_{3,}|-{3,}) ")
+_TRACEBACK = 1 << 16  # bytes of one, or of a test's output, that are read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +68,7 @@ class Scan:
     Attributes:
         superseded: ranges of exceptions that another one of their chain followed.
         tracebacks: first lines of all exceptions, up to a limit.
+        captured: ranges of what a test printed.
     """
 
     causes: dict[str, list[MatchedLine]] = field(default_factory=dict)
@@ -72,6 +80,7 @@ class Scan:
     structure: Structure = field(default_factory=Structure)
     superseded: list[Node] = field(default_factory=list)
     tracebacks: list[int] = field(default_factory=list)
+    captured: list[Node] = field(default_factory=list)
     lines: int = 0
 
 
@@ -154,6 +163,7 @@ class _Run:
         self._live = [list(of_text) for of_text in indexes]
         self._times: Counter[int] = Counter()  # matches of a pattern
         self._before: list[str] = []  # the last lines of the block before
+        self._signed: dict[str, int] = {}  # lines of signs that a success overcomes
         self._failures: dict[tuple[int, str], FailureLine] = {}  # by part of the log and kind
 
     def examine(self, block: Block, lowered: bytes, searched: Future[Hits]) -> None:
@@ -204,8 +214,19 @@ class _Run:
                 self._failures[part, use.name] = failure
         elif use.kind in ("begin", "done", "failed", "failing", "chain"):
             self._structure(use, line)
+            self._look_ahead(use, line, lines)
         else:
             self._keep(index, line)
+
+    def _look_ahead(self, use: _Use, line: MatchedLine, lines: _Lines) -> None:
+        """Find the end of a traceback, or of what a test printed, that begins at a line."""
+        if use.name == "captured" and len(self.scan.captured) < _MOST_CHAINS:
+            end = line.number + lines.lines_to_heading()
+            self.scan.captured.append(Node(level=0, start=line.number, end=end))
+        elif use.name == "traceback" and (there := lines.end_of_traceback()):
+            last = replace(line, number=there.number, text=there.text)
+            failure = FailureLine(kind="exceptions", line=last, context=there.context())
+            self._failures[len(self.scan.structure.failed), failure.kind] = failure
 
     def _keep(self, index: int, line: MatchedLine) -> None:
         """Keep a line of a cause, a remedy, a sign or a fact."""
@@ -220,6 +241,9 @@ class _Run:
         else:
             if use.kind == "sign":
                 scan.signs.add(use.name)
+                if use.name in _OF_A_PART:
+                    self._signed[use.name] = line.number
+                    self._times[index] = _KEPT  # a sign of the next part too
             else:
                 scan.facts = line.captures | scan.facts
             self._end(index)
@@ -227,6 +251,8 @@ class _Run:
     def _structure(self, use: _Use, line: MatchedLine) -> None:
         """Let a line begin or end a part of the log."""
         structure, names = self.scan.structure, line.captures.get("names", "")
+        if use.name == "captured":
+            return
         if use.name == "traceback":
             self.scan.tracebacks = [*self.scan.tracebacks[-_MOST_CHAINS:], line.number]
             return
@@ -248,6 +274,9 @@ class _Run:
     def _overcome(self, parts: list[Node]) -> None:
         """Drop the causes and failures in parts of the log."""
         scan = self.scan
+        scan.signs -= {
+            name for name, line in self._signed.items() if any(line in part for part in parts)
+        }
         for slug, lines in list(scan.causes.items()):
             if remaining := [
                 line
@@ -344,6 +373,23 @@ class _Lines:
         """Characters of the window's first line."""
         return len(self.window.partition("\n")[0])
 
+    def end_of_traceback(self) -> _Lines | None:
+        """Return a cursor at an exception that no pattern names: the first line with the indent."""
+        indent = self._lowered.find(b"traceback", self.start) - self.start
+        limit = self.end + _TRACEBACK
+        match = _line_from(indent).search(self._block.text, self.end, limit)
+        if not match:
+            return None
+        there = copy.copy(self)
+        there.go_to(match.end())
+        return there if _EXCEPTION.match(undecorated(there.text)) else None
+
+    def lines_to_heading(self) -> int:
+        """Return how many lines follow up to pytest's next heading, or to the limit."""
+        text, limit = self._block.text, self.end + _TRACEBACK
+        match = _HEADING.search(text, self.end, limit)
+        return text.count(b"\n", self.end, match.start() if match else limit)
+
     def context(self) -> dict[int, str]:
         """Return the line and those around it by number, as far as the block goes."""
         text, start = self._block.text, self.start
@@ -354,6 +400,12 @@ class _Lines:
         below = text[self.start : self.end + _AFTER * _CHARACTERS].split(b"\n")[: 1 + _AFTER]
         lines = [*above, *map(_decoded, below)]
         return {self.number - len(above) + index: line for index, line in enumerate(lines)}
+
+
+@functools.lru_cache
+def _line_from(indent: int) -> re.Pattern[bytes]:
+    """Return a pattern of a line whose text begins at a column."""
+    return re.compile(rb"\n[^\n]{%d}(?=\S)" % indent)
 
 
 def _end_of_line(text: bytes, offset: int) -> int:

@@ -26,6 +26,11 @@ MADE = [json.loads(line) for line in LABELS.read_text().splitlines()]
 OTHERWISE = {
     "broken-wheel-pip",  # named as a hash mismatch: the file is damaged in transfer as well
     "pip-proxy-refused",  # pip prints "from versions: none" and no word of the proxy
+    "ci-pip-then-pytest-fail",  # hint: a line that the failed test printed
+    "configure-many-probes",  # a script that goes on after nvcc's error doesn't print that it does
+    "retry-then-own-failure",  # a quiet success after two failures
+    "pip-bad-zip-import",  # a program's own zip file, no download
+    "cmake-imported-target",  # find_package is missing as likely as the library
 }
 FAILED = [path for path in LOGS if path not in HEALTHY]
 

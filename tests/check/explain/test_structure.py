@@ -19,6 +19,12 @@ GOOD = (
     "Successfully built good",
 )
 INSTALLED = ("Collecting six", "Successfully installed six-1.17.0")
+FRAMES = (
+    "Traceback (most recent call last):",
+    '  File "run.py", line 3, in <module>',
+    "    load()",
+    "runtime.NoSuchFile: net.onnx",
+)
 MADE = ("make: *** [Makefile:3: k.o] Error 1",)
 
 
@@ -111,3 +117,32 @@ def test_many_failures_stay_bounded(explainer: Explainer) -> None:
 )
 def test_reads_severity_in_other_languages(line: str, explainer: Explainer) -> None:
     assert explain(explainer, line).causes[0].slug == "source-error"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("op.py:3: UserWarning: Torch not compiled with CUDA enabled", *FRAMES),
+        (f"+ echo '{GCC_TOO_NEW}'", *FRAMES),
+        (GCC_TOO_NEW, "make: [Makefile:3: k.o] Error 1 (ignored)", *FRAMES),
+    ],
+    ids=["warning", "set -x", "ignored"],
+)
+def test_uncaught_exception_is_the_failure(lines: tuple[str, ...], explainer: Explainer) -> None:
+    explanation = explain(explainer, *lines)
+
+    assert explanation.causes == ()
+    assert explanation.error
+    assert explanation.error.text == FRAMES[-1]
+
+
+def test_line_that_a_failed_test_printed_is_a_hint(explainer: Explainer) -> None:
+    explanation = explain(
+        explainer,
+        "t/test_a.py:7: AssertionError",
+        "----- Captured log call -----",
+        GCC_TOO_NEW,
+        "===== short test summary info =====",
+    )
+
+    assert [cause.weight for cause in explanation.causes] == ["hint"]

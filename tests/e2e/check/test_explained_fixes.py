@@ -83,6 +83,26 @@ def includes(header: str, cause: str, typed: str, values: Mapping[str, str]) -> 
     )
 
 
+def cmake(lines: str) -> str:
+    """Return a command that writes a CMakeLists.txt."""
+    start = "cmake_minimum_required(VERSION 3.20)\nproject(x LANGUAGES CXX)"
+    return f"printf '%s\\n' '{start}' '{lines}' > CMakeLists.txt"
+
+
+def configures(
+    cause: str, lines: str, before: str, typed: str, values: Mapping[str, str] | None = None
+) -> Trial:
+    """Return the trial of a CMake project that an option builds."""
+    return Trial(
+        cause=cause,
+        before=f"{before}\n{cmake(lines)}",
+        command="cmake $OPTION -S . -B build && cmake --build build",
+        typed=typed,
+        values=values or {},
+        after="export OPTION={}",
+    )
+
+
 _LOADER = "export LD_LIBRARY_PATH=<its folder>:$LD_LIBRARY_PATH"
 TRIALS = [
     loads("libcudart.so.12", "libcudart-not-found", _LOADER, "<its folder>"),
@@ -190,6 +210,83 @@ TRIALS = [
         typed="git submodule sync --recursive && git submodule update --init --recursive",
         after="(cd clone && {})",
     ),
+    Trial(
+        cause="lockfile-out-of-date",
+        before="""
+        printf '[project]\nname = "a"\nversion = "1"\nrequires-python = ">=3.9"\n' > pyproject.toml
+        uv lock -q --offline && sed -i s/3.9/3.10/ pyproject.toml""",
+        command="uv sync --offline --locked",
+        typed="uv lock",
+        after="{} --offline",
+    ),
+    Trial(
+        cause="pyproject-invalid",
+        before="""
+        mkdir data models && touch data/__init__.py models/__init__.py
+        printf '[project]\\nname = "x"\\nversion = "1"\\n' > pyproject.toml""",
+        command="python3 -c 'from setuptools import build_meta; build_meta.build_wheel(\".\")'",
+        typed="py-modules = []",
+        after="printf '[tool.setuptools]\\n{}\\n' >> pyproject.toml",
+    ),
+    Trial(
+        cause="include-missing-in-source",
+        before="""
+        printf '#include <vector>\nuint32_t size(std::vector<int> &v) { return v.size(); }\n' \
+            > source.cpp""",
+        command="make source.o",
+        typed='export CXXFLAGS="-include cstdint" NVCC_APPEND_FLAGS="-include cstdint"',
+    ),
+    Trial(
+        cause="stale-ninja-path",
+        before=f"""
+        mkdir a && cd a && {cmake("")}
+        cmake -S . -B build && cd .. && mv a b""",
+        command="cd b && cmake -S . -B build",
+        typed="rm -rf build _skbuild *.egg-info",
+        after="(cd b && {})",
+    ),
+    configures(
+        "cmake-package-not-found",
+        """find_package(Tiny REQUIRED)""",
+        "mkdir -p Tiny && touch Tiny/TinyConfig.cmake",
+        "-DCMAKE_PREFIX_PATH=/folder",
+        {"/folder": "$PWD/Tiny"},
+    ),
+    configures(
+        "cxx-standard-too-low",
+        """set(CMAKE_CXX_STANDARD 14 CACHE STRING "")\nadd_library(x x.cpp)""",
+        """
+        printf '#if __cplusplus < 201703L\\n#error You need C++17 to compile PyTorch\\n#endif\\n' \\
+            > x.cpp""",
+        "-DCMAKE_CXX_STANDARD=17",
+    ),
+    configures(
+        "not-position-independent",
+        """add_library(s STATIC s.cpp)\nadd_library(x SHARED x.cpp)\ntarget_link_libraries(x s)
+set(CMAKE_CXX_FLAGS -fno-pic)""",
+        """echo 'int v; int get() { return v; }' > s.cpp
+        echo 'int get(); int use() { return get(); }' > x.cpp""",
+        "-DCMAKE_POSITION_INDEPENDENT_CODE=ON",
+    ),
+    configures(
+        "warnings-as-errors",
+        """set(CMAKE_COMPILE_WARNING_AS_ERROR ON CACHE BOOL "")
+add_compile_options(-Wall)\nadd_library(x x.cpp)""",
+        "echo 'int f() { int unused; return 0; }' > x.cpp",
+        "-DCMAKE_COMPILE_WARNING_AS_ERROR=OFF",
+    ),
+    Trial(
+        cause="libcudnn-not-found",
+        before="""
+        mkdir -p nvidia/cudnn/lib && touch nvidia/cudnn/__init__.py
+        echo 'int used;' > library.c
+        gcc -shared -fPIC -Wl,-soname,libcudnn.so.9 library.c -o nvidia/cudnn/lib/libcudnn.so.9
+        gcc -shared -Wl,--no-as-needed nvidia/cudnn/lib/libcudnn.so.9 -o module.so""",
+        command="python3 -c 'import ctypes; ctypes.CDLL(\"./module.so\")'",
+        typed='$(python -c "import nvidia.cudnn as c; print(c.__path__[0])")/lib',
+        after="export LD_LIBRARY_PATH={}",
+    ),
+    loads("libnccl.so.2", "cuda-math-lib-not-found", _LOADER, "<its folder>"),
 ]
 
 
