@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cuwheel.base import limits
 from cuwheel.base.errors import InstallError
-from cuwheel.base.fetch.indexes.cuda_lines import with_lines
+from cuwheel.base.fetch.indexes.cuda_lines import with_hashes, with_lines
 from cuwheel.base.fetch.indexes.uv_settings import uv_variables
 from cuwheel.base.fetch.retry import SLOW_FIX, ProgramWatch, slow_factor
 from cuwheel.base.fetch.urls import configured_mirror
@@ -209,7 +209,7 @@ def resolve(source: Path, workspace: Workspace, *, python: str, uploaded_before:
         argv = (*start, *scope, *form, *lines, "--only-binary", ":all:", *files)
         what = f"{source.name} could not be resolved"
         run_uv(argv, cache=workspace.cache, environ=environ, what=what)
-        return read_text(lock)
+        return with_hashes(read_text(lock), environ)
 
 
 def _pip_install(

@@ -11,7 +11,7 @@ import pytest
 from cuwheel.base.errors import DownloadError, RecipeError
 from cuwheel.base.fetch.indexes.cuda_lines import LINES_VARIABLE, with_lines
 from cuwheel.build.environments.framework_release import read_framework_release
-from cuwheel.build.environments.lock_file import pinned_version
+from cuwheel.build.environments.lock_file import check_pins, pinned_version
 from cuwheel.build.locks.framework_fit import settle_framework
 from cuwheel.build.recipe.recipe import Framework
 from cuwheel.build.recipe.target import Target
@@ -83,10 +83,14 @@ def test_locks_a_line_with_the_other_packages_of_the_usual_index(
 
     assert target.lock.name == "tiny_cuda-torch2.14.0+cu126.lock"
     assert pinned_version(target.lock, "torch") == "2.14.0+cu126"
+    check_pins(target.lock)
     assert pinned_version(target.lock, "setuptools")
     assert target.local_version == "cu126torch2.14"
 
 
 def test_uv_knows_the_address_without_a_variable() -> None:
-    assert with_lines("a==1\ntorch==2.14.0+cu126 \\\n", {}) == (("--torch-backend", "cu126"), {})
+    assert with_lines("a==1\ntorch==2.14.0+cu126 \\\n", {}) == (
+        ("--torch-backend", "cu126", "--exclude-newer-package", "torch=false"),
+        {},
+    )
     assert with_lines("torch==2.14.0\n", {}) == ((), {})

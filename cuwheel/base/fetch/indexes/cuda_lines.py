@@ -12,6 +12,7 @@ from collections.abc import Mapping
 LINES_VARIABLE = "CUWHEEL_TORCH_INDEX"  # `https://HOST/whl`, without a line's name
 
 _LINE = re.compile(r"cu(\d\d)(\d)")
+_BARE = re.compile(r"^([\w.-]+)==([\w.]+\+cu\d{3})(?: ;[^\\\n]*)?$", re.MULTILINE)
 _PINS = re.compile(r"^([\w.-]+)==[\w.]+\+(cu\d{3})\b", re.MULTILINE)
 
 
@@ -48,7 +49,29 @@ def with_lines(
         return (), environ
     addresses = [(name, line_index(line, environ)) for name, line in pins]
     if not all(address for _, address in addresses):
-        return ("--torch-backend", next(line for _, line in pins)), environ
+        # Its pages state no dates, so a cooldown would leave nothing of them.
+        dates = (f"{name}=false" for name, _ in pins)
+        options = [word for date in dates for word in ("--exclude-newer-package", date)]
+        return ("--torch-backend", next(line for _, line in pins), *options), environ
     links = [f"{address}/{name}/" for name, address in addresses]
     links += filter(None, [environ.get("UV_FIND_LINKS", "")])
     return (), {**environ, "UV_FIND_LINKS": ",".join(links)}
+
+
+def with_hashes(lock: str, environ: Mapping[str, str]) -> str:
+    """Return a lock with the hashes of the pins of CUDA lines: uv writes none of a list of links.
+
+    Raises DownloadError where an index can't be read.
+    """
+    if not _BARE.search(lock):
+        return lock
+    # Most locks hold no such pin: they needn't load its reader.
+    from cuwheel.base.fetch.indexes.indexes import find_wheels  # noqa: PLC0415
+
+    def complete(pin: re.Match[str]) -> str:
+        address = line_index(line_of(pin[2]), environ)
+        wheels = find_wheels(pin[1], indexes=(address,)) if address else ()
+        hashes = sorted({wheel.sha256 for wheel in wheels if str(wheel.version) == pin[2]} - {""})
+        return pin[0] + "".join(f" \\\n    --hash=sha256:{digest}" for digest in hashes)
+
+    return _BARE.sub(complete, lock)
