@@ -86,6 +86,7 @@ def test_locks_a_line_with_the_other_packages_of_the_usual_index(
     check_pins(target.lock)
     assert pinned_version(target.lock, "setuptools")
     assert target.local_version == "cu126torch2.14"
+    assert _LINE.specifier == "==2.14.0+cu126"
 
 
 def test_uv_knows_the_address_without_a_variable() -> None:
