@@ -76,7 +76,7 @@ def build(job: Job) -> BuiltWheel:
         inputs = _prepare(job, sockets / MEMORY_SOCKET)
         cache = choose_compile_cache(job, sockets, workspace.environ)
         path_map = build_path_map(workspace, inputs, cache, job.sandbox)
-        launcher = set_up_launcher(workspace, inputs, path_map, cache)
+        launcher = set_up_launcher(workspace, inputs, path_map, cache, target.cxx_standard)
         remove_traps(cache.folder)
         started = time.time()
         refuse_unpinned(target, inputs, path_map)
@@ -89,6 +89,7 @@ def build(job: Job) -> BuiltWheel:
                 path_map,
                 commands.inside,
                 log=workspace.log("backend"),
+                cache=workspace.cache,
             ),
             target.id,
         )
