@@ -31,7 +31,7 @@ def is_own(command: CompilerCommand) -> bool:
 
 def stand_in(name: str, arguments: list[str], command: CompilerCommand, settings: Settings) -> None:
     """Log the compiler's arguments, folder and variables; become a compile of an empty file."""
-    fields = {
+    fields: dict[str, object] = {
         "name": name,
         "arguments": tuple(arguments),
         "folder": os.getcwd(),  # noqa: PTH109 - pathlib takes long to import

@@ -1,0 +1,206 @@
+"""Compiles of single files of a package, by the command lines of its own build.
+
+The build runs once with a launcher that makes empty objects (`build/compile/launcher/standin.py`):
+that lists its command lines in seconds, whatever its build system is. Then the chosen files are
+compiled by theirs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from cuwheel.base import limits
+from cuwheel.base.errors import BuildFailedError
+from cuwheel.base.system.files import disk_full
+from cuwheel.base.system.process import run
+from cuwheel.base.system.regular_files import read_regular
+from cuwheel.build.compile.launcher.standin import COMMANDS, TREE
+from cuwheel.build.compile.memory.peaks import known_peaks
+from cuwheel.build.compile.memory.service import serve_memory
+from cuwheel.build.pipeline.package_build.build_commands import BuildCommands, prepared_commands
+from cuwheel.build.pipeline.package_build.outcome import add_cause, was_disk_full
+from cuwheel.build.workspace.job import Job
+
+_LOG = "trial"  # its logs: of the list, and of each file
+_IN_FOLDER = ("/bin/sh", "-c", 'cd "$0" && exec "$@"')
+Part = Literal["smallest", "heaviest", "only"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriedFile:
+    """A compiled file.
+
+    Attributes:
+        file: relative to the source.
+        part: why it was chosen: of all CUDA files it is the smallest, the heaviest, or the only
+            one.
+        archs: that it was compiled for, `90`.
+        seconds: that its compile took.
+        peak_memory: bytes, of all its programs together.
+    """
+
+    file: str
+    part: Part
+    archs: tuple[str, ...]
+    seconds: float
+    peak_memory: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """The compiles of a trial.
+
+    Attributes:
+        files: those that compiled.
+        count: how many CUDA files the package's build compiles.
+        failure: why one didn't; None: all did.
+    """
+
+    files: tuple[TriedFile, ...]
+    count: int
+    failure: BuildFailedError | None = None
+
+
+def try_files(job: Job) -> Trial:
+    """Compile the smallest and the heaviest CUDA file of a target.
+
+    Heaviest is what took the most memory in earlier builds, else the largest file; the stages up to
+    preflight have run in the job's work folder. No compile cache is used: times are of compiles.
+
+    Raises:
+        BuildFailedError: the package's build compiles no CUDA file; its log is kept.
+        DiskFullError: a disk ran full.
+        CuwheelError: as `prepared_commands`.
+    """
+    job = replace(job, settings=replace(job.settings, no_cache=True))
+    target, workspace = job.target, job.workspace
+    with (
+        prepared_commands(job) as commands,
+        serve_memory(
+            commands.inputs.memory,
+            workspace.cache / "memory",
+            target.recipe.name,
+            jobs=commands.inputs.machine.jobs,
+            per_job=target.recipe.memory_per_job,
+            warn=workspace.console.warn,
+        ),
+    ):
+        listed = _list_compiles(job, commands)
+        tried: list[TriedFile] = []
+        for part, compile_ in _chosen(job, commands, listed):
+            with workspace.console.live(f"compiling {_name_of(compile_, commands)}"):
+                try:
+                    tried.append(_compile(job, commands, part, compile_))
+                except BuildFailedError as error:
+                    return Trial(files=tuple(tried), count=len(listed), failure=error)
+        return Trial(files=tuple(tried), count=len(listed))
+
+
+def _list_compiles(job: Job, commands: BuildCommands) -> list[dict[str, Any]]:
+    """Run the package's build with empty objects; return its compiles of CUDA files, each once."""
+    path_map, inputs = commands.path_map, commands.inputs
+    log = inputs.events / "commands.jsonl"
+    variables = {
+        COMMANDS: path_map.inside(str(log)),
+        TREE: path_map.inside(str(inputs.tree)),
+    }
+    failure = None
+    try:
+        with job.workspace.console.live("listing the compiles"):
+            for step in commands.steps(job.target, job.workspace.folder("built")):
+                _run(job, commands, step, variables, _LOG)
+    except BuildFailedError as error:  # objects without content may not make a program
+        failure = error
+    compiles: dict[str, dict[str, Any]] = {}
+    with suppress(OSError):
+        for line in read_regular(log, limit=limits.EVENTS).splitlines():
+            compile_ = json.loads(line)
+            if compile_["name"] == "nvcc" and compile_["file"].endswith(".cu"):
+                compiles.setdefault(compile_["path"], compile_)
+    if not compiles and job.target.archs:
+        raise failure or BuildFailedError(
+            f"{job.target.id}: its build compiles no CUDA file",
+            command=(),
+            status=0,
+            log=job.workspace.log(_LOG),
+            tail=(),
+            fix="read the log: the build may have found no toolkit",
+        )
+    return list(compiles.values())
+
+
+def _chosen(
+    job: Job, commands: BuildCommands, compiles: Sequence[dict[str, Any]]
+) -> Iterator[tuple[Part, dict[str, Any]]]:
+    """Yield the smallest file and the heaviest one."""
+    peaks: dict[str, int] = {}
+    for peak, file, _ in known_peaks(job.workspace.cache / "memory", job.target.recipe.name):
+        peaks.setdefault(file, peak)
+
+    def weight(compile_: Mapping[str, Any]) -> tuple[int, int, str]:
+        path = commands.inputs.tree / _name_of(compile_, commands)
+        size = path.stat().st_size if path.is_file() else 0
+        return peaks.get(compile_["file"], 0), size, compile_["file"]
+
+    # A file without a record hasn't been compiled yet, so the smallest is by size among those.
+    by_weight = sorted(compiles, key=weight)
+    if len(by_weight) == 1:
+        yield "only", by_weight[0]
+    elif by_weight:
+        yield "smallest", min(by_weight, key=lambda each: weight(each)[1:])
+        yield "heaviest", by_weight[-1]
+
+
+def _name_of(compile_: Mapping[str, Any], commands: BuildCommands) -> str:
+    tree = commands.path_map.inside(str(commands.inputs.tree.resolve()))
+    return str(compile_["path"]).removeprefix(f"{tree}/")
+
+
+def _compile(
+    job: Job, commands: BuildCommands, part: Part, compile_: Mapping[str, Any]
+) -> TriedFile:
+    inputs, name = commands.inputs, _name_of(compile_, commands)
+    given = dict(text.split("=", 1) for text in compile_["variables"])
+    variables = {key: value for key, value in given.items() if key not in {COMMANDS, TREE}}
+    program = inputs.view / "bin" / "nvcc"
+    command = [*_IN_FOLDER, compile_["folder"], program, *compile_["arguments"]]
+    finished = _run(job, commands, command, variables, f"{_LOG}-{part}")
+    return TriedFile(
+        file=name,
+        part=part,
+        archs=tuple(compile_["archs"]),
+        seconds=finished.duration,
+        peak_memory=finished.peak_memory,
+    )
+
+
+def _run(
+    job: Job,
+    commands: BuildCommands,
+    command: Sequence[str | Path],
+    variables: Mapping[str, str],
+    name: str,
+) -> Any:
+    target, inputs, log = job.target, commands.inputs, job.workspace.log(name)
+    log.unlink(missing_ok=True)
+    try:
+        return run(
+            commands.argv(list(command), inputs.tmp),
+            env={**commands.environment, **variables},
+            cwd=inputs.tmp,
+            log=log,
+            shown=[str(word) for word in command],
+            error=BuildFailedError,
+            what=f"{target.id}: a trial of the package's build failed",
+            fix=f"read the log from the first error on; the source is in {inputs.tree}",
+        )
+    except BuildFailedError as error:
+        if was_disk_full(job.workspace.work, log):
+            raise disk_full(job.workspace.work) from error
+        add_cause(error, target, inputs, log, commands.path_map.inside(str(inputs.tree)))
+        raise
