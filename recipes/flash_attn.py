@@ -29,6 +29,7 @@ RECIPE = Recipe(
     },
     # einops: the package imports it.
     requires=("einops", "ninja", "packaging", "psutil", "setuptools", "wheel"),
+    cxx_standard={"torch>=2.14": "20"},  # its headers; setup.py sets 17
     build=TorchExtension(
         env={
             # Without it setup.py tries to download a wheel instead of building one.

@@ -25,6 +25,7 @@ RECIPE = Recipe(
     patches=(Patch(file="0001-require-packaging.patch", why="it imports what it doesn't require"),),
     # After setuptools and wheel: what the package imports.
     requires=("ninja", "setuptools", "wheel", "jaxtyping", "numpy", "packaging", "rich>=12"),
+    cxx_standard={"torch>=2.14": "20"},  # its headers; setup.py sets 17
     build=TorchExtension(),
     link=Link("cudart", "torch"),
     smoke=Smoke(imports=("gsplat", "gsplat.csrc")),

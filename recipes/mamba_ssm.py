@@ -25,6 +25,7 @@ RECIPE = Recipe(
         *("einops", "triton>=3.5.0", "transformers", "tilelang==0.1.8"),
         *("apache-tvm-ffi<=0.1.9", "quack-kernels>=0.3.4"),
     ),
+    cxx_standard={"torch>=2.14": "20"},  # its headers; setup.py sets 17
     # Without FORCE_BUILD its setup.py tries to download a wheel instead of building one.
     build=TorchExtension(env={"MAMBA_FORCE_BUILD": "TRUE"}),
     link=Link("cudart", "torch"),

@@ -6,6 +6,7 @@ __all__ = [
     "canary",
     "environment",
     "events",
+    "framework_headers",
     "launcher_setup",
     "link_flags",
     "memory",

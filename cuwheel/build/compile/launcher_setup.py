@@ -30,13 +30,18 @@ class Launcher:
 
 
 def set_up_launcher(
-    workspace: Workspace, inputs: BuildInputs, path_map: PathMap, cache: CompileCache
+    workspace: Workspace,
+    inputs: BuildInputs,
+    path_map: PathMap,
+    cache: CompileCache,
+    standard: str = "",
 ) -> Launcher:
     """Fill the folders of the toolkit's view and of the launcher.
 
     Args:
         workspace: its work folder gets a link to the environment's packages, its cache the canary.
         inputs: of the build; both folders are empty.
+        standard: the oldest C++ standard of a compile, `20`; empty: any.
 
     Raises:
         UsageError: preflight has found no host compiler yet.
@@ -78,6 +83,7 @@ def set_up_launcher(
             "moves": moves,
             "moves_libraries": env.foreign_packages is not None,
             **direct_settings(inputs, path_map, cache, fingerprint),
+            "standard": standard,
             "events": path_map.inside(str(inputs.events_log)),
         }
         view.make_launcher(settings)

@@ -26,6 +26,7 @@ from cuwheel.base.system.process import run
 _SCRIPTS = (
     "base/free_memory.py",
     "build/compile/launcher/command_line.py",
+    "build/compile/launcher/cxx_standard.py",
     "build/compile/launcher/device_code.py",
     "build/compile/launcher/direct_mode.py",
     "build/compile/launcher/kept_files.py",

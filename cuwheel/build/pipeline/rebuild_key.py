@@ -56,6 +56,8 @@ def key_of(job: Job) -> dict[str, str]:
         **_of_machine(job),
         "engine": f"{__version__} {digest_of_engine()}",
     }
+    if target.cxx_standard:
+        parts["C++ standard"] = target.cxx_standard
     if job.settings.build_tag:
         parts["build tag"] = str(job.settings.build_tag)
     return dict(sorted(parts.items()))

@@ -56,6 +56,7 @@ PLACEHOLDERS = (
 )
 RELEASE_PLACEHOLDERS = ("cuda", "toolkit", "toolkit_tag")  # one of them in `LibraryPerCuda.file`
 CUDA_PLACEHOLDERS = ("cuda",)  # those in requirements, `Recipe.wheel_name` and `External`'s extras
+CXX_STANDARDS = ("14", "17", "20")  # nvcc's documentation, option --std
 NEEDS = ("debian", "conda")  # where `Recipe.needs` may come from
 
 # Frameworks by name and first release. torch: from 2.13 on `cpp_flag` in its cpp_extension.py is
@@ -228,6 +229,9 @@ class Recipe:
             `conda`, in a conda toolchain, which uses nothing of the machine.
         oldest_gcc: the oldest major release of GCC that compiles the package, where the pinned
             GCC 10 is too old; 0: no such limit.
+        cxx_standard: the C++ that the package is compiled with where its own build names an older
+            one or none: `"20"`; or from a release of the framework on, `{"torch>=2.14": "20"}`. The
+            launcher of the compilers changes `-std=`, so no patch is needed.
         build: the build system and its settings.
         link: external libraries.
         libstdcxx: `shared`: the wheel uses the system's C++ runtime, which is required if C++
@@ -267,6 +271,8 @@ class Recipe:
     requires: tuple[str, ...]
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     oldest_gcc: int = 0
+    # Only what applies to a target is in its rebuild key.
+    cxx_standard: str | Mapping[str, str] = field(default="", compare=False)
     build: Build
     link: Link
     libstdcxx: Literal["shared", "static"] = "shared"
@@ -317,6 +323,20 @@ class Recipe:
         if isinstance(self.framework, Mapping):
             return self.framework.get(release)
         return self.framework
+
+    def cxx_standard_for(self, framework: Framework | None) -> str:
+        """Return the `cxx_standard` with a release of the framework, `20`; empty: none is set."""
+        if isinstance(self.cxx_standard, str):
+            return self.cxx_standard
+        declared = ([*key.split(">="), standard] for key, standard in self.cxx_standard.items())
+        fitting = (
+            standard
+            for name, since, standard in declared
+            if framework
+            and framework.name == name
+            and version_key(framework.version) >= version_key(since)
+        )
+        return max(fitting, default="")
 
     def settings_for(self, release: str) -> Mapping[str, str]:
         """Return the `build.env` and `build.define` of one CUDA release, with placeholders."""

@@ -23,6 +23,7 @@ from cuwheel.build.recipe import link, source
 from cuwheel.build.recipe.link import External
 from cuwheel.build.recipe.recipe import (
     CUDA_PLACEHOLDERS,
+    CXX_STANDARDS,
     NEEDS,
     PLACEHOLDERS,
     RELEASE_PLACEHOLDERS,
@@ -125,6 +126,16 @@ def _faults_of_toolkits(recipe: Recipe) -> Iterator[str]:
     for name, value in _settings(recipe):
         if not isinstance(value, str):
             yield from _faults_of_releases(name, value, recipe)
+
+
+def _faults_of_standard(recipe: Recipe) -> Iterator[str]:
+    declared = recipe.cxx_standard
+    names = "|".join(re.escape(name) for name in {each.name for each in recipe.frameworks}) or "$."
+    for key, standard in ({"": declared} if isinstance(declared, str) else declared).items():
+        if key and not re.fullmatch(rf"({names})>=\d+(\.\d+)*", key):
+            yield f'cxx_standard: "{key}" is not a release of its framework on, such as torch>=2.14'
+        if standard and standard not in CXX_STANDARDS:
+            yield f'cxx_standard: "{standard}": {suggest(standard, CXX_STANDARDS)}'
 
 
 def _settings(recipe: Recipe) -> list[tuple[str, str | Mapping[str, str]]]:
@@ -356,6 +367,7 @@ _CHECKS: tuple[Callable[[Recipe], Iterable[str]], ...] = (
     _faults_of_source,
     _faults_of_resources,
     _faults_of_toolkits,
+    _faults_of_standard,
     _faults_of_archs,
     _faults_of_link,
     _faults_of_requirements,

@@ -74,6 +74,11 @@ class Target:
         return "gcc12" if oldest > _GCC_10 and self.toolkit.max_gcc >= _GCC_12 else "gcc10"
 
     @property
+    def cxx_standard(self) -> str:
+        """The oldest C++ standard that the launcher lets compilers use, `20`; empty: any."""
+        return self.recipe.cxx_standard_for(self.framework)
+
+    @property
     def is_compiler_pinned(self) -> bool:
         """True if the host compiler comes from a lock of Debian packages."""
         return self.host_compiler != "system"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from cuwheel.build.compile.launcher import command_line
+from cuwheel.build.compile.launcher.cxx_standard import raise_host_standard, raise_nvcc_standard
 
 # Taken out of nvcc's command line. -lineinfo writes absolute paths and time stamps that no prefix
 # map reaches; `launch` gives threads, where no cache looks at them; split compilation changes the
@@ -74,6 +75,7 @@ class Settings:
         moves_libraries: True if `moves` hold for libraries too: the packages there are those of
             another kind of machine.
         flags: nvcc's options for equal bytes that this toolkit has.
+        standard: the oldest C++ standard of a compile, `20`; empty: any.
         events: the event log; empty for none.
         objects: folder with objects of earlier compiles (`direct_mode`); empty for none.
         identity: digest of the content of all `pinned` folders.
@@ -87,6 +89,7 @@ class Settings:
     moves: tuple[tuple[str, str], ...] = ()
     moves_libraries: bool = False
     flags: tuple[str, ...] = ()
+    standard: str = ""
     events: str = ""
     objects: str = ""
     identity: str = ""
@@ -132,6 +135,7 @@ def nvcc_command(arguments: list[str], settings: Settings) -> CompilerCommand:
     read = [word for word in original if word.name not in _DROPPED]
     _refuse_native(read)
     sources = command_line.nvcc_sources(read)
+    read = raise_nvcc_standard(read, sources, settings.standard)
     read = [_joined(_moved(word, settings)) for word in _with_host_compiler(read, settings)]
     argv = [settings.nvcc, *_flat(read)]
     if any(word.name in _SHARED for word in read):
@@ -158,6 +162,7 @@ def host_command(name: str, arguments: list[str], settings: Settings) -> Compile
     stripped = ["-s"] * any(word.name in _SHARED for word in read)
     if not sources:  # a long list of objects stays in its file
         return CompilerCommand([compiler, *_libraries_moved(arguments, settings), *stripped])
+    read = raise_host_standard(name, read, sources, settings.standard)
     argv = [compiler, *_flat([_moved(word, settings) for word in read]), *stripped]
     argv += [f"-ffile-prefix-map={private}={public}" for private, public in settings.maps]
     # The names of static constructors' functions hold a random number where nothing else is unique.

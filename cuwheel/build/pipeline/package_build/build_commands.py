@@ -91,7 +91,8 @@ def prepared_commands(job: Job) -> Iterator[BuildCommands]:
     """Set up folders and launcher of a build, on a copy of the patched source.
 
     Raises:
-        PreflightError: a lock lacks a requirement of the package's backend.
+        PreflightError: a lock lacks a requirement of the package's backend, or the framework's
+            headers don't compile with the C++ that the build sets.
         UsageError: an earlier stage has left nothing.
         CuwheelError: the compile cache's settings are wrong, or this nvcc compiles nothing.
     """
@@ -100,14 +101,22 @@ def prepared_commands(job: Job) -> Iterator[BuildCommands]:
         inputs = _prepare(job, sockets / MEMORY_SOCKET)
         cache = choose_compile_cache(job, sockets, workspace.environ)
         path_map = build_path_map(workspace, inputs, cache, job.sandbox)
-        launcher = set_up_launcher(workspace, inputs, path_map, cache)
+        launcher = set_up_launcher(workspace, inputs, path_map, cache, target.cxx_standard)
         remove_traps(cache.folder)
         refuse_unpinned(target, inputs, path_map)
         plain = variables(target, inputs)
         commands = BuildCommands(inputs, path_map, cache, launcher, target.platform, plain)
-        log = workspace.log("backend")
-        problems = check_backend_requirements(target, inputs, path_map, commands.inside, log=log)
-        raise_problems(problems, target.id)
+        raise_problems(
+            check_backend_requirements(
+                target,
+                inputs,
+                path_map,
+                commands.inside,
+                log=workspace.log("backend"),
+                cache=workspace.cache,
+            ),
+            target.id,
+        )
         yield commands
 
 

@@ -15,6 +15,7 @@ from cuwheel.base.paths import script
 from cuwheel.base.system.files import remove_tree
 from cuwheel.base.system.process import run
 from cuwheel.build.compile.environment import BuildInputs
+from cuwheel.build.compile.framework_headers import check_framework_headers
 from cuwheel.build.compile.link_flags import cuda_components
 from cuwheel.build.environments.requirements import (
     read_build_system,
@@ -36,10 +37,13 @@ class BackendAnswer:
     Attributes:
         build: of its build, in addition to the `[build-system]` requirements.
         run: the wheel's `Requires-Dist`; None: not requested, or the backend has no hook for it.
+        standards: the C++ standards that setup.py sets, `17`, an empty one where an extension sets
+            none; none: not known.
     """
 
     build: tuple[str, ...]
     run: tuple[str, ...] | None
+    standards: tuple[str, ...]
 
 
 def check_stated_requirements(target: Target, tree: Path) -> Iterator[CuwheelError]:
@@ -49,21 +53,23 @@ def check_stated_requirements(target: Target, tree: Path) -> Iterator[CuwheelErr
         yield from _check_run(target, stated, "its source says")
 
 
-def check_backend_requirements(
+def check_backend_requirements(  # noqa: PLR0913 - what is built, where, and what is kept
     target: Target,
     inputs: BuildInputs,
     path_map: PathMap,
     environment: Mapping[str, str],
     *,
     log: Path,
+    cache: Path,
 ) -> Iterator[CuwheelError]:
     """Check that the locks have the requirements of both kinds that only the backend computes.
 
-    Where its hooks fail there is no problem to report: the build fails in the same way, and that is
-    explained.
+    The headers of the framework are tried too, with the C++ that it sets. Where its hooks fail
+    there is no problem to report: the build fails in the same way, and that is explained.
 
     Args:
         inputs: of the build; its tree stays as it is.
+        cache: has the trials of headers that succeeded.
     """
     answer = _call_hooks(inputs, path_map, environment, log)
     if answer is None:
@@ -76,6 +82,7 @@ def check_backend_requirements(
             why=f"the backend also requires {', '.join(unmet)} (get_requires_for_build_wheel)",
             fix=target.locked_build.way_to_add(*unmet),
         )
+    yield from check_framework_headers(target, inputs, answer.standards, cache)
 
 
 def _check_run(target: Target, required: Iterable[str], source: str) -> Iterator[CuwheelError]:

@@ -4,7 +4,8 @@ Run by path with the build environment's interpreter, in a copy of the source: `
 QUESTION ANSWER`. QUESTION is JSON with `module`, `object` (inside of it), `backend_path`, and
 `metadata`, a folder for the wheel's metadata, empty where that isn't needed; ANSWER is the file
 that gets `build` and `run`, lists of requirements, the second None where the backend has no such
-hook. Standard library only, Python 3.9 or newer.
+hook; and `standards`, the C++ standards that a setup.py sets for its extensions (`17`, an empty one
+where an extension sets none). Standard library only, Python 3.9 or newer.
 """
 
 from __future__ import annotations
@@ -12,26 +13,52 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import sys
 from email.parser import Parser
+from typing import Any
 
 
 def answer_to(question: dict[str, str | list[str]]) -> dict[str, list[str] | None]:
-    """Return the requirements by the two hooks."""
+    """Return the requirements by the two hooks, and the standards."""
     sys.path[:0] = [os.path.abspath(path) for path in question["backend_path"]]  # noqa: PTH100
     backend = importlib.import_module(str(question["module"]))
     for name in str(question["object"]).split("."):
         backend = getattr(backend, name) if name else backend
+    standards = _recorded_standards()
     get_requires = getattr(backend, "get_requires_for_build_wheel", None)
     build = list(get_requires({})) if get_requires else []
+    run = None
     prepare = getattr(backend, "prepare_metadata_for_build_wheel", None)
     folder = str(question["metadata"])
-    if not folder or prepare is None:
-        return {"build": build, "run": None}
-    path = os.path.join(folder, prepare(folder, {}), "METADATA")  # noqa: PTH118
-    with open(path, encoding="utf-8") as stream:  # noqa: PTH123
-        run = Parser().parse(stream, headersonly=True).get_all("Requires-Dist")
-    return {"build": build, "run": list(run or [])}
+    if folder and prepare:
+        path = os.path.join(folder, prepare(folder, {}), "METADATA")  # noqa: PTH118
+        with open(path, encoding="utf-8") as stream:  # noqa: PTH123
+            parsed = Parser().parse(stream, headersonly=True)
+        run = list(parsed.get_all("Requires-Dist") or [])
+    return {"build": build, "run": run, "standards": sorted(standards)}
+
+
+def _recorded_standards() -> set[str]:
+    """Return a set that gets the standards of all extensions that setup.py makes from now on.
+
+    `extra_compile_args` is a list, or for PyTorch's builder a dict of lists by compiler.
+    """
+    standards: set[str] = set()
+    extension = getattr(sys.modules.get("setuptools"), "Extension", None)
+    if extension is None:
+        return standards
+    make = extension.__init__
+
+    def make_and_record(self: Any, *args: Any, **named: Any) -> None:
+        make(self, *args, **named)
+        words = self.extra_compile_args or []
+        for part in words.values() if isinstance(words, dict) else [words]:
+            text = " ".join(map(str, part))
+            standards.update(re.findall(r"-std=(?:c|gnu)\+\+(\d\d)\b", text) or [""])
+
+    extension.__init__ = make_and_record
+    return standards
 
 
 if __name__ == "__main__":

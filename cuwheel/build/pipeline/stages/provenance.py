@@ -85,6 +85,7 @@ def _parameters(target: Target) -> tuple[tuple[str, str | tuple[str, ...]], ...]
         ("ptx", target.ptx_archs),
         ("provider", target.provider),
         ("host_compiler", "" if target.provider == "conda" else target.host_compiler),
+        ("cxx_standard", target.cxx_standard),
         ("platform", target.platform.name),
         ("link", mode_name(target.mode)),
         ("source", "given with --source" if target.source_override else source),
