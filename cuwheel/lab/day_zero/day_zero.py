@@ -226,30 +226,34 @@ class _RecipeTrial:
 
     def _tried(self, change: FrameworkChange, entry: CatalogueEntry) -> Verdict:
         """Return the verdict on a locked change, or on it with a newer C++."""
+        failed = ""
         try:
             trial, job = self._trial(entry, change)
-            failure: CuwheelError | None = trial.failure
         except _OF_RECIPE as error:
-            failure = error
-        if failure is None:
-            return self._works(change, trial, job)
+            failure: CuwheelError = error
+        else:
+            if trial.failure is None:
+                return self._works(change, trial, job)
+            failed, failure = trial.failed, trial.failure
         newer = replace(change, cxx_standard=_STANDARD)
         if self._may_need(failure):
             self.day.workspace.console.note(f"trying again with C++{_STANDARD}")
             try:
-                trial, job = self._trial(self._changed(newer), newer)
+                trial, job = self._trial(self._changed(newer), newer, failed)
             except _OF_RECIPE:
                 return self._failed(change, failure)
             if trial.failure is None:
                 return self._works(newer, trial, job)
         return self._failed(change, failure)
 
-    def _trial(self, entry: CatalogueEntry, change: FrameworkChange) -> tuple[Trial, Job]:
+    def _trial(
+        self, entry: CatalogueEntry, change: FrameworkChange, failed: str = ""
+    ) -> tuple[Trial, Job]:
         job = self._job(entry, change)
         check(job, "early")
         pipeline.make(job, last="preflight")
         with job.workspace.console.stage("trial"):
-            return try_files(job), job
+            return try_files(job, failed), job
 
     def _job(self, entry: CatalogueEntry, change: FrameworkChange) -> Job:
         return self.day.make_job(entry, toolkit_by_release(change.cuda).tag)

@@ -107,7 +107,7 @@ def _markdown(document: DayZeroDocument) -> Iterator[str]:
         yield f"| {' | '.join(cell(text) for text in _row(verdict))} |"
     for verdict in document.verdicts:
         if verdict.diff or verdict.error:
-            yield from ("", f"## {verdict.recipe}", "")
+            yield from ("", f"## {verdict.recipe}")
             yield from block(verdict.diff or verdict.error)
             if verdict.diff:
                 yield from ("", f"`{as_typed(verdict.command)}`")

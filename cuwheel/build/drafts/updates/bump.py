@@ -41,7 +41,7 @@ from cuwheel.build.locks.resolve import resolve_locks
 from cuwheel.build.recipe.catalogue import CatalogueEntry, load_catalogue
 from cuwheel.build.recipe.recipe import Framework, Recipe
 from cuwheel.build.recipe.recipe_check import check_recipe
-from cuwheel.build.recipe.recipe_lock import locks_of
+from cuwheel.build.recipe.recipe_lock import RecipeLock, locks_of
 from cuwheel.build.recipe.source import Sdist
 from cuwheel.build.workspace.workspace import Workspace
 
@@ -168,7 +168,10 @@ def bump_framework(
         changes = {path: read_if_there(project / recipe.module)}
         if changes[path] == read_if_there(path):
             return None
-        changes |= _change_locks(entry, project, options, workspace)
+        changes |= _renamed_locks(entry, recipe, changed)
+        kept = {new for new, content in changes.items() if content}
+        new_locks = _change_locks(entry, project, options, workspace, framework)
+        changes |= {path: content for path, content in new_locks.items() if path not in kept}
     return _made(
         Bump(
             recipe=changed,
@@ -272,10 +275,38 @@ def _change_recipe(
     return changes | dict.fromkeys((folder / name for name in obsolete), None)
 
 
-def _change_locks(
-    entry: CatalogueEntry, project: Path, options: BumpOptions, workspace: Workspace
+def _renamed_locks(
+    entry: CatalogueEntry, recipe: Recipe, changed: Recipe
 ) -> dict[Path, bytes | None]:
-    """Return the new locks of the changed recipe, also those for other frameworks that are kept."""
+    """Return locks of the present frameworks under the names that the changed recipe has for them.
+
+    A recipe of one framework has a lock without its name.
+    """
+    changes: dict[Path, bytes | None] = {}
+    present = {(lock.kind, lock.cuda, lock.framework): lock for lock in locks_of(recipe)}
+    for lock in locks_of(changed):
+        old = present.get((lock.kind, lock.cuda, lock.framework))
+        if old is None or old.path == lock.path or old.requirements != lock.requirements:
+            continue
+        content = read_if_there(entry.root / old.path)
+        if content:
+            renamed = content.replace(f"`{old.command}`".encode(), f"`{lock.command}`".encode(), 1)
+            changes |= {entry.root / old.path: None, entry.root / lock.path: renamed}
+    return changes
+
+
+def _change_locks(
+    entry: CatalogueEntry,
+    project: Path,
+    options: BumpOptions,
+    workspace: Workspace,
+    framework: Framework | None = None,
+) -> dict[Path, bytes | None]:
+    """Return the new locks of the changed recipe, also those for other frameworks that are kept.
+
+    Args:
+        framework: only the locks with this release are written; None: all.
+    """
     [changed] = load_catalogue([project])
     names = [lock.name for lock in locks_of(changed.recipe)] if changed.recipe else []
     jobs = lock_jobs(
@@ -284,6 +315,8 @@ def _change_locks(
     aside = {
         spec.lock: dataclasses.replace(spec, lock=project / spec.lock.relative_to(entry.root))
         for spec in jobs
+        if framework is None
+        or (isinstance(spec.source, RecipeLock) and spec.source.framework == framework)
     }
     resolve_locks(fit_specs(tuple(aside.values()), workspace), workspace, cooldown=options.cooldown)
     return {path: read_bytes(spec.lock) for path, spec in aside.items()}
@@ -322,6 +355,8 @@ def _style(line: str) -> str | None:
 
 
 def _moved(before: bytes | None, content: bytes | None) -> str:
+    if content is None:
+        return "removed"
     old, new = _versions(before), _versions(content)
     moved = [
         f"{name} {old.get(name, 'new')} → {new.get(name, 'gone')}"

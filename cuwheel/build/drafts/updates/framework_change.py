@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from cuwheel.build.drafts.updates.source_check import patch_folder
 from cuwheel.build.recipe.catalogue import CatalogueEntry, load_catalogue
 from cuwheel.build.recipe.recipe import Framework, Recipe
 from cuwheel.build.recipe.recipe_check import check_recipe
+from cuwheel.build.recipe.source import Folder
 from cuwheel.check.cuda.toolkits import toolkit_by_release
 
 _NAME = re.compile(r"[\w.\-]+(\[[^]]*\])?")
@@ -71,7 +73,8 @@ class FrameworkChange:
         for old, new in self.requirements.items():
             edits.replace_text("requires", old, new)
         if self.cxx_standard:
-            key = f"{self.framework.name}>={self.framework.version.rpartition('.')[0]}"
+            major_minor = ".".join(self.framework.version.split(".")[:2])
+            key = f"{self.framework.name}>={major_minor}"
             edits.insert_field("cxx_standard", {key: self.cxx_standard}, before="build")
         return edits.text()
 
@@ -118,6 +121,12 @@ def changed_project(
     if recipe.smoke.script:
         name = f"recipes/smoke/{recipe.smoke.script}"
         files[name] = read_bytes(entry.root / name, limit=limits.PYTHON)
+    if isinstance(recipe.source, Folder):  # a source has to be inside of its project
+        copy = project / recipe.source.path
+        ignored = shutil.ignore_patterns(".git")
+        shutil.copytree(
+            entry.root / recipe.source.path, copy, symlinks=True, ignore=ignored, dirs_exist_ok=True
+        )
     for name, content in files.items():
         path = project / name
         path.parent.mkdir(parents=True, exist_ok=True)

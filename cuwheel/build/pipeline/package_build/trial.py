@@ -8,7 +8,7 @@ compiled by theirs.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from cuwheel.build.workspace.job import Job
 
 _LOG = "trial"  # its logs: of the list, and of each file
 _IN_FOLDER = ("/bin/sh", "-c", 'cd "$0" && exec "$@"')
-Part = Literal["smallest", "heaviest", "only"]
+Part = Literal["failed before", "smallest", "heaviest", "only"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +37,8 @@ class TriedFile:
 
     Attributes:
         file: relative to the source.
-        part: why it was chosen: of all CUDA files it is the smallest, the heaviest, or the only
-            one.
+        part: why it was chosen: of all CUDA files it is the smallest, the heaviest, the only one,
+            or the one that failed with other settings.
         archs: that it was compiled for, `90`.
         seconds: that its compile took.
         peak_memory: bytes, of all its programs together.
@@ -58,19 +58,24 @@ class Trial:
     Attributes:
         files: those that compiled.
         count: how many CUDA files the package's build compiles.
-        failure: why one didn't; None: all did.
+        failed: the file that didn't; empty: all did.
+        failure: why it didn't.
     """
 
     files: tuple[TriedFile, ...]
     count: int
+    failed: str = ""
     failure: BuildFailedError | None = None
 
 
-def try_files(job: Job) -> Trial:
+def try_files(job: Job, failed: str = "") -> Trial:
     """Compile the smallest and the heaviest CUDA file of a target.
 
     Heaviest is what took the most memory in earlier builds, else the largest file; the stages up to
     preflight have run in the job's work folder. No compile cache is used: times are of compiles.
+
+    Args:
+        failed: a file that comes before these: it failed in a trial with other settings.
 
     Raises:
         BuildFailedError: the package's build compiles no CUDA file; its log is kept.
@@ -92,12 +97,14 @@ def try_files(job: Job) -> Trial:
     ):
         listed = _list_compiles(job, commands)
         tried: list[TriedFile] = []
-        for part, compile_ in _chosen(job, commands, listed):
-            with workspace.console.live(f"compiling {_name_of(compile_, commands)}"):
+        for part, compile_ in _chosen(job, commands, listed, failed).items():
+            name = _name_of(compile_, commands)
+            with workspace.console.live(f"compiling {name}"):
                 try:
                     tried.append(_compile(job, commands, part, compile_))
                 except BuildFailedError as error:
-                    return Trial(files=tuple(tried), count=len(listed), failure=error)
+                    files = tuple(tried)
+                    return Trial(files=files, count=len(listed), failed=name, failure=error)
         return Trial(files=tuple(tried), count=len(listed))
 
 
@@ -135,25 +142,34 @@ def _list_compiles(job: Job, commands: BuildCommands) -> list[dict[str, Any]]:
 
 
 def _chosen(
-    job: Job, commands: BuildCommands, compiles: Sequence[dict[str, Any]]
-) -> Iterator[tuple[Part, dict[str, Any]]]:
-    """Yield the smallest file and the heaviest one."""
+    job: Job, commands: BuildCommands, compiles: Sequence[dict[str, Any]], failed: str
+) -> dict[Part, dict[str, Any]]:
+    """Return the file that failed before, the smallest file and the heaviest one, each once.
+
+    Records of memory count only where each file has one: one that never compiled has none.
+    """
     peaks: dict[str, int] = {}
-    for peak, file, _ in known_peaks(job.workspace.cache / "memory", job.target.recipe.name):
-        peaks.setdefault(file, peak)
+    for peak, file, arch in known_peaks(job.workspace.cache / "memory", job.target.recipe.name):
+        if arch:
+            peaks.setdefault(file, peak)
 
-    def weight(compile_: Mapping[str, Any]) -> tuple[int, int, str]:
+    def size(compile_: Mapping[str, Any]) -> tuple[int, str]:
         path = commands.inputs.tree / _name_of(compile_, commands)
-        size = path.stat().st_size if path.is_file() else 0
-        return peaks.get(compile_["file"], 0), size, compile_["file"]
+        return path.stat().st_size if path.is_file() else 0, compile_["file"]
 
-    # A file without a record hasn't been compiled yet, so the smallest is by size among those.
-    by_weight = sorted(compiles, key=weight)
+    by_size = sorted(compiles, key=size)
+    has_records = all(each["file"] in peaks for each in compiles)
+    by_weight = sorted(by_size, key=lambda each: peaks[each["file"]]) if has_records else by_size
     if len(by_weight) == 1:
-        yield "only", by_weight[0]
-    elif by_weight:
-        yield "smallest", min(by_weight, key=lambda each: weight(each)[1:])
-        yield "heaviest", by_weight[-1]
+        return {"only": by_weight[0]}
+    chosen: dict[Part, dict[str, Any]] = {}
+    for each in compiles:
+        if _name_of(each, commands) == failed:
+            chosen["failed before"] = each
+    if by_weight:
+        ends: dict[Part, dict[str, Any]] = {"smallest": by_weight[0], "heaviest": by_weight[-1]}
+        chosen |= {part: each for part, each in ends.items() if each not in chosen.values()}
+    return chosen
 
 
 def _name_of(compile_: Mapping[str, Any], commands: BuildCommands) -> str:
@@ -169,7 +185,7 @@ def _compile(
     variables = {key: value for key, value in given.items() if key not in {COMMANDS, TREE}}
     program = inputs.view / "bin" / "nvcc"
     command = [*_IN_FOLDER, compile_["folder"], program, *compile_["arguments"]]
-    finished = _run(job, commands, command, variables, f"{_LOG}-{part}")
+    finished = _run(job, commands, command, variables, f"{_LOG}-{part.split()[0]}")
     return TriedFile(
         file=name,
         part=part,

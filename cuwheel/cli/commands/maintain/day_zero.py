@@ -82,8 +82,10 @@ def run_day_zero(args: argparse.Namespace, console: Console, caller: Caller) -> 
 
 
 def _is_for(entry: CatalogueEntry, framework: Framework) -> bool:
-    frameworks = entry.recipe.frameworks if entry.recipe else ()
-    return framework.name in {each.name for each in frameworks}
+    """Return True for a recipe with this framework, and for one that can't be loaded."""
+    if entry.recipe is None:
+        return True
+    return framework.name in {each.name for each in entry.recipe.frameworks}
 
 
 def _try_release(
