@@ -40,7 +40,7 @@ from cuwheel.build.locks.lock_jobs import spec_of
 from cuwheel.build.locks.resolve import resolve_locks
 from cuwheel.build.pipeline import pipeline
 from cuwheel.build.pipeline.checks import check
-from cuwheel.build.pipeline.package_build.trial import Trial, try_files
+from cuwheel.build.pipeline.package_build.trial import Trial, try_configuration, try_files
 from cuwheel.build.recipe.catalogue import CatalogueEntry
 from cuwheel.build.recipe.recipe import Framework, Recipe
 from cuwheel.build.recipe.recipe_lock import lock_of
@@ -70,12 +70,14 @@ class DayZero:
 
     Attributes:
         builds: a recipe whose files compile is built, checked and tested as a whole.
+        is_quick: no file of a package is compiled.
     """
 
     release: FrameworkRelease
     make_job: MakeJob
     workspace: Workspace
     builds: bool = False
+    is_quick: bool = False
 
     @property
     def framework(self) -> Framework:
@@ -253,7 +255,8 @@ class _RecipeTrial:
         check(job, "early")
         pipeline.make(job, last="preflight")
         with job.workspace.console.stage("trial"):
-            return try_files(job, failed), job
+            trial = try_configuration(job) if self.day.is_quick else try_files(job, failed)
+            return trial, job
 
     def _job(self, entry: CatalogueEntry, change: FrameworkChange) -> Job:
         return self.day.make_job(entry, toolkit_by_release(change.cuda).tag)

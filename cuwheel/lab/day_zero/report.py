@@ -93,6 +93,8 @@ def _files(verdict: Verdict) -> Iterator[str]:
     for file in verdict.files:
         figures = f"{show_time(file.seconds)}, {show_size(file.peak_memory)}"
         yield f"{Path(file.file).name} ({file.part} of {verdict.count}): {figures}"
+    if verdict.target and not verdict.files:
+        yield "nothing (--quick)"
     if verdict.wheel:
         yield verdict.wheel
 

@@ -120,9 +120,8 @@ def _try_frameworks(options: NightlyOptions, recorder: Recorder) -> None:
             continue
         verdicts.parent.mkdir(parents=True, exist_ok=True)
         files = ("--json", str(verdicts), "--page", str(verdicts.with_suffix(".html")))
-        recorder.run_step(
-            "day-zero", engine_command("day-zero", pin, *files, *options.day_zero), about=pin
-        )
+        command = engine_command("day-zero", pin, "--quick", *files, *options.day_zero)
+        recorder.run_step("day-zero", command, about=pin)
 
 
 def _plan(options: NightlyOptions, recorder: Recorder) -> tuple[CellState, ...]:

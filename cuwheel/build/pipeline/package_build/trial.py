@@ -68,6 +68,16 @@ class Trial:
     failure: BuildFailedError | None = None
 
 
+def try_configuration(job: Job) -> Trial:
+    """Set a build up, which tries the framework's headers, and compile nothing of the package.
+
+    Raises:
+        CuwheelError: as `prepared_commands`.
+    """
+    with prepared_commands(job):
+        return Trial(files=(), count=0)
+
+
 def try_files(job: Job, failed: str = "") -> Trial:
     """Compile the smallest and the heaviest CUDA file of a target.
 

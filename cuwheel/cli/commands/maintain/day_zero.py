@@ -41,12 +41,14 @@ def day_zero_parser() -> Parser:
             "names FRAMEWORK|RECIPE*": "a release such as torch==2.15.0, and recipes; default: "
             "all recipes with that framework, and the newest release that none of them names",
             "--build": "also build, check and test each wheel",
+            "--quick": "compile no file of a package, only the framework's headers",
             "--json FILE": "write the verdicts as JSON",
             "--page FILE": "write a page: Markdown for a name in .md, else HTML",
             "--quiet": "print only warnings, and the last line of the result",
             "--verbose": "print each log",
             **build_options("python", "arch", "work", "jobs", "sandbox"),
         },
+        excludes={("--build", "--quick"): "a build compiles every file"},
     )
 
 
@@ -108,6 +110,7 @@ def _try_release(
         make_job=_job_maker(args, python, console, caller),
         workspace=workspace,
         builds=args.build,
+        is_quick=args.quick,
     )
     verdicts: list[Verdict] = []
     document = DayZeroDocument(
