@@ -59,6 +59,7 @@ def summary_of(document: DayZeroDocument) -> str:
     named = ", ".join(f"{counts[state]} {state}" for state in _COLOURS if counts[state])
     recipes = plural(len(document.verdicts), "recipe")
     start = f"{document.framework} (CUDA {document.cuda}), Python {document.python}"
+    start += "".join(f", sm_{arch}" for arch in document.archs)
     kept = f"; held back: {', '.join(document.held_back)}" if document.held_back else ""
     return f"{start}: {recipes}: {named or 'none was tried'}{kept}"
 
@@ -101,12 +102,11 @@ def _files(verdict: Verdict) -> Iterator[str]:
 
 def _markdown(document: DayZeroDocument) -> Iterator[str]:
     yield from (f"# Day zero of {document.framework}", "")
-    archs = f", sm_{', sm_'.join(document.archs)}" if document.archs else ""
-    yield from (f"{document.date}. {summary_of(document)}{archs}.", "")
+    yield from (f"{document.date}. {summary_of(document)}.", "")
     yield f"| {' | '.join(_TITLES)} |"
     yield f"|{' --- |' * len(_TITLES)}"
     for verdict in document.verdicts:
-        yield f"| {' | '.join(cell(text) for text in _row(verdict))} |"
+        yield f"| {' | '.join(cell(text.replace(chr(10), '; ')) for text in _row(verdict))} |"
     for verdict in document.verdicts:
         if verdict.diff or verdict.error:
             yield from ("", f"## {verdict.recipe}")
