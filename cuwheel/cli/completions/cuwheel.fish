@@ -131,6 +131,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using completion; and test $_shtab_cuwhee
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a day-zero -d 'Try recipes with a framework'"'"'s new release: [-- torch==2.15.0].'
 complete -c cuwheel -n '_shtab_cuwheel_using day-zero' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using day-zero' -l build -d 'also build, check and test each wheel'
+complete -c cuwheel -n '_shtab_cuwheel_using day-zero' -l quick -d 'compile no file of a package, only the framework'"'"'s headers'
 complete -c cuwheel -n '_shtab_cuwheel_using day-zero' -l json -xka "(__fish_complete_path (commandline -ct))" -d 'write the verdicts as JSON'
 complete -c cuwheel -n '_shtab_cuwheel_using day-zero' -l page -xka "(__fish_complete_path (commandline -ct))" -d 'write a page: Markdown for a name in .md, else HTML'
 complete -c cuwheel -n '_shtab_cuwheel_using day-zero' -l quiet -s q -d 'print only warnings, and the last line of the result'

@@ -155,6 +155,7 @@ _shtab_cuwheel_completion_defaults_added=0
 _shtab_cuwheel_day_zero_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--build[also build, check and test each wheel]"
+  "--quick[compile no file of a package, only the framework\'s headers]"
   "--json[write the verdicts as JSON]:FILE:_files"
   "--page[write a page\: Markdown for a name in .md, else HTML]:FILE:_files"
   {--quiet,-q}"[print only warnings, and the last line of the result]"

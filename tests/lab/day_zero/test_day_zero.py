@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from cuwheel.base.paths import ROOT
+from tests.support.documents import read_document
 from tests.support.lab.day_zeros import add_package, publish_framework
 from tests.support.requirements import sandbox_here
 from tests.support.servers.http import Site, serving
@@ -108,5 +108,5 @@ def test_index_that_is_out_of_reach_is_no_verdict(run: Run, tmp_path: Path, inde
 
 
 def _verdicts(path: Path) -> dict[str, Any]:
-    document = json.loads(path.read_text())
+    document = read_document(path.read_text(), "day-zero")
     return {verdict["recipe"]: verdict for verdict in document["verdicts"]}
