@@ -18,7 +18,7 @@ from cuwheel.base.errors import InterpreterNotFoundError, UsageError
 from cuwheel.base.formats.binaries.archs import sorted_archs
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.pythons import Interpreter, find_python
-from cuwheel.base.system.versions import plain_release
+from cuwheel.base.system.versions import plain_release, version_key
 from cuwheel.build.locks.framework_fit import fitting_toolkit, settle_framework
 from cuwheel.build.pipeline.machine import read_machine, with_python
 from cuwheel.build.recipe.catalogue import CatalogueEntry, find_target, load_catalogue, target_names
@@ -36,6 +36,7 @@ from cuwheel.build.workspace.request_check import is_impossible
 from cuwheel.build.workspace.workspace import Workspace, bare_workspace
 from cuwheel.check.cuda.toolkits import Toolkit, toolkit_by_release
 from cuwheel.cli.parser import Option, new_parser, refuse_none
+from cuwheel.cli.release_choice import at_release
 
 _PATHS = frozenset({"target_root", "source", "work", "dist"})
 
@@ -103,10 +104,11 @@ def named_targets(
 
 def requested_targets(
     request: BuildRequest, console: Console, caller: Caller
-) -> Iterator[tuple[CatalogueEntry, str]]:
-    """Yield recipe and toolkit's tag of the targets of a build.
+) -> Iterator[tuple[CatalogueEntry, str, BuildRequest]]:
+    """Yield recipe, toolkit's tag and request of the targets of a build.
 
-    A recipe alone, with `--framework`, means the toolkit that the framework was built with.
+    A recipe alone, with `--framework`, means the toolkit that the framework was built with; with a
+    release alone, `flash-attn==2.7.4.post1`, the newest with which a wheel was built.
 
     Raises:
         CuwheelError: there is no such target, or none that goes with the framework.
@@ -114,17 +116,27 @@ def requested_targets(
     recipes = {item.name: item for item in load_catalogue(caller.roots) if item.recipe}
     if not request.targets:
         named_targets("build", [], caller)
-    for name in request.targets:
+    for text in request.targets:
+        name, _, version = text.partition("==")
         entry = recipes.get(name.replace("_", "-"))
         recipe = entry.recipe if entry else None
         framework = chosen_framework(recipe, request.framework) if recipe else None
-        if entry is None or recipe is None or framework is None:
-            yield from named_targets("build", [name], caller)
-            continue
-        workspace, offline = bare_workspace(console, caller), request.offline
-        release = fitting_toolkit(recipe, entry.root, framework, workspace, offline=offline)
-        console.note(f"{framework.pin} was built with CUDA {release}: building {name} for it")
-        yield entry, toolkit_by_release(release).tag
+        if entry and recipe and framework:
+            workspace, offline = bare_workspace(console, caller), request.offline
+            release = fitting_toolkit(recipe, entry.root, framework, workspace, offline=offline)
+            console.note(f"{framework.pin} was built with CUDA {release}: building {name} for it")
+            tag = toolkit_by_release(release).tag
+        elif entry and recipe and version:
+            release = max(
+                recipe.toolkits,
+                key=lambda each: (each not in recipe.never_built, version_key(each)),
+            )
+            console.note(f"building {text} for CUDA {release}")
+            tag = toolkit_by_release(release).tag
+        else:
+            [(entry, tag)] = named_targets("build", [name], caller)
+        own, with_source = at_release(entry, version, request, console, caller)
+        yield own, tag, with_source
 
 
 def requested_jobs(

@@ -81,7 +81,7 @@ def choose_release(project: str, releases: Sequence[IndexRelease], version: str 
         raise unknown_project(
             f"the index has no {project} {version}".rstrip(),
             why=f"its newest are {newest}" if finals else "it has no release at all",
-            fix="name one of these with --version, or another index with UV_DEFAULT_INDEX",
+            fix="name one of these, or another index with UV_DEFAULT_INDEX",
         )
     for release in reversed(candidates):
         if release.sdist and release.sdist.sha256:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
-from cuwheel.base.errors import RecipeError
+from cuwheel.base.errors import DownloadError, RecipeError
+from cuwheel.base.fetch.indexes.cuda_lines import LINES_VARIABLE, cuda_of_line, line_index, line_of
 from cuwheel.base.fetch.indexes.indexes import configured_indexes, find_wheels
 from cuwheel.base.fetch.indexes.offers import Offer
 from cuwheel.base.system.files import write_atomically
@@ -36,10 +37,11 @@ class FrameworkRelease:
 
     Attributes:
         name: its distribution, `torch`.
-        version: `2.15.0`.
+        version: `2.15.0`, or `2.14.0+cu126`, of a CUDA line.
         cuda: the CUDA release that its wheels were built with, `13.2`; empty where its requirements
             don't name it.
-        pythons: those that it has wheels for on such a machine, oldest first: `3.11`, `3.14t`.
+        pythons: those that it has wheels for on such a machine, oldest first: `3.11`, `3.14t`; none
+            where only uv knows the address of its index.
     """
 
     name: str
@@ -49,8 +51,8 @@ class FrameworkRelease:
 
     @property
     def oldest_python(self) -> str:
-        """`3.11`."""
-        return plain_release(self.pythons[0])
+        """`3.11`; empty where none is known."""
+        return plain_release(self.pythons[0]) if self.pythons else ""
 
 
 def read_framework_release(name: str, version: str, workspace: Workspace) -> FrameworkRelease:
@@ -65,14 +67,17 @@ def read_framework_release(name: str, version: str, workspace: Workspace) -> Fra
     known = read_record(file, FrameworkRelease)
     if known and known.pythons:
         return known
+    line = line_of(version)
+    if line and not line_index(line, workspace.environ):
+        return FrameworkRelease(name=name, version=version, cuda=cuda_of_line(line), pythons=())
     release = _read_index(name, version, workspace)
     write_atomically(file, to_json(release))
     return release
 
 
 def _read_index(name: str, version: str, workspace: Workspace) -> FrameworkRelease:
-    wheels = find_wheels(name, indexes=configured_indexes(workspace.environ))
-    pythons = _pythons_by_release(wheels)
+    line = line_of(version)
+    pythons = _pythons_by_release(_wheels(name, line, workspace))
     wanted = Version(version)
     if wanted not in pythons:
         ordered = sorted(pythons)
@@ -80,15 +85,29 @@ def _read_index(name: str, version: str, workspace: Workspace) -> FrameworkRelea
         near = ", ".join(map(str, ordered[max(at - _NEAR, 0) : at + _NEAR]))
         raise RecipeError(
             f"there is no {name} {version} for Linux on {platform.machine()}",
-            why=f"the index has {near or 'no wheels for it'}",
+            why=f"the index{f' of {line}' if line else ''} has {near or 'no wheels for it'}",
             fix="choose one of these with --framework",
         )
     return FrameworkRelease(
         name=name,
         version=version,
-        cuda=_required_cuda(f"{name}=={version}", plain_release(pythons[wanted][0]), workspace),
+        cuda=cuda_of_line(line)
+        or _required_cuda(f"{name}=={version}", plain_release(pythons[wanted][0]), workspace),
         pythons=pythons[wanted],
     )
+
+
+def _wheels(name: str, line: str, workspace: Workspace) -> tuple[Offer, ...]:
+    if not line:
+        return find_wheels(name, indexes=configured_indexes(workspace.environ))
+    try:
+        return find_wheels(name, indexes=(line_index(line, workspace.environ),))
+    except DownloadError as error:
+        raise DownloadError(
+            f"which {name} there is for {line} is not known",
+            why=error.why,
+            fix=f"check {LINES_VARIABLE}: at that address, {line}/{name}/ lists the wheels",
+        ) from error
 
 
 def _pythons_by_release(wheels: Iterable[Offer]) -> dict[Version, tuple[str, ...]]:

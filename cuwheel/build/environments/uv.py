@@ -12,7 +12,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from cuwheel.base import limits
 from cuwheel.base.errors import InstallError
+from cuwheel.base.fetch.indexes.cuda_lines import with_hashes, with_lines
 from cuwheel.base.fetch.indexes.uv_settings import uv_variables
 from cuwheel.base.fetch.retry import SLOW_FIX, ProgramWatch, slow_factor
 from cuwheel.base.fetch.urls import configured_mirror
@@ -130,13 +132,15 @@ def install(  # noqa: PLR0913 - source, destination and report
         StoppedError: `stop` was requested.
     """
     check_pins(lock)
-    environ = workspace.environ
+    lines, environ = with_lines(read_text(lock, limit=limits.LOCK), workspace.environ)
+    if configured_mirror(environ, offline=offline):  # it has all of the lock
+        lines = ()
     place = ("--target", into.absolute()) if into else ("--exact",) if only else ()
     foreign = ("--python-platform", f"{machine}-{_NEWEST_GLIBC}") if machine else ()
     files = ("-r", only.absolute(), "-c", lock.absolute()) if only else ("-r", lock.absolute())
     with workspace.console.live("installing") as line:
         run_uv(
-            (*_pip_install(python, environ, offline=offline), *place, *foreign, *files),
+            (*_pip_install(python, environ, offline=offline), *lines, *place, *foreign, *files),
             cache=workspace.cache,
             environ=environ,
             log=log,
@@ -201,10 +205,11 @@ def resolve(source: Path, workspace: Workspace, *, python: str, uploaded_before:
     with temporary_folder() as folder:
         lock = folder / "lock"
         files = ("--no-emit-find-links", "--output-file", str(lock), str(source.absolute()))
-        argv = (*start, *scope, *form, "--only-binary", ":all:", *files)
+        lines, environ = with_lines(read_text(source), workspace.environ)
+        argv = (*start, *scope, *form, *lines, "--only-binary", ":all:", *files)
         what = f"{source.name} could not be resolved"
-        run_uv(argv, cache=workspace.cache, environ=workspace.environ, what=what)
-        return read_text(lock)
+        run_uv(argv, cache=workspace.cache, environ=environ, what=what)
+        return with_hashes(read_text(lock), environ)
 
 
 def _pip_install(

@@ -201,12 +201,16 @@ def _refuse_misfit(
     if cuda not in {"", release}:
         command = f"`nox -s build -- {recipe.name} --framework {framework.pin}` uses CUDA {cuda}"
         is_declared = cuda in recipe.toolkits
+        line = (
+            f"{framework.name}=={framework.version.partition('+')[0]}+cu{release.replace('.', '')}"
+        )
         errors.append(
             RecipeError(
                 f"{target.id}: {framework.pin} was built with CUDA {cuda}",
                 why=f"the target is for CUDA {release}; two CUDA releases in one process lead to "
                 "undefined symbols",
-                fix=command if is_declared else _declaration_fix(recipe, framework, cuda),
+                fix=(command if is_declared else _declaration_fix(recipe, framework, cuda))
+                + f"; for CUDA {release}: -- --framework {line}, if PyTorch publishes it",
             )
         )
     if pythons and target.python not in pythons:

@@ -15,6 +15,7 @@ from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.base.system.versions import version_key
 from cuwheel.build.pipeline.published import PublishedRecord
 from cuwheel.build.recipe.catalogue import CatalogueEntry
+from cuwheel.build.recipe.source import Sdist
 from cuwheel.build.recipe.target import Target, declared_target
 from cuwheel.build.workspace.serialization import read_record
 from cuwheel.check.cuda.torch_exports import minor_of
@@ -54,9 +55,14 @@ def build_advice(
     best = max(targets or known, key=lambda target: _preference(target, machine))
     if not targets:
         others = ", ".join(dict.fromkeys(target.recipe.version for target in known))
+        release = next(
+            (part.version for part in wanted.specifier if part.operator == "=="), "VERSION"
+        )
+        source = "" if isinstance(best.recipe.source, Sdist) else " --source DIR"
         return as_typed(
-            f"recipes build {others}, not {wanted.specifier}; `nox -s build-{best.name} -- "
-            "--source DIR` builds a source that you have"
+            f"recipes pin {others}, not {wanted.specifier}; `nox -s build -- {best.name}=="
+            f"{release.replace('.*', '')}{source}` tries the recipe of {best.recipe.version} with "
+            "that source"
         )
     framework = best.framework
     against = f" and {framework.name} {minor_of(framework.version)}" if framework else ""

@@ -72,7 +72,8 @@ class Framework:
 
     Attributes:
         name: its distribution name, e.g. `torch`.
-        version: the release in the recipe's lock, e.g. `2.11.0`.
+        version: the release in the recipe's lock, e.g. `2.11.0`, or `2.14.0+cu126` for another CUDA
+            than that of the public index.
         serves: other releases that the same wheel works with, because it uses only the framework's
             stable ABI (`TORCH_STABLE_ONLY`): its version then names no framework, it requires the
             oldest of them or newer, and the smoke test tests it with each.
@@ -89,7 +90,12 @@ class Framework:
 
     @property
     def specifier(self) -> str:
-        """The releases that the wheel works with: `==2.11.*`, or `>=2.11` with a stable ABI."""
+        """The releases that the wheel works with: `==2.11.*`, or `>=2.11` with a stable ABI.
+
+        Of a CUDA line only this very one: the public index has it for another CUDA.
+        """
+        if "+" in self.version:
+            return f"=={self.version}"
         release = min(
             (version.split(".")[:2] for version in (self.version, *self.serves)),
             key=lambda parts: [int(part) for part in parts],

@@ -174,6 +174,10 @@ _LINUX = {
     "sys_platform": "linux",
 }
 _EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
+# A wheel of a CUDA line, `torch==2.14.0+cu126`, requires what the nearest release of the public
+# index does that is for this major: the first and the last of each.
+_LINE = re.compile(r"==([\d.]+)\+cu(\d\d)\d")
+_OF_CUDA = {"11": ("1.13.1", "2.0.1"), "12": ("2.1.0", "2.10.0"), "13": ("2.11.0", "9999")}
 _CUDA_SUFFIX = re.compile(r"-cu(?:da)?(1[0-9])(?=x?$|-)")
 _ROWS = {component.distribution: component for component in reversed(KNOWN_COMPONENTS)}
 _KNOWN = {*_ROWS, *(rule.owner.name for rule in _RULES)}
@@ -245,6 +249,9 @@ def _reached_by(requirement: Requirement) -> Iterator[str]:
 
 def _required_by(requirement: Requirement) -> Iterator[Requirement]:
     name = canonicalize_name(requirement.name)
+    if name == "torch" and (line := _LINE.search(str(requirement.specifier))):
+        oldest, newest = map(Version, _OF_CUDA.get(line[2], (line[1], line[1])))
+        requirement = Requirement(f"torch=={min(max(Version(line[1]), oldest), newest)}")
     extras = {"", *map(canonicalize_name, requirement.extras)}
     for owner, brings, unless in _RULES:
         if (

@@ -122,8 +122,8 @@ def run_build(args: argparse.Namespace, console: Console, caller: Caller) -> int
         return build_in_container(request, console, caller)
     status = 0
     parts: list[tuple[Job, Summary]] = []
-    for entry, tag in requested_targets(request, console, caller):
-        for job in requested_jobs(entry, tag, request, console, caller):
+    for entry, tag, own in requested_targets(request, console, caller):
+        for job in requested_jobs(entry, tag, own, console, caller):
             if request.dry_run or request.stage or request.until:
                 _do_less(job, console)
             elif (summary := _make(job, console)) is None:

@@ -24,7 +24,7 @@ from cuwheel.build.pipeline.rebuild_key import (
     read_project_state,
 )
 from cuwheel.build.recipe.catalogue import find_recipe, load_catalogue
-from cuwheel.build.recipe.recipe import Smoke
+from cuwheel.build.recipe.recipe import Framework, Smoke
 from cuwheel.build.recipe.source import Archive, Folder, GitCommit, Patch, Resource
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.sandbox.backends import choose_sandbox
@@ -140,10 +140,22 @@ def test_does_not_care_where_project_lies(target: Target, workspace: Workspace) 
 def test_holds_everything_that_decides(target: Target, workspace: Workspace) -> None:
     named = set(key_of(make_job(target, workspace)))
 
-    silent = {"held_back", "never_built", "references", "upstream_tests"}
+    silent = {"cxx_standard", "held_back", "never_built", "references", "upstream_tests"}
     declared = {field.name for field in fields(target.recipe)} - silent
     assert named >= {f"recipe.{name}" for name in declared}
     assert named >= {"engine", "linker", "strip", "lock engine", "sandbox", "host compiler"}
+
+
+def test_holds_the_standard_that_applies(target: Target, workspace: Workspace) -> None:
+    standards = {"torch>=2.14": "20"}
+    keys = []
+    for version in ("2.13.0", "2.14.1"):
+        torch = Framework(name="torch", version=version)
+        recipe = replace(target.recipe, cxx_standard=standards)
+        changed = replace(target, recipe=recipe, framework=torch)
+        keys.append(key_of(make_job(changed, workspace)).get("C++ standard"))
+
+    assert keys == [None, "20"]
 
 
 def test_knows_the_c_library_that_a_build_links_against(

@@ -31,6 +31,7 @@ _BY_TOOLKIT = {"toolkits": ("12.8", "13.0"), "wheel_name": "tiny-cuda{cuda}x"}
         {},
         {**_BY_TOOLKIT, "has_local_version": False},
         {"source": GitCommit(repository="r", commit="a" * 40)},
+        {"cxx_standard": {"torch>=2.14": "20"}, "framework": _TORCH},
     ],
 )
 def test_passes_sound_recipe(changes: dict[str, object]) -> None:
@@ -54,6 +55,9 @@ def test_passes_sound_recipe(changes: dict[str, object]) -> None:
             "is not a URL: write that of upstream's page, https://",
         ),
         ({"maintainers": ()}, "maintainers is empty"),
+        ({"cxx_standard": "c++20"}, 'cxx_standard: "c++20"'),
+        ({"cxx_standard": {"torch>=2": "20"}}, 'cxx_standard: "torch>=2" is not'),
+        ({"cxx_standard": {"torch": "20"}, "framework": _TORCH}, 'cxx_standard: "torch" is not'),
         ({"maintainers": ("Some One",)}, '"Some One" is not a handle'),
         ({"maintainers": ("your-name",)}, '"your-name" is not a handle'),
         ({"requires_python": "3.10"}, 'requires_python="3.10"'),

@@ -24,6 +24,8 @@ def names_of(*requirements: str) -> set[str]:
         ("torch==2.10.*", {12}),
         ("torch==2.11.*", {13}),
         ("torch==2.10.0+cu126", {12}),
+        ("torch==2.14.0+cu126", {12}),
+        ("torch==2.9.1+cu130", {13}),
         ("torch>=2.4,<2.9", {12}),
         ("torch<2.11", {12}),
         ("torch>2.11", {13}),

@@ -1,3 +1,3 @@
 """Client of package indexes: their configuration, pages, links and metadata."""
 
-__all__ = ["indexes", "offers", "pages", "uv_settings"]
+__all__ = ["cuda_lines", "indexes", "offers", "pages", "uv_settings"]
