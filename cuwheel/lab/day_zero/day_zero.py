@@ -25,6 +25,7 @@ from cuwheel.base.errors import (
     SourceError,
 )
 from cuwheel.base.fetch.indexes.indexes import configured_indexes, find_releases
+from cuwheel.base.system.files import naming_full_disk
 from cuwheel.base.system.folders.temporary import temporary_folder
 from cuwheel.base.system.regular_files import open_file, read_bytes
 from cuwheel.base.system.versions import version_key
@@ -254,7 +255,7 @@ class _RecipeTrial:
         job = self._job(entry, change)
         check(job, "early")
         pipeline.make(job, last="preflight")
-        with job.workspace.console.stage("trial"):
+        with job.workspace.console.stage("trial"), naming_full_disk(job.workspace.work):
             trial = try_configuration(job) if self.day.is_quick else try_files(job, failed)
             return trial, job
 
