@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from cuwheel.base.paths import ROOT
+from cuwheel.build.environments.lock_file import pinned_version
+from cuwheel.build.recipe.catalogue import load_catalogue
+from cuwheel.build.recipe.recipe import Framework
 from tests.support.documents import read_document
 from tests.support.lab.day_zeros import add_package, publish_framework
 from tests.support.requirements import sandbox_here
@@ -48,7 +51,7 @@ def run(tmp_path: Path, project: Path, shared_cache: Path, index: Site) -> Run:
         }
         command = [sys.executable, "-m", "cuwheel", *arguments]
         return subprocess.run(
-            command, env=env, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280
+            command, env=env, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900
         )
 
     return start
@@ -105,6 +108,22 @@ def test_index_that_is_out_of_reach_is_no_verdict(run: Run, tmp_path: Path, inde
     done = run("day-zero", "tinyfw==2.0")
 
     assert done.returncode == 30, done.stderr
+
+
+def test_bump_makes_the_change(run: Run, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    add_package(own, "stale", "", more='"tinydep<2", ')
+    options = ("--require", "tinydep>=2", "--cxx-standard", "20", "--cooldown", "0")
+
+    done = run("bump", "stale", "--framework", "tinyfw==2.0", *options)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    [entry] = load_catalogue([own])
+    assert entry.recipe is not None
+    assert entry.recipe.framework == Framework(name="tinyfw", version="2.0")
+    assert entry.recipe.cxx_standard == {"tinyfw>=2.0": "20"}
+    assert "tinydep>=2" in entry.recipe.requires
+    assert pinned_version(own / "envs" / "build" / "stale.lock", "tinydep") == "2.0"
 
 
 def _verdicts(path: Path) -> dict[str, Any]:
