@@ -168,11 +168,21 @@ class _RecipeTrial:
             return served
         try:
             change, project = self._locked(change)
+            if problem := self._problem_here(project, change):
+                return self._unknown(change, problem)
             return self._tried(change, project)
         except DiskFullError:
             raise
         except CuwheelError as error:
             return self._failed(change, error)
+
+    def _problem_here(self, entry: CatalogueEntry, change: FrameworkChange) -> CuwheelError | None:
+        """Return what this machine lacks: disk space, a compiler, a sandbox; None: nothing."""
+        try:
+            check(self._job(entry, change), "early")
+        except CuwheelError as error:
+            return error
+        return None
 
     def _of_stable_abi(self) -> Verdict | None:
         """Return the verdict on a recipe with wheels that serve several releases; else None."""
@@ -253,7 +263,6 @@ class _RecipeTrial:
         self, entry: CatalogueEntry, change: FrameworkChange, failed: str = ""
     ) -> tuple[Trial, Job]:
         job = self._job(entry, change)
-        check(job, "early")
         pipeline.make(job, last="preflight")
         with job.workspace.console.stage("trial"), naming_full_disk(job.workspace.work):
             trial = try_configuration(job) if self.day.is_quick else try_files(job, failed)
@@ -304,18 +313,22 @@ class _RecipeTrial:
     def _failed(self, change: FrameworkChange, error: CuwheelError) -> Verdict:
         """Return the verdict on an error: about the recipe, or about something else."""
         cause, slug = _explained(error)
-        is_broken = isinstance(error, _OF_RECIPE) and slug not in _OF_MACHINE
-        first = error.first if isinstance(error, CommandFailedError) else None
-        log = error.log if isinstance(error, CommandFailedError) else None
-        why = cause or error.why or error.what
-        return replace(
+        if not isinstance(error, _OF_RECIPE) or slug in _OF_MACHINE:
+            return self._unknown(change, error)
+        verdict = replace(
             self._plain(),
-            state="broken" if is_broken else "unknown",
+            state="broken",
             changes=change.summary(self.recipe),
-            why=why if is_broken else f"nothing was found out: {error.what}: {error.why}",
-            error=first.text if first else "",
-            log=str(log or ""),
+            why=cause or error.why or error.what,
         )
+        if not isinstance(error, CommandFailedError):
+            return verdict
+        first = error.first.text if error.first else ""
+        return replace(verdict, error=first, log=str(error.log or ""))
+
+    def _unknown(self, change: FrameworkChange, error: CuwheelError) -> Verdict:
+        why = f"nothing was found out: {error.what}: {error.why}"
+        return replace(self._plain(), changes=change.summary(self.recipe), why=why)
 
 
 def _explained(error: CuwheelError) -> tuple[str, str]:

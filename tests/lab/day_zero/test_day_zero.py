@@ -81,7 +81,7 @@ def test_each_verdict_is_from_a_trial(run: Run, tmp_path: Path) -> None:
         "modern": "works with changes",
         "stale": "works with changes",
         "dated": "broken",
-    }
+    }, done.stdout
     assert verdicts["modern"]["changes"] == ["C++20"]
     assert '+    cxx_standard={"tinyfw>=2.0": "20"},' in verdicts["modern"]["diff"]
     assert verdicts["stale"]["changes"] == ["tinydep<2 → tinydep"]

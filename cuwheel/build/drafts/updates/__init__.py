@@ -3,9 +3,7 @@
 __all__ = [
     "bump",
     "file_changes",
-    "framework_bump",
     "framework_change",
     "outdated",
-    "source_check",
     "torch_symbols",
 ]

@@ -17,7 +17,7 @@ from pathlib import Path
 from cuwheel.base import limits
 from cuwheel.base.errors import RecipeError, UsageError
 from cuwheel.base.formats.binaries.archs import sorted_archs
-from cuwheel.base.system.regular_files import read_bytes, read_text
+from cuwheel.base.system.regular_files import copy_regular, read_bytes, read_text
 from cuwheel.build.drafts.updates.file_changes import recipe_call, span_of
 from cuwheel.build.drafts.updates.source_check import patch_folder
 from cuwheel.build.recipe.catalogue import CatalogueEntry, load_catalogue
@@ -123,9 +123,13 @@ def changed_project(
         files[name] = read_bytes(entry.root / name, limit=limits.PYTHON)
     if isinstance(recipe.source, Folder):  # a source has to be inside of its project
         copy = project / recipe.source.path
-        ignored = shutil.ignore_patterns(".git")
         shutil.copytree(
-            entry.root / recipe.source.path, copy, symlinks=True, ignore=ignored, dirs_exist_ok=True
+            entry.root / recipe.source.path,
+            copy,
+            symlinks=True,
+            ignore=shutil.ignore_patterns(".git"),
+            copy_function=copy_regular,
+            dirs_exist_ok=True,
         )
     for name, content in files.items():
         path = project / name

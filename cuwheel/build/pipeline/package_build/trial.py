@@ -7,19 +7,18 @@ compiled by theirs.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from cuwheel.base import limits
 from cuwheel.base.errors import BuildFailedError
 from cuwheel.base.system.files import disk_full
-from cuwheel.base.system.process import run
-from cuwheel.base.system.regular_files import read_regular
-from cuwheel.build.compile.launcher.standin import COMMANDS, TREE
+from cuwheel.base.system.process import Finished, run
+from cuwheel.base.system.regular_files import parse_json, read_regular
+from cuwheel.build.compile.launcher_setup import listing_variables
 from cuwheel.build.compile.memory.peaks import known_peaks
 from cuwheel.build.compile.memory.service import serve_memory
 from cuwheel.build.pipeline.package_build.build_commands import BuildCommands, prepared_commands
@@ -66,6 +65,19 @@ class Trial:
     count: int
     failed: str = ""
     failure: BuildFailedError | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Listed:
+    """A compile as the launcher has listed it; its paths are those that the build sees."""
+
+    name: str
+    arguments: tuple[str, ...]
+    folder: str
+    file: str
+    path: str
+    archs: tuple[str, ...]
+    variables: tuple[str, ...]
 
 
 def try_configuration(job: Job) -> Trial:
@@ -118,14 +130,10 @@ def try_files(job: Job, failed: str = "") -> Trial:
         return Trial(files=tuple(tried), count=len(listed))
 
 
-def _list_compiles(job: Job, commands: BuildCommands) -> list[dict[str, Any]]:
+def _list_compiles(job: Job, commands: BuildCommands) -> list[_Listed]:
     """Run the package's build with empty objects; return its compiles of CUDA files, each once."""
-    path_map, inputs = commands.path_map, commands.inputs
-    log = inputs.events / "commands.jsonl"
-    variables = {
-        COMMANDS: path_map.inside(str(log)),
-        TREE: path_map.inside(str(inputs.tree)),
-    }
+    inputs = commands.inputs
+    variables = listing_variables(inputs, commands.path_map)
     failure = None
     try:
         with job.workspace.console.live("listing the compiles"):
@@ -133,12 +141,12 @@ def _list_compiles(job: Job, commands: BuildCommands) -> list[dict[str, Any]]:
                 _run(job, commands, step, variables, _LOG)
     except BuildFailedError as error:  # objects without content may not make a program
         failure = error
-    compiles: dict[str, dict[str, Any]] = {}
+    compiles: dict[str, _Listed] = {}
     with suppress(OSError):
-        for line in read_regular(log, limit=limits.EVENTS).splitlines():
-            compile_ = json.loads(line)
-            if compile_["name"] == "nvcc" and compile_["file"].endswith(".cu"):
-                compiles.setdefault(compile_["path"], compile_)
+        for line in read_regular(inputs.commands_log, limit=limits.EVENTS).splitlines():
+            compile_ = _read(line)
+            if compile_ and compile_.name == "nvcc" and compile_.file.endswith(".cu"):
+                compiles.setdefault(compile_.path, compile_)
     if not compiles and job.target.archs:
         raise failure or BuildFailedError(
             f"{job.target.id}: its build compiles no CUDA file",
@@ -151,9 +159,22 @@ def _list_compiles(job: Job, commands: BuildCommands) -> list[dict[str, Any]]:
     return list(compiles.values())
 
 
+def _read(line: bytes) -> _Listed | None:
+    """Parse a line; None for one that the launcher hasn't written, or not whole."""
+    try:
+        content = parse_json(line)
+        texts = {name: str(content[name]) for name in ("name", "folder", "file", "path")}
+        lists = {
+            name: tuple(map(str, content[name])) for name in ("arguments", "archs", "variables")
+        }
+    except (KeyError, TypeError, ValueError):
+        return None
+    return _Listed(**texts, **lists)  # type: ignore[arg-type]
+
+
 def _chosen(
-    job: Job, commands: BuildCommands, compiles: Sequence[dict[str, Any]], failed: str
-) -> dict[Part, dict[str, Any]]:
+    job: Job, commands: BuildCommands, compiles: Sequence[_Listed], failed: str
+) -> dict[Part, _Listed]:
     """Return the file that failed before, the smallest file and the heaviest one, each once.
 
     Records of memory count only where each file has one: one that never compiled has none.
@@ -163,55 +184,57 @@ def _chosen(
         if arch:
             peaks.setdefault(file, peak)
 
-    def size(compile_: Mapping[str, Any]) -> tuple[int, str]:
+    def size(compile_: _Listed) -> tuple[int, str]:
         path = commands.inputs.tree / _name_of(compile_, commands)
-        return path.stat().st_size if path.is_file() else 0, compile_["file"]
+        return path.stat().st_size if path.is_file() else 0, compile_.file
 
     by_size = sorted(compiles, key=size)
-    has_records = all(each["file"] in peaks for each in compiles)
-    by_weight = sorted(by_size, key=lambda each: peaks[each["file"]]) if has_records else by_size
+    has_records = all(each.file in peaks for each in compiles)
+    by_weight = sorted(by_size, key=lambda each: peaks[each.file]) if has_records else by_size
     if len(by_weight) == 1:
         return {"only": by_weight[0]}
-    chosen: dict[Part, dict[str, Any]] = {}
+    chosen: dict[Part, _Listed] = {}
     for each in compiles:
         if _name_of(each, commands) == failed:
             chosen["failed before"] = each
     if by_weight:
-        ends: dict[Part, dict[str, Any]] = {"smallest": by_weight[0], "heaviest": by_weight[-1]}
+        ends: dict[Part, _Listed] = {"smallest": by_weight[0], "heaviest": by_weight[-1]}
         chosen |= {part: each for part, each in ends.items() if each not in chosen.values()}
     return chosen
 
 
-def _name_of(compile_: Mapping[str, Any], commands: BuildCommands) -> str:
+def _name_of(compile_: _Listed, commands: BuildCommands) -> str:
     tree = commands.path_map.inside(str(commands.inputs.tree.resolve()))
-    return str(compile_["path"]).removeprefix(f"{tree}/")
+    return compile_.path.removeprefix(f"{tree}/")
 
 
-def _compile(
-    job: Job, commands: BuildCommands, part: Part, compile_: Mapping[str, Any]
-) -> TriedFile:
+def _compile(job: Job, commands: BuildCommands, part: Part, compile_: _Listed) -> TriedFile:
     inputs, name = commands.inputs, _name_of(compile_, commands)
-    given = dict(text.split("=", 1) for text in compile_["variables"])
-    variables = {key: value for key, value in given.items() if key not in {COMMANDS, TREE}}
-    program = inputs.view / "bin" / "nvcc"
-    command = [*_IN_FOLDER, compile_["folder"], program, *compile_["arguments"]]
-    finished = _run(job, commands, command, variables, f"{_LOG}-{part.split()[0]}")
+    listing = tuple(listing_variables(inputs, commands.path_map))
+    variables = [text for text in compile_.variables if not text.startswith(listing)]
+    program: list[str | Path] = [inputs.view / "bin" / "nvcc", *compile_.arguments]
+    # The package's code may have written this: its variables are set inside of the sandbox.
+    before = ("/usr/bin/env", "-i", *variables, *_IN_FOLDER, compile_.folder)
+    name_of_log = f"{_LOG}-{part.split()[0]}"
+    finished = _run(job, commands, [*before, *program], {}, name_of_log, shown=program)
     return TriedFile(
         file=name,
         part=part,
-        archs=tuple(compile_["archs"]),
+        archs=compile_.archs,
         seconds=finished.duration,
         peak_memory=finished.peak_memory,
     )
 
 
-def _run(
+def _run(  # noqa: PLR0913 - what to run, and how it is shown
     job: Job,
     commands: BuildCommands,
     command: Sequence[str | Path],
     variables: Mapping[str, str],
     name: str,
-) -> Any:
+    *,
+    shown: Sequence[str | Path] = (),
+) -> Finished:
     target, inputs, log = job.target, commands.inputs, job.workspace.log(name)
     log.unlink(missing_ok=True)
     try:
@@ -220,7 +243,7 @@ def _run(
             env={**commands.environment, **variables},
             cwd=inputs.tmp,
             log=log,
-            shown=[str(word) for word in command],
+            shown=[str(word) for word in shown or command],
             error=BuildFailedError,
             what=f"{target.id}: a trial of the package's build failed",
             fix=f"read the log from the first error on; the source is in {inputs.tree}",
