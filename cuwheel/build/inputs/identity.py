@@ -52,8 +52,8 @@ def check_identity(recipe: Recipe, name: str, version: str) -> None:
         raise SourceError(
             f"the source given with --source is {recipe.name} {version}, not {recipe.version}",
             why=f"{recipe.module} declares version {recipe.version}, with patches and locks for it",
-            fix=f'check out {recipe.version}, or set version="{_public(version)}" in '
-            f"{recipe.module}",
+            fix=f"check out {recipe.version}, or name the release in place of the target: `nox -s "
+            f"build -- {recipe.name}=={_public(version)} --source …`",
         )
 
 

@@ -132,7 +132,14 @@ def test_passes_over_recipe_that_can_not_be_loaded() -> None:
 @pytest.mark.parametrize(
     ("wanted", "start"),
     [
-        ("flash-attn==2.7.4", "recipes build 2.8.3, 2.5.6, not ==2.7.4; `nox -s build-flash-attn-"),
+        (
+            "flash-attn==2.7.4",
+            "recipes pin 2.8.3, 2.5.6, not ==2.7.4; `nox -s build -- flash-attn-130==2.7.4`",
+        ),
+        (
+            "llama-cpp-python>9",
+            "recipes pin 0.3.36, not >9; `nox -s build -- llama-cpp-python-130==VERSION`",
+        ),
         ("unheard-of==1.2", "`nox -s new -- unheard-of --version 1.2` drafts a recipe"),
         ("unheard-of>1", "`nox -s new -- unheard-of` drafts a recipe"),
     ],
