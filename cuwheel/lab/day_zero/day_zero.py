@@ -251,8 +251,11 @@ class _RecipeTrial:
         newer = replace(change, cxx_standard=_STANDARD)
         if self._may_need(failure):
             self.day.workspace.console.note(f"trying again with C++{_STANDARD}")
+            entry = self._changed(newer)
+            if problem := self._problem_here(entry, newer):
+                return self._unknown(change, problem)
             try:
-                trial, job = self._trial(self._changed(newer), newer, failed)
+                trial, job = self._trial(entry, newer, failed)
             except _OF_RECIPE:
                 return self._failed(change, failure)
             if trial.failure is None:
