@@ -41,7 +41,7 @@ from cuwheel.build.locks.lock_jobs import spec_of
 from cuwheel.build.locks.resolve import resolve_locks
 from cuwheel.build.pipeline import pipeline
 from cuwheel.build.pipeline.checks import check
-from cuwheel.build.pipeline.package_build.trial import Trial, try_configuration, try_files
+from cuwheel.build.pipeline.package_build.trial import FileTrial, try_configuration, try_files
 from cuwheel.build.recipe.catalogue import CatalogueEntry
 from cuwheel.build.recipe.recipe import Framework, Recipe
 from cuwheel.build.recipe.recipe_lock import lock_of
@@ -264,7 +264,7 @@ class _RecipeTrial:
 
     def _trial(
         self, entry: CatalogueEntry, change: FrameworkChange, failed: str = ""
-    ) -> tuple[Trial, Job]:
+    ) -> tuple[FileTrial, Job]:
         job = self._job(entry, change)
         pipeline.make(job, last="preflight")
         with job.workspace.console.stage("trial"), naming_full_disk(job.workspace.work):
@@ -279,7 +279,7 @@ class _RecipeTrial:
         shown = failure.command if isinstance(failure, CommandFailedError) else ()
         return not any(f"c++{_STANDARD}" in word for word in shown)
 
-    def _works(self, change: FrameworkChange, trial: Trial, job: Job) -> Verdict:
+    def _works(self, change: FrameworkChange, trial: FileTrial, job: Job) -> Verdict:
         needed = change.is_needed(self.recipe)
         verdict = replace(
             self._plain(),

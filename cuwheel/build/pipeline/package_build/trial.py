@@ -51,7 +51,7 @@ class TriedFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class FileTrial:
     """The compiles of a trial.
 
     Attributes:
@@ -80,17 +80,17 @@ class _Listed:
     variables: tuple[str, ...]
 
 
-def try_configuration(job: Job) -> Trial:
+def try_configuration(job: Job) -> FileTrial:
     """Set a build up, which tries the framework's headers, and compile nothing of the package.
 
     Raises:
         CuwheelError: as `prepared_commands`.
     """
     with prepared_commands(job):
-        return Trial(files=(), count=0)
+        return FileTrial(files=(), count=0)
 
 
-def try_files(job: Job, failed: str = "") -> Trial:
+def try_files(job: Job, failed: str = "") -> FileTrial:
     """Compile the smallest and the heaviest CUDA file of a target.
 
     Heaviest is what took the most memory in earlier builds, else the largest file; the stages up to
@@ -126,8 +126,8 @@ def try_files(job: Job, failed: str = "") -> Trial:
                     tried.append(_compile(job, commands, part, compile_))
                 except BuildFailedError as error:
                     files = tuple(tried)
-                    return Trial(files=files, count=len(listed), failed=name, failure=error)
-        return Trial(files=tuple(tried), count=len(listed))
+                    return FileTrial(files=files, count=len(listed), failed=name, failure=error)
+        return FileTrial(files=tuple(tried), count=len(listed))
 
 
 def _list_compiles(job: Job, commands: BuildCommands) -> list[_Listed]:
