@@ -15,9 +15,10 @@ _PYTHON = f"cp{sys.version_info.major}{sys.version_info.minor}"
 _TAG = f"{_PYTHON}-{_PYTHON}-manylinux_2_17_{platform.machine()}"
 _OTHER_TAG = f"cp310-cp310-manylinux_2_17_{platform.machine()}"
 _OLD = "#define FRAMEWORK_OLD 1\n"
+# GCC 10 has 201709 for C++20.
 _NEW = """\
 #ifdef WANTS_MODERN
-#if __cplusplus < 202002L
+#if __cplusplus <= 201703L
 #error "C++20 or later is required to use tinyfw"
 #endif
 #endif

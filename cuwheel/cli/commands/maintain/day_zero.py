@@ -170,6 +170,6 @@ def _raise_failure(document: DayZeroDocument) -> None:
                 why="\n".join(f"{verdict.recipe}: {verdict.why}" for verdict in bad),
                 fix="read the logs that the table names"
                 if state == "broken"
-                else "remove the cause, then run the same command again",
+                else "do what the table says of each, then run the same command again",
                 anchor=anchor,
             )
