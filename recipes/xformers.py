@@ -19,7 +19,6 @@ RECIPE = Recipe(
     # Nothing but PyTorch's stable ABI (TORCH_STABLE_ONLY in its setup.py): one wheel for them all.
     framework=Framework(name="torch", version="2.11.0", serves=("2.13.0", "2.15.0")),
     requires=("ninja", "numpy", "setuptools>=64", "wheel"),
-    cxx_standard={"torch>=2.14": "20"},  # its headers; setup.py sets 17
     build=TorchExtension(
         env={
             "FORCE_CUDA": "1",

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from cuwheel.base import limits
 from cuwheel.base.errors import PreflightError
@@ -35,6 +35,7 @@ _INCLUDE = re.compile(
     r"""^[ \t]*#[ \t]*include[ \t]*[<"]((?:torch|ATen|c10|xla)/[\w/+-]+\.h(?:pp)?)[>"]""",
     re.MULTILINE,
 )
+_ANY_INCLUDE = re.compile(r"""^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)""", re.MULTILINE)
 # Of other devices, whose own headers aren't here; and those that are no interface.
 _LEFT_OUT = re.compile(r"/(detail|hip|impl|miopen|mps|mtia|xpu)/")
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hpp")
@@ -45,7 +46,12 @@ _STATED = re.compile(r"#error|unrecognized command-line option|is not defined fo
 
 
 def check_framework_headers(
-    target: Target, inputs: BuildInputs, standards: tuple[str, ...], cache: Path
+    target: Target,
+    inputs: BuildInputs,
+    standards: tuple[str, ...],
+    sources: tuple[str, ...],
+    *,
+    cache: Path,
 ) -> Iterator[PreflightError]:
     """Yield an error where the framework's headers don't compile with a C++ standard of the build.
 
@@ -55,8 +61,9 @@ def check_framework_headers(
     Args:
         standards: those that setup.py sets, `17`, an empty one where it sets none; none: not known,
             and CMakeLists.txt may name several, of which one that works is enough.
+        sources: those of setup.py's extensions, relative to the package; none: all.
     """
-    trial = _Trial(inputs=inputs, included=_included(inputs.tree), cache=cache)
+    trial = _Trial(inputs=inputs, included=_included(inputs.tree, sources), cache=cache)
     if target.platform.is_foreign or not trial.headers:
         return
     default, declared = _builders_standard(target, inputs), target.cxx_standard
@@ -147,12 +154,27 @@ def _compiler(inputs: BuildInputs) -> Path:
     return inputs.machine.host_compiler or Path("g++")
 
 
-def _included(tree: Path) -> tuple[str, ...]:
-    """Return the framework's headers that files of the source include, sorted."""
-    paths = (path for path in tree.rglob("*") if path.suffix in _SOURCES and path.is_file())
-    small = (path for path in paths if path.stat().st_size <= limits.TEXT)
-    texts = (read_text(path, errors="replace") for path in small)
-    names = {name for text in texts for name in _INCLUDE.findall(text)}
+def _included(tree: Path, sources: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the framework's headers that the sources include, or what they include, sorted.
+
+    Args:
+        sources: none: every file of the package.
+    """
+    texts: dict[str, str] = {}
+    for file in tree.rglob("*"):
+        if file.suffix in _SOURCES and file.is_file() and file.stat().st_size <= limits.TEXT:
+            texts[str(file.relative_to(tree))] = read_text(file, errors="replace")
+    by_name: dict[str, list[str]] = {}
+    for path in texts:
+        by_name.setdefault(PurePath(path).name, []).append(path)
+    queue = [path for path in sources or texts if path in texts]
+    found = dict.fromkeys(queue)
+    for path in queue:  # it grows
+        own = {PurePath(name).name for name in _ANY_INCLUDE.findall(texts[path])}
+        new = [each for name in own for each in by_name.get(name, ()) if each not in found]
+        found |= dict.fromkeys(new)
+        queue += dict.fromkeys(new)
+    names = {name for path in found for name in _INCLUDE.findall(texts[path])}
     return tuple(sorted(name for name in names if not _LEFT_OUT.search(name)))
 
 

@@ -42,6 +42,10 @@ _REASON = re.compile(r"(error|cause|hint): +(.*)")
 _UNLOCKED = r"no trusted hash was provided|must have a hash|must have their versions pinned"
 # Patterns of uv's output, and how to fix what they mean.
 _FIXES = {
+    r"Failed to fetch.*/whl/cu\d+/": (
+        "check that this index of a CUDA line can be reached, or name a copy of it with "
+        "CUWHEEL_TORCH_INDEX"
+    ),
     r"Hash mismatch": (
         "a file on the index differs from the locked one: find out why; only then write the "
         "lock again with `nox -s lock`"

@@ -49,7 +49,8 @@ def torch_target(**recipe: Any) -> Target:
 
 
 def faults(target: Target, inputs: BuildInputs, *standards: str) -> list[PreflightError]:
-    return list(check_framework_headers(target, inputs, standards, inputs.tmp))
+    sources = ("a.cu",) if standards else ()
+    return list(check_framework_headers(target, inputs, standards, sources, cache=inputs.tmp))
 
 
 def passed(inputs: BuildInputs) -> list[Path]:
@@ -62,6 +63,15 @@ def test_refuses_standard_that_headers_refuse(inputs: BuildInputs) -> None:
     assert fault.what == "the headers of torch 2.14.0 don't compile as C++17"
     assert "torch/include/ATen/ATen.h:2" in fault.why
     assert '`cxx_standard={"torch>=2.14.0": "20"},`' in fault.fix
+
+
+def test_follows_the_packages_own_headers(inputs: BuildInputs) -> None:
+    (inputs.tree / "a.cu").rename(inputs.tree / "own.cuh")
+    (inputs.tree / "a.cu").write_text("int a;\n")
+    assert not faults(torch_target(), inputs, "17"), "no source includes it"
+
+    (inputs.tree / "a.cu").write_text('#include "csrc/own.cuh"\n')
+    assert faults(torch_target(), inputs, "17")
 
 
 def test_takes_the_declared_standard(inputs: BuildInputs) -> None:

@@ -45,7 +45,7 @@ _VALUES: list[Any] = [None, True, -1, 1.5, "", "x", [], ["x"], [["x"]], [[1, 2, 
 _KINDS = [
     *SAVED,
     Canary(flags=("seed",), by_path=("stamp",)),
-    BackendAnswer(build=("ninja",), run=("torch==2.11.0",), standards=("17",)),
+    BackendAnswer(build=("ninja",), run=("torch==2.11.0",), standards=("17",), sources=()),
     FailureRecord(date="d", exit_code=60, what="w", why="y", fix="f", anchor="a"),
 ]
 

@@ -39,11 +39,13 @@ class BackendAnswer:
         run: the wheel's `Requires-Dist`; None: not requested, or the backend has no hook for it.
         standards: the C++ standards that setup.py sets, `17`, an empty one where an extension sets
             none; none: not known.
+        sources: of its extensions, relative to the package.
     """
 
     build: tuple[str, ...]
     run: tuple[str, ...] | None
     standards: tuple[str, ...]
+    sources: tuple[str, ...]
 
 
 def check_stated_requirements(target: Target, tree: Path) -> Iterator[CuwheelError]:
@@ -82,7 +84,9 @@ def check_backend_requirements(  # noqa: PLR0913 - what is built, where, and wha
             why=f"the backend also requires {', '.join(unmet)} (get_requires_for_build_wheel)",
             fix=target.locked_build.way_to_add(*unmet),
         )
-    yield from check_framework_headers(target, inputs, answer.standards, cache)
+    yield from check_framework_headers(
+        target, inputs, answer.standards, answer.sources, cache=cache
+    )
 
 
 def _check_run(target: Target, required: Iterable[str], source: str) -> Iterator[CuwheelError]:
