@@ -48,7 +48,14 @@ setup(
     name="%s",
     version="1.0",
     cmdclass={"build_ext": Build},
-    ext_modules=[Extension("%s", sources=["small.cu", "large.cu", "native.c"])],
+    ext_modules=[
+        Extension(
+            "%s",
+            sources=["small.cu", "large.cu", "native.c"],
+            library_dirs=[os.environ["CUDA_HOME"] + "/lib64"],
+            libraries=["cudart", "stdc++"],
+        )
+    ],
 )
 """
 _RECIPE = """\
