@@ -26,7 +26,7 @@ from cuwheel.base.errors import (
     of_system_error,
 )
 from cuwheel.base.system.console import Console
-from cuwheel.base.system.files import disk_full, fullest_disk
+from cuwheel.base.system.files import disk_full, fullest_disk, is_disk_full
 from cuwheel.base.system.output.documents import ErrorDocument
 from cuwheel.base.system.output.terminal import use_locale
 from cuwheel.build.workspace.printed_error import print_error
@@ -73,7 +73,7 @@ def _run(command: str, arguments: Sequence[str], console: Console, caller: Calle
     except BrokenPipeError:
         raise
     except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        if is_disk_full(error):
             problem = disk_full(
                 Path(error.filename) if error.filename else fullest_disk(caller.cache)
             )

@@ -42,6 +42,8 @@ EXIT_CODES = {
     "nightly-failed": 64,
     "nightly-time": 65,
     "gpu-in-use": 66,
+    "day-zero": 67,
+    "day-zero-unknown": 68,
     "audit": 80,
     "audit-warning": 81,
     "not-reproducible": 82,
@@ -325,7 +327,9 @@ class BuildFailedError(CommandFailedError, anchor="build-failed"):
 
 
 class StepsFailedError(
-    CuwheelError, anchor="cells-failed", others=("nightly-failed", "nightly-time")
+    CuwheelError,
+    anchor="cells-failed",
+    others=("nightly-failed", "nightly-time", "day-zero", "day-zero-unknown"),
 ):
     """Some cells of the matrix or steps of the nightly cycle failed; the others ran.
 
@@ -338,6 +342,10 @@ class StepsFailedError(
     what was running was terminated, the remaining steps are marked as skipped in the report, and
     what was built or compiled by then is kept: the next night continues from there. `--time-limit`
     raises the limit. docs/how-to/nightly.md.
+
+    A release of a framework breaks some recipes (`nox -s day-zero`): each was also tried with other
+    requirements and a newer C++. The table names the cause and the first error of each. Or nothing
+    was found out about them, because the network, a sandbox or memory was missing.
     """
 
 

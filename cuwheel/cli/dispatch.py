@@ -29,6 +29,7 @@ COMMANDS = {
     **{name: f"maintain.{name}" for name in _MAINTAIN},
     **dict.fromkeys(("profile", "smoke"), "build"),
     "rebuild": "verify",
+    "day-zero": "maintain.day_zero",
     "toolchain": "maintain.mirror",
     **dict.fromkeys(
         ("bump", "lock", "lock-check", "lock-verify", "new", "outdated"), "maintain.pins"

@@ -274,9 +274,16 @@ def naming_full_disk(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+        if not is_disk_full(error):
             raise
         raise disk_full(folder) from error
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Return True for ENOSPC and EDQUOT, also of one among several files that were copied."""
+    # `copytree` raises one error with the text of each.
+    is_copy = isinstance(error, shutil.Error) and has_disk_full_message([str(error)])
+    return is_copy or error.errno in {errno.ENOSPC, errno.EDQUOT}
 
 
 def check_free_disk(folder: Path, size: int) -> None:

@@ -59,6 +59,11 @@ class BuildInputs:
         """File in which launcher and gate log what ran."""
         return self.events / EVENTS_LOG
 
+    @property
+    def commands_log(self) -> Path:
+        """File in which the launcher lists the compiles of a trial."""
+        return self.events / "commands.jsonl"
+
 
 def variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
     """Return all variables of the build."""

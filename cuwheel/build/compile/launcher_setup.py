@@ -12,6 +12,7 @@ from cuwheel.build.compile.cache.compile_cache import DEVICE_FOLDER, CompileCach
 from cuwheel.build.compile.cache.direct_settings import direct_settings
 from cuwheel.build.compile.canary import Canary, run_canary
 from cuwheel.build.compile.environment import BuildInputs
+from cuwheel.build.compile.launcher import standin
 from cuwheel.build.compile.toolkit_view import ToolkitView, ViewPaths, fingerprint_of
 from cuwheel.build.recipe.platform import Platform
 from cuwheel.build.sandbox.path_map import PathMap
@@ -90,6 +91,14 @@ def set_up_launcher(
 
     run_all((fill_view, fill_launcher), Stop())  # each waits for a compiler most of its time
     return Launcher(canary=canary, fingerprint=fingerprint, python=inside.python)
+
+
+def listing_variables(inputs: BuildInputs, path_map: PathMap) -> dict[str, str]:
+    """Return the variables with which the launcher lists compiles (`launcher/standin.py`)."""
+    return {
+        standin.COMMANDS: path_map.inside(str(inputs.commands_log)),
+        standin.TREE: path_map.inside(str(inputs.tree)),
+    }
 
 
 def device_code_variables(

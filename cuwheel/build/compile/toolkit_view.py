@@ -33,6 +33,7 @@ _SCRIPTS = (
     "build/compile/launcher/launch.py",
     "build/compile/launcher/module_id.py",
     "build/compile/launcher/rewrite.py",
+    "build/compile/launcher/standin.py",
     "build/compile/memory_gate/child.py",
     "build/compile/memory_gate/event_log.py",
     "build/compile/memory_gate/gate.py",

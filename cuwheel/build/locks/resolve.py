@@ -88,7 +88,8 @@ def resolve_locks(
 
 def _lock_pypi(job: LockSpec, workspace: Workspace, cooldown: int) -> None:
     today = datetime.datetime.now(tz=datetime.timezone.utc).date()
-    newest = f"{today - datetime.timedelta(days=cooldown)}T00:00:00Z"
+    # Without a cooldown what was uploaded today counts too.
+    newest = f"{today - datetime.timedelta(days=cooldown or -1)}T00:00:00Z"
     with temporary_folder() as folder:
         # The resolver gets one plain file, so that its output names no path of this machine.
         source = folder / f"{job.lock.stem}.in"

@@ -6,6 +6,7 @@ __all__ = [
     "engine_code",
     "machine",
     "machine_checks",
+    "package_build",
     "pipeline",
     "published",
     "rebuild_key",

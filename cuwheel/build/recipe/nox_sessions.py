@@ -82,6 +82,9 @@ VERBS = (
     Session("explain", "Explain what went wrong in a log, of any tool: -- LOG.", "report"),
     Session("new", "Draft a recipe from a package's source on the index: -- NAME.", "maintain"),
     Session("outdated", "List what is newer than the recipes' pins: [-- NAME].", "maintain"),
+    Session(
+        "day-zero", "Try recipes with a framework's new release: [-- torch==2.15.0].", "maintain"
+    ),
     Session("bump", "Update a recipe to upstream's newest release: -- NAME.", "maintain"),
     Session(
         "toolchain", "Make a CUDA toolchain and print its path: -- 130.", "maintain", "toolkit"

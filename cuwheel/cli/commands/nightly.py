@@ -6,8 +6,10 @@ import argparse
 import sys
 
 from cuwheel.base.caller import Caller
-from cuwheel.base.system.console import Console
+from cuwheel.base.system.console import Console, silent_console
+from cuwheel.build.recipe.catalogue import load_catalogue
 from cuwheel.build.workspace.request import OF_RUN, read_count
+from cuwheel.build.workspace.workspace import bare_workspace
 from cuwheel.cli.cell_choice import CellChooser
 from cuwheel.cli.parser import Option, Parser, new_parser
 from cuwheel.cli.target_choice import (
@@ -16,6 +18,7 @@ from cuwheel.cli.target_choice import (
     folder_of,
     request_of,
 )
+from cuwheel.lab.day_zero.day_zero import new_frameworks
 from cuwheel.lab.nightly.cycle import NightlyOptions
 from cuwheel.lab.nightly.nightly import CONTINUE, run_nightly_cycle
 
@@ -86,6 +89,13 @@ def run_nightly(args: argparse.Namespace, console: Console, caller: Caller) -> N
         updates=args.update,
         as_json=args.json,
         arguments=tuple(sys.argv[1:]),
+        new_frameworks=lambda: () if args.targets or args.offline else _new_frameworks(caller),
+        day_zero=request.argv("arch", "work", "jobs", "sandbox"),
         continues=caller.path(args.continue_run) if args.continue_run else None,
     )
     run_nightly_cycle(options, console, caller)
+
+
+def _new_frameworks(caller: Caller) -> tuple[str, ...]:
+    workspace = bare_workspace(silent_console(), caller)
+    return new_frameworks(load_catalogue(caller.roots), workspace)

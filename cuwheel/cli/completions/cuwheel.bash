@@ -5,14 +5,15 @@
 #    source ~/.local/share/bash_completion/cuwheel
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_cuwheel_subparsers=(attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify)
+_shtab_cuwheel_subparsers=(attestations audit build bump cache completion day-zero diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify)
 
 _shtab_cuwheel_attestations_option_strings=(-h --help --policy --statements --quiet -q --verbose -v --json)
 _shtab_cuwheel_audit_option_strings=(-h --help --exclude --arch --any-wheel --fail-on --sarif --quiet -q --verbose -v --json)
 _shtab_cuwheel_build_option_strings=(-h --help --python --arch --platform --target-root --framework --source --link --toolchain --host-compiler --work --offline --any-driver --jobs -j --dist --sandbox --keep-work --container --container-engine --no-cache --build-tag --replace --replace-broader --quiet -q --verbose -v --json --dry-run --stage --until)
-_shtab_cuwheel_bump_option_strings=(-h --help --to --dry-run --keep-broken --uncommitted --cooldown)
+_shtab_cuwheel_bump_option_strings=(-h --help --to --framework --cxx-standard --require --dry-run --keep-broken --uncommitted --cooldown)
 _shtab_cuwheel_cache_option_strings=(-h --help --prune --unused-for --size --dry-run --quiet -q --verbose -v --json)
 _shtab_cuwheel_completion_option_strings=(-h --help)
+_shtab_cuwheel_day_zero_option_strings=(-h --help --build --quick --json --page --quiet -q --verbose -v --python --arch --work --jobs -j --sandbox)
 _shtab_cuwheel_diagnose_option_strings=(-h --help --python --verify-files --targets --fail-on --quiet -q --verbose -v --json)
 _shtab_cuwheel_explain_option_strings=(-h --help --here --python --quiet -q --verbose -v --json --jsonl)
 _shtab_cuwheel_help_option_strings=(-h --help --targets)
@@ -48,6 +49,10 @@ _shtab_cuwheel_build___target_root_COMPGEN=_shtab_compgen_dirs
 _shtab_cuwheel_build___source_COMPGEN=_shtab_compgen_files
 _shtab_cuwheel_build___work_COMPGEN=_shtab_compgen_dirs
 _shtab_cuwheel_build___dist_COMPGEN=_shtab_compgen_dirs
+_shtab_cuwheel_day_zero___json_COMPGEN=_shtab_compgen_files
+_shtab_cuwheel_day_zero___page_COMPGEN=_shtab_compgen_files
+_shtab_cuwheel_day_zero___python_COMPGEN=_shtab_compgen_files
+_shtab_cuwheel_day_zero___work_COMPGEN=_shtab_compgen_dirs
 _shtab_cuwheel_diagnose___python_COMPGEN=_shtab_compgen_files
 _shtab_cuwheel_explain_pos_0_COMPGEN=_shtab_compgen_files
 _shtab_cuwheel_explain___python_COMPGEN=_shtab_compgen_files
@@ -127,6 +132,7 @@ _shtab_cuwheel_build___container_engine_choices=(podman docker)
 _shtab_cuwheel_build___stage_choices=(source patch toolchain environment preflight build repair audit smoke provenance index)
 _shtab_cuwheel_build___until_choices=(source patch toolchain environment preflight build repair audit smoke provenance index)
 _shtab_cuwheel_completion_pos_0_choices=(bash zsh fish)
+_shtab_cuwheel_day_zero___sandbox_choices=(auto bubblewrap unshare none)
 _shtab_cuwheel_diagnose___fail_on_choices=(broken warning never)
 _shtab_cuwheel_install___fallback_choices=(fail requirement build)
 _shtab_cuwheel_install___sandbox_choices=(auto bubblewrap unshare none)
@@ -157,7 +163,7 @@ _shtab_cuwheel_verify___link_choices=(external bundled static)
 _shtab_cuwheel_verify___toolchain_choices=(pypi debian conda redist system)
 _shtab_cuwheel_verify___host_compiler_choices=(system gcc10 gcc12)
 _shtab_cuwheel_verify___sandbox_choices=(auto bubblewrap unshare none)
-_shtab_cuwheel_pos_0_choices=(attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify)
+_shtab_cuwheel_pos_0_choices=(attestations audit build bump cache completion day-zero diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify)
 
 _shtab_cuwheel_attestations_pos_0_nargs=+
 _shtab_cuwheel_attestations__h_nargs=0
@@ -207,6 +213,15 @@ _shtab_cuwheel_cache__v_nargs=0
 _shtab_cuwheel_cache___json_nargs=0
 _shtab_cuwheel_completion__h_nargs=0
 _shtab_cuwheel_completion___help_nargs=0
+_shtab_cuwheel_day_zero_pos_0_nargs='*'
+_shtab_cuwheel_day_zero__h_nargs=0
+_shtab_cuwheel_day_zero___help_nargs=0
+_shtab_cuwheel_day_zero___build_nargs=0
+_shtab_cuwheel_day_zero___quick_nargs=0
+_shtab_cuwheel_day_zero___quiet_nargs=0
+_shtab_cuwheel_day_zero__q_nargs=0
+_shtab_cuwheel_day_zero___verbose_nargs=0
+_shtab_cuwheel_day_zero__v_nargs=0
 _shtab_cuwheel_diagnose_pos_0_nargs='*'
 _shtab_cuwheel_diagnose__h_nargs=0
 _shtab_cuwheel_diagnose___help_nargs=0

@@ -50,8 +50,8 @@ function _shtab_cuwheel_using
   test "$_shtab_cuwheel_cmdpath" = "$argv"
 end
 
-set -g _shtab_cuwheel_commands attestations audit build bump cache completion diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify
-set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --days --dist --exclude --executor --fail-on --fallback --for --framework --history --host-compiler --index --jobs --keep --key --link --maintainer --max-download --model --new-key --note --on-failure --only --partition --platform --policy --python --reason --remote --report --reports --requests --require --retries --sandbox --sarif --size --snapshot --source --stage --statements --sweep-max --tag --target-root --time-limit --to --tolerance --toolchain --trust-config --until --unused-for --unyank --upload --version --wheel --work --yank -j
+set -g _shtab_cuwheel_commands attestations audit build bump cache completion day-zero diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify
+set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --cxx-standard --days --dist --exclude --executor --fail-on --fallback --for --framework --history --host-compiler --index --jobs --json --keep --key --link --maintainer --max-download --model --new-key --note --on-failure --only --page --partition --platform --policy --python --reason --remote --report --reports --requests --require --retries --sandbox --sarif --size --snapshot --source --stage --statements --sweep-max --tag --target-root --time-limit --to --tolerance --toolchain --trust-config --until --unused-for --unyank --upload --version --wheel --work --yank -j
 
 complete -c cuwheel -e
 complete -c cuwheel -f
@@ -110,6 +110,9 @@ complete -c cuwheel -n '_shtab_cuwheel_using build' -l until -xka "source patch 
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a bump -d 'Update a recipe to upstream'"'"'s newest release: -- NAME.'
 complete -c cuwheel -n '_shtab_cuwheel_using bump' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using bump' -l to -x -d 'the release; default: the newest with an sdist'
+complete -c cuwheel -n '_shtab_cuwheel_using bump' -l framework -x -d 'take the recipe to this release of its framework: pin, CUDA release, lock; its own release stays'
+complete -c cuwheel -n '_shtab_cuwheel_using bump' -l cxx-standard -x -d 'with --framework: the oldest C++ from that release on'
+complete -c cuwheel -n '_shtab_cuwheel_using bump' -l require -x -d 'with --framework: in place of the one of the same name; repeatable'
 complete -c cuwheel -n '_shtab_cuwheel_using bump' -l dry-run -d 'show the changes, and change no file'
 complete -c cuwheel -n '_shtab_cuwheel_using bump' -l keep-broken -d 'continue if a patch no longer applies; it stays as it is'
 complete -c cuwheel -n '_shtab_cuwheel_using bump' -l uncommitted -d 'also change files with uncommitted changes'
@@ -126,6 +129,19 @@ complete -c cuwheel -n '_shtab_cuwheel_using cache' -l json -d 'print JSON to st
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a completion -d 'Print the shell completion of commands, options and targets.'
 complete -c cuwheel -n '_shtab_cuwheel_using completion' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using completion; and test $_shtab_cuwheel_npos -eq 0' -ka "bash zsh fish" -d 'the shell'
+complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a day-zero -d 'Try recipes with a framework'"'"'s new release: [-- torch==2.15.0].'
+complete -c cuwheel -n '_shtab_cuwheel_using day-zero' -s h -l help -d 'show this help message and exit'
+complete -c cuwheel -n '_shtab_cuwheel_using day-zero' -l build -d 'also build, check and test each wheel'
+complete -c cuwheel -n '_shtab_cuwheel_using day-zero' -l quick -d 'compile no file of a package, only the framework'"'"'s headers'
+complete -c cuwheel -n '_shtab_cuwheel_using day-zero' -l json -xka "(__fish_complete_path (commandline -ct))" -d 'write the verdicts as JSON'
+complete -c cuwheel -n '_shtab_cuwheel_using day-zero' -l page -xka "(__fish_complete_path (commandline -ct))" -d 'write a page: Markdown for a name in .md, else HTML'
+complete -c cuwheel -n '_shtab_cuwheel_using day-zero' -l quiet -s q -d 'print only warnings, and the last line of the result'
+complete -c cuwheel -n '_shtab_cuwheel_using day-zero' -l verbose -s v -d 'print each log'
+complete -c cuwheel -n '_shtab_cuwheel_using day-zero' -l python -xka "(__fish_complete_path (commandline -ct))" -d 'Python that the wheel is for, repeatable; default: the Python that runs cuwheel'
+complete -c cuwheel -n '_shtab_cuwheel_using day-zero' -l arch -x -d 'compute capability without dot, repeatable; default: the recipe'"'"'s list'
+complete -c cuwheel -n '_shtab_cuwheel_using day-zero' -l work -xka "(__fish_complete_directories)" -d 'folder for intermediate files; default: work/ in the project'
+complete -c cuwheel -n '_shtab_cuwheel_using day-zero' -l jobs -s j -x -d 'compiles at once; auto: one per core, as memory allows'
+complete -c cuwheel -n '_shtab_cuwheel_using day-zero' -l sandbox -xka "auto bubblewrap unshare none" -d 'what keeps the package'"'"'s code from the network and your files; default: bubblewrap if it is installed, else the kernel'"'"'s namespaces (unshare); none: it can do all that you can'
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a diagnose -d 'Check whether GPU packages work here, or say why not: [-- NAME].'
 complete -c cuwheel -n '_shtab_cuwheel_using diagnose' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using diagnose' -l python -xka "(__fish_complete_path (commandline -ct))" -d 'an interpreter, the folder of an environment, or a conda environment'"'"'s name; default: the active environment, else the `python3` on PATH'

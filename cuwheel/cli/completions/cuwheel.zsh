@@ -16,6 +16,7 @@ _shtab_cuwheel_commands() {
     bump:'Update a recipe to upstream'"'"'s newest release: -- NAME.'
     cache:'Show the cache'"'"'s contents, remove what is unused: --prune.'
     completion:'Print the shell completion of commands, options and targets.'
+    day-zero:'Try recipes with a framework'"'"'s new release: [-- torch==2.15.0].'
     diagnose:'Check whether GPU packages work here, or say why not: [-- NAME].'
     explain:'Explain what went wrong in a log, of any tool: -- LOG.'
     help:'List the commands, and what can be built here.'
@@ -118,6 +119,9 @@ _shtab_cuwheel_build_defaults_added=0
 _shtab_cuwheel_bump_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--to[the release\; default\: the newest with an sdist]:V:"
+  "--framework[take the recipe to this release of its framework\: pin, CUDA release, lock\; its own release stays]:torch==2.15.0:"
+  "--cxx-standard[with --framework\: the oldest C\+\+ from that release on]:20:"
+  "*--require[with --framework\: in place of the one of the same name\; repeatable]:REQUIREMENT:"
   "--dry-run[show the changes, and change no file]"
   "--keep-broken[continue if a patch no longer applies\; it stays as it is]"
   "--uncommitted[also change files with uncommitted changes]"
@@ -149,6 +153,25 @@ _shtab_cuwheel_completion_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_cuwheel_completion_defaults_added=0
+
+_shtab_cuwheel_day_zero_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--build[also build, check and test each wheel]"
+  "--quick[compile no file of a package, only the framework\'s headers]"
+  "--json[write the verdicts as JSON]:FILE:_files"
+  "--page[write a page\: Markdown for a name in .md, else HTML]:FILE:_files"
+  {--quiet,-q}"[print only warnings, and the last line of the result]"
+  {--verbose,-v}"[print each log]"
+  "*--python[Python that the wheel is for, repeatable\; default\: the Python that runs cuwheel]:3.12|PATH:_files"
+  "*--arch[compute capability without dot, repeatable\; default\: the recipe\'s list]:90:"
+  "--work[folder for intermediate files\; default\: work\/ in the project]:DIR:_files -/"
+  {--jobs,-j}"[compiles at once\; auto\: one per core, as memory allows]:N|auto:"
+  "--sandbox[what keeps the package\'s code from the network and your files\; default\: bubblewrap if it is installed, else the kernel\'s namespaces (unshare)\; none\: it can do all that you can]:sandbox:(auto bubblewrap unshare none)"
+  "(*)::a release such as torch\=\=2.15.0, and recipes\; default\: all recipes with that framework, and the newest release that none of them names:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cuwheel_day_zero_defaults_added=0
 
 _shtab_cuwheel_diagnose_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -593,6 +616,7 @@ _shtab_cuwheel() {
         bump) _arguments -C -s $_shtab_cuwheel_bump_options ;;
         cache) _arguments -C -s $_shtab_cuwheel_cache_options ;;
         completion) _arguments -C -s $_shtab_cuwheel_completion_options ;;
+        day-zero) _arguments -C -s $_shtab_cuwheel_day_zero_options ;;
         diagnose) _arguments -C -s $_shtab_cuwheel_diagnose_options ;;
         explain) _arguments -C -s $_shtab_cuwheel_explain_options ;;
         help) _arguments -C -s $_shtab_cuwheel_help_options ;;

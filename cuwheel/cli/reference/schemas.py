@@ -38,6 +38,7 @@ _NAMES = (
     "cli.commands.install.InstallDocument",
     "cli.commands.maintain.pins.LockCheckDocument",
     "cli.commands.maintain.pins.LockVerifyDocument",
+    "lab.day_zero.verdict.DayZeroDocument",
     "lab.matrix.github.MatrixDocument",
     "lab.nightly.record.NightlyRun",
     "build.drafts.updates.outdated.OutdatedDocument",

@@ -21,7 +21,7 @@ from cuwheel.base.errors import CuwheelError, PreflightError, UsageError
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import write_atomically
 from cuwheel.base.system.gpu_lock import HELD_VARIABLE, lock_name
-from cuwheel.base.system.regular_files import read_bytes
+from cuwheel.base.system.regular_files import read_bytes, read_text
 from cuwheel.build.pipeline.checks import check
 from cuwheel.build.workspace.failure_record import failure_path
 from cuwheel.build.workspace.request import OF_RUN, OF_TARGET
@@ -51,6 +51,8 @@ class NightlyOptions:
         arguments: of this process, with which it restarts itself after its update.
         continues: the run's folder, if it restarted itself after its update.
         no_gpu: why there is no GPU.
+        new_frameworks: returns the newest releases that no recipe names, `torch==2.16.0`.
+        day_zero: options of `day-zero` for these.
     """
 
     choose: ChooseCells
@@ -68,6 +70,8 @@ class NightlyOptions:
     gpus: tuple[DriverGpu, ...] = ()
     driver: str = ""
     no_gpu: str = ""
+    new_frameworks: Callable[[], Sequence[str]] = tuple
+    day_zero: tuple[str, ...] = ()
 
 
 def engine_command(*arguments: str) -> tuple[str, ...]:
@@ -81,6 +85,7 @@ def run_cycle(options: NightlyOptions, recorder: Recorder) -> None:
     Wheels that are up to date come first, so that they are tried before a long build.
     """
     recorder.run_step("diagnose", engine_command("diagnose"))
+    _try_frameworks(options, recorder)
     states = _plan(options, recorder)
     works: dict[str, bool] = {}
     by_target: dict[str, list[CellState]] = {}
@@ -99,6 +104,24 @@ def run_cycle(options: NightlyOptions, recorder: Recorder) -> None:
             _measure(group[0].cell, options, recorder, has_wheel=has_wheel)
     if states and not options.gpus:
         recorder.skip("perf", options.no_gpu)
+
+
+def _try_frameworks(options: NightlyOptions, recorder: Recorder) -> None:
+    """Try the recipes with each new release of a framework, once; again while one is unknown."""
+    try:
+        pins = options.new_frameworks()
+    except CuwheelError as error:
+        recorder.skip("day-zero", f"the newest frameworks aren't known: {error.what}")
+        return
+    for pin in pins:
+        verdicts = options.reports / "day-zero" / f"{pin}.json"
+        if verdicts.is_file() and '"state": "unknown"' not in read_text(verdicts):
+            recorder.skip("day-zero", f"tried before: {verdicts}", about=pin)
+            continue
+        verdicts.parent.mkdir(parents=True, exist_ok=True)
+        files = ("--json", str(verdicts), "--page", str(verdicts.with_suffix(".html")))
+        command = engine_command("day-zero", pin, "--quick", *files, *options.day_zero)
+        recorder.run_step("day-zero", command, about=pin)
 
 
 def _plan(options: NightlyOptions, recorder: Recorder) -> tuple[CellState, ...]:

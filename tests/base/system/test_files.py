@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -380,6 +381,13 @@ def test_names_full_disk(tmp_path: Path, code: int) -> None:
 
     assert str(tmp_path / "later") in caught.value.what
     assert "CUWHEEL_CACHE" in caught.value.fix
+
+
+def test_names_full_disk_of_one_copy_among_many(tmp_path: Path) -> None:
+    text = f"[Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}: 'b'"
+
+    with pytest.raises(DiskFullError), files.naming_full_disk(tmp_path):
+        raise shutil.Error([("a", "b", "[Errno 13] Permission denied"), ("a", "b", text)])
 
 
 def test_leaves_nothing_on_full_disk(tmp_path: Path) -> None:

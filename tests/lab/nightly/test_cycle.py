@@ -245,3 +245,26 @@ def test_only_uuids_choose_gpus(visible: str, expected: list[str]) -> None:
 def test_ignores_invisible_gpus() -> None:
     assert usable_gpus(Driver(version="580", gpus=(GPU,), visible=0), {}) == ()
     assert usable_gpus(Driver(), {}) == ()
+
+
+def test_new_framework_is_tried_once(reports: Path, cell: Cell) -> None:
+    def pins() -> tuple[str, ...]:
+        return ("torch==2.16.0",)
+
+    first = _run(reports, "one", cell, new_frameworks=pins)
+    verdicts = reports / "day-zero" / "torch==2.16.0.json"
+    verdicts.write_text('{"state": "works"}')
+    second = _run(reports, "two", cell, new_frameworks=pins)
+
+    assert [run.steps[1].state for run in (first, second)] == ["passed", "skipped"]
+    [call] = [call for call in _calls(reports) if call[0] == "day-zero"]
+    assert call[1:5] == ["torch==2.16.0", "--quick", "--json", str(verdicts)]
+
+
+def test_index_out_of_reach_fails_no_night(reports: Path, cell: Cell) -> None:
+    def pins() -> tuple[str, ...]:
+        raise DownloadError("the index can't be reached")
+
+    run = _run(reports, "one", cell, new_frameworks=pins)
+
+    assert run.steps[1].state == "skipped"

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from cuwheel.build.compile.launcher import direct_mode, kept_files
+from cuwheel.build.compile.launcher import direct_mode, kept_files, standin
 from cuwheel.build.compile.launcher.rewrite import (
     CompilerCommand,
     Refusal,
@@ -176,6 +176,8 @@ def main(name: str, arguments: list[str], settings: Settings) -> int:
         print(problem, file=sys.stderr)
         return _USAGE
     try:
+        if standin.is_own(command):
+            standin.stand_in(name, arguments, command, settings)
         return run(command, settings)
     except OSError as problem:
         print(

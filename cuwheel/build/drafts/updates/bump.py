@@ -20,6 +20,11 @@ from cuwheel.build.drafts.updates.file_changes import (
     refuse_uncommitted,
     replace_files,
 )
+from cuwheel.build.drafts.updates.framework_change import (
+    FrameworkChange,
+    changed_project,
+    replaced_requirements,
+)
 from cuwheel.build.drafts.updates.outdated import show_state
 from cuwheel.build.drafts.updates.source_check import (
     changes_of_source,
@@ -27,15 +32,16 @@ from cuwheel.build.drafts.updates.source_check import (
     patch_folder,
 )
 from cuwheel.build.drafts.upstream import Upstream, choose_release, releases_of, unpack_upstream
+from cuwheel.build.environments.framework_release import read_framework_release
 from cuwheel.build.environments.lock_file import parse_pins
 from cuwheel.build.inputs.patch_health import PatchHealth
 from cuwheel.build.locks.framework_fit import fit_specs
 from cuwheel.build.locks.lock_jobs import lock_jobs
 from cuwheel.build.locks.resolve import resolve_locks
 from cuwheel.build.recipe.catalogue import CatalogueEntry, load_catalogue
-from cuwheel.build.recipe.recipe import Recipe
+from cuwheel.build.recipe.recipe import Framework, Recipe
 from cuwheel.build.recipe.recipe_check import check_recipe
-from cuwheel.build.recipe.recipe_lock import locks_of
+from cuwheel.build.recipe.recipe_lock import RecipeLock, locks_of
 from cuwheel.build.recipe.source import Sdist
 from cuwheel.build.workspace.workspace import Workspace
 
@@ -46,9 +52,14 @@ class BumpOptions:
 
     Attributes:
         version: upstream's release; empty for the newest.
+        cxx_standard: for a framework's release, the oldest C++ from that on, `20`; empty:
+            unchanged.
+        requires: for a framework's release, requirements that replace those of the same name.
     """
 
     version: str = ""
+    cxx_standard: str = ""
+    requires: tuple[str, ...] = ()
     keeps_broken: bool = False
     takes_uncommitted: bool = False
     is_trial: bool = False
@@ -63,10 +74,12 @@ class Bump:
         before: content of the files that change; None: there was none.
         changes: content of the same files afterwards; None: the file is removed.
         details: differences of upstream's build, one a line.
+        toolkit: the CUDA release to build next, `13.0`.
     """
 
     recipe: Recipe
     version: str
+    toolkit: str
     root: Path
     before: dict[Path, bytes | None]
     changes: dict[Path, bytes | None]
@@ -95,10 +108,7 @@ def bump_recipe(entry: CatalogueEntry, options: BumpOptions, workspace: Workspac
     )
     if release.version == recipe.version:
         return None
-    path = entry.root / recipe.module
-    if not options.takes_uncommitted:
-        locks = [entry.root / lock.path for lock in locks_of(recipe)]
-        refuse_uncommitted([path, patch_folder(entry), *locks], entry.root, workspace.environ)
+    _refuse_uncommitted(entry, recipe, options, workspace)
     with temporary_folder() as aside:
         tree = unpack_upstream(release, aside / "new", workspace)
         health = check_patches_of(entry, tree)
@@ -107,19 +117,92 @@ def bump_recipe(entry: CatalogueEntry, options: BumpOptions, workspace: Workspac
         details = changes_of_source(recipe, pinned, tree, aside / "old", workspace)
         changes = _change_recipe(entry, recipe, release, health, aside / "project")
         changes |= _change_locks(entry, aside / "project", options, workspace)
-    before = {path: read_if_there(path) for path in changes}
-    changes = {path: new for path, new in changes.items() if new != before[path]}
+    version, newest = release.version, recipe.toolkits[-1]
+    return _made(
+        Bump(
+            recipe=recipe,
+            version=version,
+            toolkit=newest,
+            root=entry.root,
+            before={},
+            changes=changes,
+            patches=health,
+            details=details,
+        ),
+        options,
+    )
+
+
+def bump_framework(
+    entry: CatalogueEntry, framework: Framework, options: BumpOptions, workspace: Workspace
+) -> Bump | None:
+    """Change a recipe to a release of its framework: pin, toolkit, options of `BumpOptions`, lock.
+
+    Returns:
+        The change; None where the recipe has all of it.
+
+    Raises:
+        UsageError: it is compiled against another framework, or its files have changes.
+        RecipeError: there is no such release, or the recipe's text can't be edited.
+        CuwheelError: the index can't be reached, or the lock can't be resolved.
+    """
+    recipe = entry.recipe
+    if recipe is None or framework.name not in {each.name for each in recipe.frameworks}:
+        raise UsageError(
+            f"{entry.name} isn't compiled against {framework.name}",
+            why=entry.fault or "its `framework` names another one, or none",
+            fix="leave out --framework, or name another recipe",
+        )
+    _refuse_uncommitted(entry, recipe, options, workspace)
+    change = FrameworkChange(
+        framework=framework,
+        cuda=read_framework_release(framework.name, framework.version, workspace).cuda,
+        cxx_standard=options.cxx_standard,
+        requirements=replaced_requirements(recipe, options.requires),
+    )
+    with temporary_folder() as project:
+        changed = changed_project(entry, change, project).recipe
+        if changed is None:  # pragma: no cover - `changed_project` has refused it
+            return None
+        path = entry.root / recipe.module
+        changes = {path: read_if_there(project / recipe.module)}
+        if changes[path] == read_if_there(path):
+            return None
+        changes |= _renamed_locks(entry, recipe, changed)
+        kept = {new for new, content in changes.items() if content}
+        new_locks = _change_locks(entry, project, options, workspace, framework)
+        changes |= {path: content for path, content in new_locks.items() if path not in kept}
+    return _made(
+        Bump(
+            recipe=changed,
+            version=f"{recipe.version} for {framework.pin}",
+            toolkit=change.cuda,
+            root=entry.root,
+            before={},
+            changes=changes,
+            patches=(),
+            details=(),
+        ),
+        options,
+    )
+
+
+def _refuse_uncommitted(
+    entry: CatalogueEntry, recipe: Recipe, options: BumpOptions, workspace: Workspace
+) -> None:
+    if not options.takes_uncommitted:
+        locks = [entry.root / lock.path for lock in locks_of(recipe)]
+        paths = [entry.root / recipe.module, patch_folder(entry), *locks]
+        refuse_uncommitted(paths, entry.root, workspace.environ)
+
+
+def _made(bump: Bump, options: BumpOptions) -> Bump:
+    """Return a change without the files that stay as they are; make it unless it is a trial."""
+    before = {path: read_if_there(path) for path in bump.changes}
+    changes = {path: new for path, new in bump.changes.items() if new != before[path]}
     if not options.is_trial:
         replace_files(changes)
-    return Bump(
-        recipe=recipe,
-        version=release.version,
-        root=entry.root,
-        before=before,
-        changes=changes,
-        patches=health,
-        details=details,
-    )
+    return dataclasses.replace(bump, before=before, changes=changes)
 
 
 def _changeable(entry: CatalogueEntry) -> tuple[Recipe, Sdist]:
@@ -192,10 +275,38 @@ def _change_recipe(
     return changes | dict.fromkeys((folder / name for name in obsolete), None)
 
 
-def _change_locks(
-    entry: CatalogueEntry, project: Path, options: BumpOptions, workspace: Workspace
+def _renamed_locks(
+    entry: CatalogueEntry, recipe: Recipe, changed: Recipe
 ) -> dict[Path, bytes | None]:
-    """Return the new locks of the changed recipe, also those for other frameworks that are kept."""
+    """Return locks of the present frameworks under the names that the changed recipe has for them.
+
+    A recipe of one framework has a lock without its name.
+    """
+    changes: dict[Path, bytes | None] = {}
+    present = {(lock.kind, lock.cuda, lock.framework): lock for lock in locks_of(recipe)}
+    for lock in locks_of(changed):
+        old = present.get((lock.kind, lock.cuda, lock.framework))
+        if old is None or old.path == lock.path or old.requirements != lock.requirements:
+            continue
+        content = read_if_there(entry.root / old.path)
+        if content:
+            renamed = content.replace(f"`{old.command}`".encode(), f"`{lock.command}`".encode(), 1)
+            changes |= {entry.root / old.path: None, entry.root / lock.path: renamed}
+    return changes
+
+
+def _change_locks(
+    entry: CatalogueEntry,
+    project: Path,
+    options: BumpOptions,
+    workspace: Workspace,
+    framework: Framework | None = None,
+) -> dict[Path, bytes | None]:
+    """Return the new locks of the changed recipe, also those for other frameworks that are kept.
+
+    Args:
+        framework: only the locks with this release are written; None: all.
+    """
     [changed] = load_catalogue([project])
     names = [lock.name for lock in locks_of(changed.recipe)] if changed.recipe else []
     jobs = lock_jobs(
@@ -204,6 +315,8 @@ def _change_locks(
     aside = {
         spec.lock: dataclasses.replace(spec, lock=project / spec.lock.relative_to(entry.root))
         for spec in jobs
+        if framework is None
+        or (isinstance(spec.source, RecipeLock) and spec.source.framework == framework)
     }
     resolve_locks(fit_specs(tuple(aside.values()), workspace), workspace, cooldown=options.cooldown)
     return {path: read_bytes(spec.lock) for path, spec in aside.items()}
@@ -230,8 +343,7 @@ def print_bump(bump: Bump, *, is_trial: bool) -> None:
     name, count = bump.recipe.name, plural(len(bump.changes), "file")
     terminal.print(f"[bold]{name} {bump.recipe.version} → {bump.version}[/]: {count} {verb}")
     if not is_trial:
-        tag = bump.recipe.toolkits[-1].replace(".", "")
-        archs = bump.recipe.archs_for(bump.recipe.toolkits[-1])
+        tag, archs = bump.toolkit.replace(".", ""), bump.recipe.archs_for(bump.toolkit)
         arch = "90" if "90" in archs else archs[-1] if archs else ""
         command = as_typed(f"nox -s build-{name}-{tag}" + (f" -- --arch {arch}" if arch else ""))
         terminal.print(f"review with `git diff`, then `{command}`")
@@ -243,6 +355,8 @@ def _style(line: str) -> str | None:
 
 
 def _moved(before: bytes | None, content: bytes | None) -> str:
+    if content is None:
+        return "removed"
     old, new = _versions(before), _versions(content)
     moved = [
         f"{name} {old.get(name, 'new')} → {new.get(name, 'gone')}"

@@ -125,7 +125,7 @@ def edit_recipe(path: Path, values: Mapping[str, str], without: Collection[str] 
 
 
 def _replace(text: str, field: str, value: str, path: Path) -> str:
-    node: ast.expr | None = _recipe_of(text, path)
+    node: ast.expr | None = recipe_call(text, path)
     for name in field.split("."):
         keywords = node.keywords if isinstance(node, ast.Call) else []
         node = next((keyword.value for keyword in keywords if keyword.arg == name), None)
@@ -135,17 +135,17 @@ def _replace(text: str, field: str, value: str, path: Path) -> str:
             why="it isn't written as one string literal",
             fix=f'write {field}="…" there, or make this change manually',
         )
-    start, end = _span(text, node)
+    start, end = span_of(text, node)
     return text[:start] + json.dumps(value) + text[end:]
 
 
 def _without_patch(text: str, name: str, path: Path) -> str:
     """Take a patch out, with the comment above it; with the last one, the field and its import."""
-    keywords = _recipe_of(text, path).keywords
+    keywords = recipe_call(text, path).keywords
     field = next((keyword for keyword in keywords if keyword.arg == "patches"), None)
     patches = field.value.elts if field and isinstance(field.value, ast.Tuple) else []
     for patch in patches:
-        start, end = _span(text, patch)
+        start, end = span_of(text, patch)
         if f'file="{name}"' in text[start:end]:
             break
     else:
@@ -156,7 +156,7 @@ def _without_patch(text: str, name: str, path: Path) -> str:
         )
     if field is None or len(patches) > 1:
         return _cut(text, start, end)
-    text = _cut(text, *_span(text, field))
+    text = _cut(text, *span_of(text, field))
     return text if "Patch(" in text else _PATCH_IMPORT.sub(_without_name, text, count=1)
 
 
@@ -177,7 +177,12 @@ def _cut(text: str, start: int, end: int) -> str:
     return text[:begin] + text[rest.end() :]
 
 
-def _recipe_of(text: str, path: Path) -> ast.Call:
+def recipe_call(text: str, path: Path) -> ast.Call:
+    """Return the syntax tree of a text's `RECIPE = Recipe(...)`.
+
+    Raises:
+        RecipeError: there is none.
+    """
     for node in ast.parse(text).body:
         if (
             isinstance(node, ast.Assign)
@@ -192,7 +197,7 @@ def _recipe_of(text: str, path: Path) -> ast.Call:
     )
 
 
-def _span(text: str, node: ast.expr | ast.keyword) -> tuple[int, int]:
+def span_of(text: str, node: ast.expr | ast.keyword) -> tuple[int, int]:
     """Return where a node begins and ends in a text; its columns count bytes of UTF-8."""
     lines = text.splitlines(keepends=True)
 

@@ -1,3 +1,10 @@
-"""The package's own build: its requirements, progress, failures, and what it used unpinned."""
+"""The package's own build: commands, requirements, progress, failures, trials of single files."""
 
-__all__ = ["outcome", "progress", "requirements", "unpinned_programs"]
+__all__ = [
+    "build_commands",
+    "outcome",
+    "progress",
+    "requirements",
+    "trial",
+    "unpinned_programs",
+]

@@ -8,10 +8,16 @@ from pathlib import Path
 from typing import ClassVar
 
 from cuwheel.base.caller import Caller
+from cuwheel.base.errors import UsageError
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.documents import Schema
 from cuwheel.build.drafts.new import DraftOptions, draft_recipe
-from cuwheel.build.drafts.updates.bump import BumpOptions, bump_recipe, print_bump
+from cuwheel.build.drafts.updates.bump import (
+    BumpOptions,
+    bump_framework,
+    bump_recipe,
+    print_bump,
+)
 from cuwheel.build.drafts.updates.outdated import OLD_LOCK, find_updates, print_updates
 from cuwheel.build.locks.framework_fit import fit_specs
 from cuwheel.build.locks.lock_jobs import COOLDOWN, file_jobs, lock_jobs, refuse_questions
@@ -251,10 +257,18 @@ def bump_parser() -> Parser:
     """Return the parser of the session."""
     return make_parser(
         "bump",
-        "Update a recipe to another release of upstream: version, hash, patches, locks.",
+        "Update a recipe to another release of upstream: version, hash, patches, locks; or, with "
+        "--framework, of its framework.",
         {
             "names NAME*": "recipes",
             "--to V": Option("the release; default: the newest with an sdist", default=""),
+            "--framework torch==2.15.0": "take the recipe to this release of its framework: pin, "
+            "CUDA release, lock; its own release stays",
+            "--cxx-standard 20": Option(
+                "with --framework: the oldest C++ from that release on", default=""
+            ),
+            "--require REQUIREMENT...": "with --framework: in place of the one of the same name; "
+            "repeatable",
             "--dry-run": "show the changes, and change no file",
             "--keep-broken": "continue if a patch no longer applies; it stays as it is",
             "--uncommitted": "also change files with uncommitted changes",
@@ -271,8 +285,17 @@ def run_bump(args: argparse.Namespace, console: Console, caller: Caller) -> None
     """Change recipes, one after the other, and print each change."""
     entries = load_catalogue(caller.roots)
     refuse_none("bump", "recipe", args.names, [entry.name for entry in entries])
+    framework = framework_of(args.framework)
+    if not framework and (args.cxx_standard or args.require):
+        raise UsageError(
+            "--cxx-standard and --require need --framework",
+            why="they are changes for a release of the framework",
+            fix="add --framework, e.g. --framework torch==2.15.0",
+        )
     options = BumpOptions(
         version=args.to,
+        cxx_standard=args.cxx_standard,
+        requires=tuple(args.require),
         keeps_broken=args.keep_broken,
         takes_uncommitted=args.uncommitted,
         is_trial=args.dry_run,
@@ -280,7 +303,11 @@ def run_bump(args: argparse.Namespace, console: Console, caller: Caller) -> None
     )
     for name in args.names:
         entry = find_recipe(name, entries)
-        bump = bump_recipe(entry, options, bare_workspace(console, caller))
+        workspace = bare_workspace(console, caller)
+        if framework:
+            bump = bump_framework(entry, framework, options, workspace)
+        else:
+            bump = bump_recipe(entry, options, workspace)
         if bump is None:
             console.note(f"{entry.name} already pins that release: nothing to do")
         else:

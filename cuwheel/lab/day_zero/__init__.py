@@ -1,0 +1,3 @@
+"""A framework's new release tried with the recipes: lock, preflight, compiles of two files."""
+
+__all__ = ["day_zero", "report", "verdict"]

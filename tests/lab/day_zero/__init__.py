@@ -1,0 +1,1 @@
+"""Tests of `cuwheel.lab.day_zero`."""
