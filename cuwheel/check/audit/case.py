@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
@@ -16,7 +17,7 @@ from cuwheel.base.formats.binaries.elf import Elf
 from cuwheel.base.formats.wheel.metadata import header, installed_path, parse_requirement
 from cuwheel.check.audit.findings import Severity
 from cuwheel.check.audit.scan import ScannedLibrary, WheelScan
-from cuwheel.check.audit.tags import MACHINES, policies, policy_of
+from cuwheel.check.audit.tags import MACHINES, oldest_minor, policies, policy_of
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS, Component
 from cuwheel.check.cuda.driver_functions import release_of_function
 from cuwheel.check.cuda.drivers import (
@@ -32,7 +33,9 @@ from cuwheel.check.linkage.loader_graph import LoaderGraph
 if TYPE_CHECKING:
     from auditwheel.policy import Policy
     from packaging.tags import Tag
+_MINORS, _PATCH = 40, 99  # of Python 3: more than there will be
 _READ = re.compile(r"any$|linux_|manylinux")
+_SONAME = re.compile(rb"""(?<=["'/])lib[\w+-]+\.so[.\d]*(?=["'])""")
 # `+cu130`, `cupy-cuda13x`, `nvidia-cublas-cu12`: the CUDA major in a name.
 _CUDA_IN_NAME = re.compile(r"(?:^|[-_+.])cu(?:da)?(1[1-9])(?:\d|x)?(?=$|[-_.]|torch)")
 
@@ -93,6 +96,18 @@ class AuditCase:
             return frozenset()
 
     @cached_property
+    def oldest_python(self) -> int | None:
+        """The minor release of the oldest Python that tags and `Requires-Python` allow."""
+        required = next(iter(header(self.scan.metadata, "requires-python")), "")
+        try:
+            allowed = SpecifierSet(required)
+        except InvalidSpecifier:
+            return oldest_minor(self.tags)
+        stated = (n for n in range(_MINORS) if required and allowed.contains(f"3.{n}.{_PATCH}"))
+        known = (oldest_minor(self.tags), next(stated, None))
+        return max((minor for minor in known if minor is not None), default=None)
+
+    @cached_property
     def platforms(self) -> tuple[str, ...]:
         """The platform tags in the file name."""
         return tuple(sorted({tag.platform for tag in self.tags}))
@@ -121,6 +136,12 @@ class AuditCase:
         """The `Requires-Dist` lines, except those nested too deeply for any installer."""
         lines = header(self.scan.metadata, "requires-dist")
         return tuple(line for line in lines if line.count("(") <= limits.BRACKETS)
+
+    @cached_property
+    def opened_by_python(self) -> frozenset[str]:
+        """File names of libraries in modules that load libraries by name."""
+        sources = (self.scan.sources.get(name, b"") for name in self.scan.loaders)
+        return frozenset(name.decode() for text in sources for name in _SONAME.findall(text))
 
     @cached_property
     def required(self) -> frozenset[str]:

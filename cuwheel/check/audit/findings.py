@@ -113,6 +113,26 @@ RULES = (
         "out (the recipe's `leave_out`), or put them below the package's own.",
     ),
     AuditRule(
+        name="Python code",
+        summary="Importing the package, or starting its script, fails.",
+        text="Code that an import always runs has a syntax error, needs a newer Python than "
+        "`Requires-Python`, imports a module that isn't in the wheel (often `_C`, if the "
+        "extension wasn't built), or a project that isn't in `Requires-Dist`. An entry point "
+        "needs an existing `module:function`.",
+    ),
+    AuditRule(
+        name="program",
+        summary="A program can't be started, or runs unexpectedly.",
+        text="A file needs the execute bit to be started, a script an interpreter that exists "
+        "everywhere (`#!python`). `sitecustomize.py` and `import` lines of a `.pth` run "
+        "whenever Python starts.",
+    ),
+    AuditRule(
+        name="secret",
+        summary="The wheel contains a key, a token or settings with passwords.",
+        text="Whoever installs the wheel can read it: revoke it, then leave the file out.",
+    ),
+    AuditRule(
         name="byte code",
         summary="The wheel contains compiled byte code.",
         text="Installers compile Python files themselves, for the Python in use. The "

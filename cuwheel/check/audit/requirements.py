@@ -163,8 +163,11 @@ class SupplierConditions:
         """Return the severity of a component without requirement, in a third-party wheel.
 
         A part of a wheel may be for users who have more than the wheel requires. NVIDIA's wheels
-        leave the release of CUDA to the packages that require them.
+        leave the release of CUDA to the packages that require them. A framework is imported
+        before, by users who chose its build.
         """
+        if preloads(component.distribution):
+            return "warning"
         if self.has_alternatives:
             return "note"
         if _FINDER in self.case.required or self.case.is_supplier:

@@ -22,6 +22,8 @@ from cuwheel.check.cuda.components import Component
 from cuwheel.check.cuda.frameworks import has_common_release, preloads
 from cuwheel.check.cuda.suppliers import is_cuda_library, is_from_driver, is_other_accelerator
 
+_OPENED = "loaded before by the wheel's Python code"
+
 
 class Fault(NamedTuple):
     """A problem of a supply.
@@ -104,14 +106,23 @@ class Chain:
 
     def _from_wheel(self, library: ScannedLibrary, soname: str) -> Supply:
         folders = self.case.files.get(soname, ())
-        is_found = self.case.loader_graph.finds(library.name, soname, folders)
-        faults = () if is_found else (self._lost_in_wheel(library, soname),)
-        return Supply(library.name, soname, "wheel", faults=faults)
+        if self.case.loader_graph.finds(library.name, soname, folders):
+            return Supply(library.name, soname, "wheel")
+        if self._is_opened(library, soname):
+            return Supply(library.name, soname, "wheel", _OPENED)
+        return Supply(library.name, soname, "wheel", "", (self._lost_in_wheel(library, soname),))
+
+    def _is_opened(self, library: ScannedLibrary, soname: str) -> bool:
+        """Return True if Python code of the wheel names a library, to load it before another."""
+        names = {soname, *self.case.files_of(soname)}
+        return not library.is_program and not names.isdisjoint(self.case.opened_by_python)
 
     def _lost_in_wheel(self, library: ScannedLibrary, soname: str) -> Fault:
         """Return the fault of a library in the wheel that isn't found, or has another name."""
         is_lost = self._is_import_lost(library, soname)
-        is_loaded = any(preloads(dep.by, soname) for dep in self.case.dependencies)
+        is_loaded = not library.is_program and any(
+            preloads(dep.by, soname) for dep in self.case.dependencies
+        )
         is_error = is_lost and not is_loaded and not self.case.is_supplier
         severity = self._severity("error" if is_error else "warning")
         if files := self.case.files_of(soname):
@@ -154,7 +165,9 @@ class Chain:
             )
             faults.append(Fault(self._severity("error"), "comes", "come", rest))
         if not self.case.loader_graph.finds(library.name, soname, (component.site_folder,)):
-            loader = self.conditions.loader_of(soname, component)
+            # What starts a program imports nothing into its process.
+            loader = "" if library.is_program else self.conditions.loader_of(soname, component)
+            loader = loader or (_OPENED if self._is_opened(library, soname) else "")
             condition = ", ".join(part for part in (condition, loader) if part)
             rest = f"in {component.site_folder}, but no rpath entry points there"
             if not loader or contract:

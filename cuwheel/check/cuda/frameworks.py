@@ -140,6 +140,17 @@ _RULES = (
     *(_rule(f"cuquantum-python-cu{cuda}", f"cupy-cuda{cuda}x") for cuda in (12, 13)),
 )
 
+# The toolkit whose parts PyTorch's releases require exactly, in the order of releases.
+_TORCH_TOOLKITS = {
+    **dict.fromkeys(("2.1", "2.2", "2.3", "2.4"), "12.1"),
+    **dict.fromkeys(("2.5", "2.6"), "12.4"),
+    "2.7": "12.6",
+    **dict.fromkeys(("2.8", "2.9", "2.10"), "12.8"),
+}
+_TOOLKIT_PARTS = frozenset(
+    f"nvidia-{part}-cu12" for part in ("cublas", "cuda-cupti", "cuda-nvrtc", "cuda-runtime", "nvtx")
+)
+
 # Libraries that an import loads, as patterns of sonames. A loaded library serves all that need its
 # soname, with any rpath.
 #
@@ -200,6 +211,26 @@ def dependencies_of(requirements: Iterable[str]) -> tuple[Dependency, ...]:
                 new = Dependency(distribution=name, by=by, extra=extra, cuda=cuda)
                 dependencies[new] = None
     return tuple(dependencies)
+
+
+def toolkit_conflict(torch: SpecifierSet, requirement: Requirement) -> str:
+    """Return the CUDA release of all allowed releases of PyTorch if a requirement excludes it."""
+    if canonicalize_name(requirement.name) not in _TOOLKIT_PARTS:
+        return ""
+    known = {minor: SpecifierSet(f"=={minor}.*") for minor in _TORCH_TOOLKITS}
+    allowed = [minor for minor, releases in known.items() if has_common_release(releases, torch)]
+    others = SpecifierSet(f"!={'.*,!='.join(known)}.*")
+    toolkits = {_TORCH_TOOLKITS[minor] for minor in allowed}
+    if (
+        not allowed
+        or has_common_release(others, torch)
+        or any(
+            has_common_release(SpecifierSet(f"=={toolkit}.*"), requirement.specifier)
+            for toolkit in toolkits
+        )
+    ):
+        return ""
+    return " or ".join(sorted(toolkits))
 
 
 def preloads(distribution: str, soname: str = "") -> bool:
