@@ -16,6 +16,7 @@ from cuwheel.base import limits
 from cuwheel.base.formats.binaries.elf import Elf
 from cuwheel.base.formats.wheel.metadata import header, installed_path, parse_requirement
 from cuwheel.check.audit.findings import Severity
+from cuwheel.check.audit.installed_projects import unknown_among
 from cuwheel.check.audit.scan import ScannedLibrary, WheelScan
 from cuwheel.check.audit.tags import MACHINES, oldest_minor, policies, policy_of
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS, Component
@@ -153,6 +154,11 @@ class AuditCase:
     def declared(self) -> tuple[Dependency, ...]:
         """Everything that the requirements install, as far as is known."""
         return dependencies_of(self.requires)
+
+    @cached_property
+    def unknown_projects(self) -> tuple[str, ...]:
+        """Required projects that may bring others, or libraries that no table has."""
+        return unknown_among(self.required - {dep.distribution for dep in self.declared})
 
     @cached_property
     def assumed(self) -> tuple[str, ...]:

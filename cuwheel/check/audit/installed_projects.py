@@ -1,5 +1,7 @@
 """The projects that requirements install, as far as that is known to the end.
 
+None of those in the table has a library under a name that others need.
+
 From METADATA on the index, November 2026: what each requires on Linux without an extra. NVIDIA's
 wheels of libraries require only each other.
 """
@@ -46,6 +48,11 @@ def installed_by(required: Iterable[str]) -> frozenset[str] | None:
     if not installed <= _REQUIRES.keys():
         return None
     return installed.union(*(_REQUIRES[name].split() for name in installed))
+
+
+def unknown_among(required: Iterable[str]) -> tuple[str, ...]:
+    """Return the projects of which it isn't known what they require and contain."""
+    return tuple(sorted(set(required) - _REQUIRES.keys()))
 
 
 def project_of_module(module: str) -> str:

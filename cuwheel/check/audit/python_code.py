@@ -203,9 +203,11 @@ class PythonCode:
             return None
         names: set[str] = set()
         for node in _own_level(tree):
-            names.update(_names_of(node))
+            target = self._target(module, node) if isinstance(node, ast.ImportFrom) else ""
+            if target != module:
+                names.update(_names_of(node))
             if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-                others = self._bound(self._target(module, node), (*visited, module))
+                others = self._bound(target, (*visited, module))
                 if others is None:
                     return None
                 names |= others
@@ -247,5 +249,5 @@ def _names_of(node: ast.AST) -> Iterable[str]:
     if isinstance(node, ast.Name):
         return [node.id] if isinstance(node.ctx, ast.Store) else ()
     # Functions, classes, `except` and `match`; a type's name is a node (Python 3.12).
-    name = getattr(node, "name", None)
+    name = None if isinstance(node, ast.alias) else getattr(node, "name", None)
     return [name] if isinstance(name, str) else ()

@@ -170,7 +170,7 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
             loaders += [member.name] if member.is_loader else []
             secrets += [(member.name, kind) for kind in member.secrets]
             is_source = member.name.endswith((".py", ".pth")) or ".data/scripts/" in member.name
-            if is_source and (space := space - len(member.text)) > 0:
+            if is_source and member.is_small and (space := space - len(member.text)) > 0:
                 sources[member.name] = bytes(member.text)
         return WheelScan(
             file_name=path.name,
@@ -254,7 +254,7 @@ class _Reading:
     Attributes:
         code: of a file with device code alone.
         is_loader: it is a module that loads libraries by name.
-        text: the content of a small file.
+        text: the content, if `is_small`.
         secrets: the kinds of keys and tokens in it.
     """
 
@@ -272,13 +272,13 @@ class _Reading:
         self._names: set[bytes] = set()  # texts in it, of CUDA's libraries
         self.text = bytearray()
         self.secrets: tuple[str, ...] = ()
-        self._is_small = member.size <= limits.SOURCE
+        self.is_small = member.size <= limits.SOURCE
         self._start = b""
 
     def feed(self, piece: bytes) -> None:
         """Read the next piece."""
         self._hash.update(piece)
-        if self._is_small:
+        if self.is_small:
             self.text += piece
         for window in self._windows.feed(piece):
             self._search(window)

@@ -193,6 +193,9 @@ class Chain:
             supplier, condition = namesake, "judging by its name"
             rest = f"to come from {namesake}, whose wheel isn't known here"
             fault = Fault("note", "seems", "seem", rest)
+        elif (unknown := self.case.unknown_projects) and self.case.scan.loaders:
+            rest = f"in the wheel; its Python code may load what {' or '.join(unknown[:3])} has"
+            fault = Fault("note", "isn't", "aren't", rest)
         elif others := self.conditions.namesakes(library):
             rest = f"in the wheel; what {others[0]} requires isn't known here"
             fault = Fault("note", "isn't", "aren't", rest)
@@ -272,6 +275,8 @@ class Chain:
             f"from {supplier.distribution}, which neither {component.distribution} nor this wheel "
             "requires"
         )
+        if severity and self.case.unknown_projects and not self.case.contract:
+            severity = "note"  # one of these may require it
         faults = (Fault(severity, "comes", "come", rest),) if severity else ()
         place = f"{supplier.distribution} ({supplier.site_folder})"
         return Supply(label, needed, place, condition, faults)

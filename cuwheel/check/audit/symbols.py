@@ -166,8 +166,7 @@ class SymbolNeeds:
 
         With `RTLD_GLOBAL` these define symbols for all others, and no table has theirs.
         """
-        known = {dep.distribution for dep in self.case.declared}
-        return tuple(sorted(self.case.required - known)) if self.case.scan.loaders else ()
+        return self.case.unknown_projects if self.case.scan.loaders else ()
 
     @cached_property
     def _has_torch(self) -> bool:

@@ -92,6 +92,9 @@ _RULES = (
     ),
     _rule("cuda-toolkit[nvvm]>=13,<14", "nvidia-nvvm"),
     _rule("nvidia-cuda-nvcc", "nvidia-nvvm nvidia-cuda-runtime"),
+    # nvidia-cublas 13.3.0.5, 13.4.1.3 and 13.10.0.20; nvidia-cublas-cu12 12.9.1.4 and 12.9.2.10.
+    _rule("nvidia-cublas>=13.4.1", "nvidia-cuda-nvrtc"),
+    _rule("nvidia-cublas-cu12>=12.9.2", "nvidia-cuda-nvrtc-cu12"),
     # torch 2.1.2, 2.3.1, 2.4.1, 2.5.1, 2.6.0, 2.7.1, 2.8.0, 2.9.1, 2.10.0; 2.11.0, 2.12.0, 2.14.0,
     # 2.15.0. Up to 2.0 it is for CUDA 11: 1.13.1, 2.0.1.
     _rule("torch>=1.13,<2.1", _parts(_TORCH_1, "-cu11"), unless=">=2.1"),
@@ -140,16 +143,16 @@ _RULES = (
     *(_rule(f"cuquantum-python-cu{cuda}", f"cupy-cuda{cuda}x") for cuda in (12, 13)),
 )
 
-# The toolkit whose parts PyTorch's releases require exactly, in the order of releases.
+# The toolkit whose parts PyTorch's releases require exactly.
 _TORCH_TOOLKITS = {
     **dict.fromkeys(("2.1", "2.2", "2.3", "2.4"), "12.1"),
     **dict.fromkeys(("2.5", "2.6"), "12.4"),
     "2.7": "12.6",
     **dict.fromkeys(("2.8", "2.9", "2.10"), "12.8"),
+    **dict.fromkeys(("2.11", "2.12", "2.13", "2.14"), "13.0"),
+    "2.15": "13.2",
 }
-_TOOLKIT_PARTS = frozenset(
-    f"nvidia-{part}-cu12" for part in ("cublas", "cuda-cupti", "cuda-nvrtc", "cuda-runtime", "nvtx")
-)
+_TOOLKIT_PART = re.compile(r"nvidia-(?:cublas|cuda-cupti|cuda-nvrtc|cuda-runtime|nvtx)(-cu12)?")
 
 # Libraries that an import loads, as patterns of sonames. A loaded library serves all that need its
 # soname, with any rpath.
@@ -215,22 +218,19 @@ def dependencies_of(requirements: Iterable[str]) -> tuple[Dependency, ...]:
 
 def toolkit_conflict(torch: SpecifierSet, requirement: Requirement) -> str:
     """Return the CUDA release of all allowed releases of PyTorch if a requirement excludes it."""
-    if canonicalize_name(requirement.name) not in _TOOLKIT_PARTS:
-        return ""
+    part = _TOOLKIT_PART.fullmatch(canonicalize_name(requirement.name))
     known = {minor: SpecifierSet(f"=={minor}.*") for minor in _TORCH_TOOLKITS}
-    allowed = [minor for minor, releases in known.items() if has_common_release(releases, torch)]
-    others = SpecifierSet(f"!={'.*,!='.join(known)}.*")
-    toolkits = {_TORCH_TOOLKITS[minor] for minor in allowed}
-    if (
-        not allowed
-        or has_common_release(others, torch)
-        or any(
-            has_common_release(SpecifierSet(f"=={toolkit}.*"), requirement.specifier)
-            for toolkit in toolkits
-        )
-    ):
+    others = SpecifierSet(",".join(f"!={minor}.*" for minor in known))
+    if part is None or has_common_release(others, torch):
         return ""
-    return " or ".join(sorted(toolkits))
+    allowed = (minor for minor, releases in known.items() if has_common_release(releases, torch))
+    toolkits = {_TORCH_TOOLKITS[minor] for minor in allowed}
+    is_possible = any(
+        toolkit.startswith("12.") is not bool(part[1])  # another wheel, of the other CUDA
+        or has_common_release(SpecifierSet(f"=={toolkit}.*"), requirement.specifier)
+        for toolkit in toolkits
+    )
+    return "" if is_possible else " or ".join(sorted(toolkits))
 
 
 def preloads(distribution: str, soname: str = "") -> bool:

@@ -56,7 +56,7 @@ def library_findings(case: AuditCase) -> Iterator[AuditFinding]:
         yield from _realtime_findings(library, case)
         yield from _symbol_findings(library.name, elf, case)
         yield from _page_findings(library.name, elf, case)
-        yield from _hardening_findings(library.name, elf)
+        yield from _hardening_findings(library.name, elf, case)
         yield from _rpath_findings(library.name, elf, case)
         yield from _driver_findings(library, elf, case)
         yield from _abi_findings(library.name, elf, case)
@@ -180,7 +180,7 @@ def _page_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFindin
         yield finding(name, "page size", fact, severity)
 
 
-def _hardening_findings(name: str, elf: Elf) -> Iterator[AuditFinding]:
+def _hardening_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
     # glibc 2.41 and later refuse to load such a library (its NEWS, "dlopen ... executable stack").
     if elf.has_executable_stack:
         yield finding(name, "executable stack", "it requires an executable stack")
@@ -188,7 +188,8 @@ def _hardening_findings(name: str, elf: Elf) -> Iterator[AuditFinding]:
         fact = f"it needs {elf.static_tls:,} bytes of static thread-local storage, of which an "
         yield finding(name, "library", f"{fact}import gets at most {_STATIC_TLS:,}")
     if elf.has_text_relocations:
-        yield finding(name, "text relocations", "the loader has to modify its code")
+        severity = case.severity("warning")
+        yield finding(name, "text relocations", "the loader has to modify its code", severity)
     if elf.is_dynamic and elf.relro == "none":
         fact = "its relocated data stays writable (no PT_GNU_RELRO)"
         yield finding(name, "relro", fact, "warning")

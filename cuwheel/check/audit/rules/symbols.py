@@ -17,6 +17,9 @@ from cuwheel.check.audit.tags import oldest_minor
 from cuwheel.check.cuda.torch_exports import minor_of, torch_exports
 
 _PYTHON = re.compile(r"_?Py[A-Z_]")
+# PyTorch's C interface (torch/csrc/inductor/aoti_torch/c/shim.h), as used by modules that are
+# imported only where torch is.
+_BRIDGE = re.compile(r"aoti_torch_|torch_(?=[a-z])")
 _SHOWN = 3  # names in one finding
 _LONGEST = 80  # characters of a mangled name
 # The stable ABI: name, and the minor version of Python 3 that added it.
@@ -38,6 +41,10 @@ def symbol_findings(case: AuditCase) -> Iterator[AuditFinding]:
 def _undefined_findings(library: ScannedLibrary, needs: SymbolNeeds) -> Iterator[AuditFinding]:
     names = needs.unsupplied(library)
     if not names:
+        return
+    if all(map(_BRIDGE.match, names)) and not needs.case.contract:
+        fact = f"it can be loaded only after torch, which defines {_some(names)}"
+        yield finding(library.name, "undefined symbol", fact, "note")
         return
     fact = f"no library that it loads defines {_some(names)}"
     severity: Severity = "error" if needs.case.is_imported(library.name) else "warning"
