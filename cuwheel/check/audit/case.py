@@ -17,6 +17,7 @@ from cuwheel.base.formats.binaries.elf import Elf
 from cuwheel.base.formats.wheel.metadata import header, installed_path, parse_requirement
 from cuwheel.check.audit.findings import Severity
 from cuwheel.check.audit.installed_projects import unknown_among
+from cuwheel.check.audit.python_code import PythonCode
 from cuwheel.check.audit.scan import ScannedLibrary, WheelScan
 from cuwheel.check.audit.tags import MACHINES, oldest_minor, policies, policy_of
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS, Component
@@ -27,7 +28,13 @@ from cuwheel.check.cuda.drivers import (
     newest_driver,
     oldest_driver,
 )
-from cuwheel.check.cuda.frameworks import Dependency, dependencies_of, extras_of, preloads
+from cuwheel.check.cuda.frameworks import (
+    Dependency,
+    dependencies_of,
+    extras_of,
+    is_known,
+    preloads,
+)
 from cuwheel.check.cuda.suppliers import components_of, is_from_driver
 from cuwheel.check.linkage.loader_graph import LoaderGraph
 
@@ -36,7 +43,8 @@ if TYPE_CHECKING:
     from packaging.tags import Tag
 _MINORS, _PATCH = 40, 99  # of Python 3: more than there will be
 _READ = re.compile(r"any$|linux_|manylinux")
-_SONAME = re.compile(rb"""(?<=["'/])lib[\w+-]+\.so[.\d]*(?=["'])""")
+_FOR_GPU = re.compile(r"^(lib|jax|tensorflow)|-cu1\d$|cuda|cupy|torch")
+_NAMED_LIBRARY = re.compile(rb"""["'/](lib[\w+-]+(?:\.so[.\d]*)?)(["'{])""")
 # `+cu130`, `cupy-cuda13x`, `nvidia-cublas-cu12`: the CUDA major in a name.
 _CUDA_IN_NAME = re.compile(r"(?:^|[-_+.])cu(?:da)?(1[1-9])(?:\d|x)?(?=$|[-_.]|torch)")
 
@@ -139,10 +147,30 @@ class AuditCase:
         return tuple(line for line in lines if line.count("(") <= limits.BRACKETS)
 
     @cached_property
-    def opened_by_python(self) -> frozenset[str]:
-        """File names of libraries in modules that load libraries by name."""
+    def code(self) -> PythonCode:
+        """The modules of Python code."""
+        return PythonCode(names=self.scan.names, sources=self.scan.sources)
+
+    def is_opened(self, name: str) -> bool:
+        """Return True if Python code loads a library of the wheel, or one that it names, itself.
+
+        Named are `libx.so.1`, `libx` and the beginning of `f"libx{number}"`, in modules that load
+        libraries.
+        """
+        stem = name.partition(".so")[0]
+        is_module = any(map(self.code.is_always_loaded, self.loader_graph.owners(name)))
+        return is_module or any(
+            name == text
+            if ".so" in text
+            else stem == text or (end == "{" and stem.startswith(text))
+            for text, end in self._named_by_python
+        )
+
+    @cached_property
+    def _named_by_python(self) -> frozenset[tuple[str, bool]]:
         sources = (self.scan.sources.get(name, b"") for name in self.scan.loaders)
-        return frozenset(name.decode() for text in sources for name in _SONAME.findall(text))
+        found = (match for text in sources for match in _NAMED_LIBRARY.finditer(text))
+        return frozenset((match[1].decode(), match[2] != b"{") for match in found)
 
     @cached_property
     def required(self) -> frozenset[str]:
@@ -158,7 +186,12 @@ class AuditCase:
     @cached_property
     def unknown_projects(self) -> tuple[str, ...]:
         """Required projects that may bring others, or libraries that no table has."""
-        return unknown_among(self.required - {dep.distribution for dep in self.declared})
+        return unknown_among(name for name in self.required if not is_known(name))
+
+    @property
+    def gpu_projects(self) -> tuple[str, ...]:
+        """Those of them that may bring libraries of CUDA, by their names."""
+        return tuple(name for name in self.unknown_projects if _FOR_GPU.search(name))
 
     @cached_property
     def assumed(self) -> tuple[str, ...]:
@@ -296,8 +329,12 @@ class AuditCase:
 
     def is_imported(self, library: str) -> bool:
         """Return True if importing a module of the wheel loads a library."""
+        return library in self._imported
+
+    @cached_property
+    def _imported(self) -> frozenset[str]:
         modules = (module.name for module, elf in self.host_libraries if elf.python_modules)
-        return any(library in self.loader_graph.loaded_by(module) for module in modules)
+        return frozenset[str]().union(*map(self.loader_graph.loaded_by, modules))
 
     def severity(self, third_party: Severity) -> Severity:
         """Return `error` for a wheel with a contract, `third_party` for others."""

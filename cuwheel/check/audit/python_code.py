@@ -20,8 +20,9 @@ from cuwheel.base.system.regular_files import parse_module
 _EXTENSION = re.compile(r"(\.cpython-\w+-[-\w]+|\.abi3t?)?\.so$")
 # Modules for which an import isn't decided by the files of the wheel.
 _DYNAMIC = re.compile(
-    rb"__path__|meta_path|sys\.path\b|sys\.modules|extend_path|path_hooks|LazyLoader|lazy_loader"
-    rb"|_LazyModule|__import__"
+    rb"__path__\s*(\+?=|\.)|meta_path|path_hooks|sys\.path\s*(\+?=|\.(append|extend|insert))"
+    rb"|sys\.modules\s*(\[[^\]]*\]\s*=[^=]|\.(setdefault|update))|extend_path"
+    rb"|LazyLoader|lazy_loader|_LazyModule|addsitedir"
 )
 _ANY_NAME = re.compile(rb"\b(globals|exec|vars|locals|setattr)\(|def __getattr__")
 # Attributes of every module (the Python Language Reference, "Module attributes").
@@ -116,12 +117,21 @@ class PythonCode:
         """True if code that always runs changes how Python finds modules."""
         return any(_DYNAMIC.search(self.sources[member]) for member in self._run)
 
+    def is_always_loaded(self, member: str) -> bool:
+        """Return True if an import that always runs loads an extension module."""
+        names = (f"{item.module}.{name}" for item in self.imports for name in item.names)
+        imported = {*names, *(item.module for item in self.imports)}
+        return any(self.modules.get(module) == member for module in imported)
+
     def lacks(self, module: str) -> str:
         """Return the part of a module's name that isn't in the wheel's package; empty: none.
 
-        Another wheel may add to a package without `__init__`, so these lack nothing.
+        Another wheel may add to a package without `__init__`, and an extension module may make
+        others, so these lack nothing.
         """
         for name in (*reversed(_parents(module)), module):
+            if self.modules.get(name, "").endswith(".so"):
+                return ""
             is_own = self._is_package(name.partition(".")[0])
             if is_own and name not in self.modules and name not in self.folders:
                 return name

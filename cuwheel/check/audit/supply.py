@@ -113,9 +113,15 @@ class Chain:
         return Supply(library.name, soname, "wheel", "", (self._lost_in_wheel(library, soname),))
 
     def _is_opened(self, library: ScannedLibrary, soname: str) -> bool:
-        """Return True if Python code of the wheel names a library, to load it before another."""
-        names = {soname, *self.case.files_of(soname)}
-        return not library.is_program and not names.isdisjoint(self.case.opened_by_python)
+        """Return True if Python code names a needed library, or imports it before a plugin.
+
+        A plugin is what no module needs: a library that was imported opens it.
+        """
+        case = self.case
+        names = {soname, *case.files_of(soname)}
+        owners = case.loader_graph.owners(soname)
+        is_plugin = not case.is_imported(library.name) and any(map(case.is_imported, owners))
+        return not library.is_program and (is_plugin or any(map(case.is_opened, names)))
 
     def _lost_in_wheel(self, library: ScannedLibrary, soname: str) -> Fault:
         """Return the fault of a library in the wheel that isn't found, or has another name."""
@@ -170,8 +176,11 @@ class Chain:
             loader = loader or (_OPENED if self._is_opened(library, soname) else "")
             condition = ", ".join(part for part in (condition, loader) if part)
             rest = f"in {component.site_folder}, but no rpath entry points there"
+            severity = self._severity("warning")
+            if self.case.gpu_projects and self.case.scan.loaders and not library.is_program:
+                severity = self._severity("note")  # the wheel's code may load one's libraries
             if not loader or contract:
-                faults.append(Fault(self._severity("warning"), "is", "are", rest))
+                faults.append(Fault(severity, "is", "are", rest))
         supplier = f"{component.distribution} ({component.site_folder})"
         return Supply(library.name, soname, supplier, condition, tuple(faults))
 
@@ -275,7 +284,7 @@ class Chain:
             f"from {supplier.distribution}, which neither {component.distribution} nor this wheel "
             "requires"
         )
-        if severity and self.case.unknown_projects and not self.case.contract:
+        if severity and self.case.gpu_projects and not self.case.contract:
             severity = "note"  # one of these may require it
         faults = (Fault(severity, "comes", "come", rest),) if severity else ()
         place = f"{supplier.distribution} ({supplier.site_folder})"

@@ -233,6 +233,11 @@ def toolkit_conflict(torch: SpecifierSet, requirement: Requirement) -> str:
     return "" if is_possible else " or ".join(sorted(toolkits))
 
 
+def is_known(distribution: str) -> bool:
+    """Return True if it is known what a distribution requires and contains."""
+    return distribution in _KNOWN
+
+
 def preloads(distribution: str, soname: str = "") -> bool:
     """Return True if importing a framework loads CUDA libraries, or one soname of them."""
     patterns = _LOADED.get(distribution, ())

@@ -17,7 +17,7 @@ import pytest
 
 from cuwheel.base.system import process
 from tests.support.factories import compile_library
-from tests.support.packages.defective_wheels import TAG, audited, breaches, make_library, rpath
+from tests.support.packages.defective_wheels import audited, breaches, make_library, rpath
 
 CP312 = "cp312-cp312-manylinux_2_39_x86_64"
 OLD = "cp312-cp312-manylinux_2_28_x86_64"

@@ -30,7 +30,7 @@ _PROGRAM = re.compile(r"(python|pip)(3(\.\d+)?)?|activate|easy_install|pyvenv|uv
 
 def python_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield findings about code that an import always runs, and about entry points."""
-    code = PythonCode(names=case.scan.names, sources=case.scan.sources)
+    code = case.code
     yield from _syntax_findings(code, case.oldest_python)
     if not code.is_dynamic:
         yield from _missing_findings(code, case)

@@ -125,10 +125,14 @@ def _opened_findings(case: AuditCase) -> Iterator[AuditFinding]:
     if case.is_supplier:
         return
     installed = {dep.distribution for dep in case.dependencies}
-    known = {*case.own, *case.needed, *case.opened_by_python}
+    known = {*case.own, *case.needed}
     for library, _ in case.host_libraries:
-        found = {stem_of(name) for name in (*known, *library.opened) if name in known}
-        found |= {stem_of(name) for name in library.opened if _is_installed(name, installed)}
+        found = {stem_of(name) for name in known}
+        found |= {
+            stem_of(name)
+            for name in library.opened
+            if _is_installed(name, installed) or case.is_opened(name)
+        }
         missing = [name for name in library.opened if stem_of(name) not in found]
         missing = [name for name in missing if not is_from_driver(name) and name != "libcuda.so"]
         if missing:

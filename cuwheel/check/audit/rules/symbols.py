@@ -71,13 +71,14 @@ def _torch_findings(case: AuditCase, needs: SymbolNeeds) -> Iterator[AuditFindin
     )
     for library, _ in case.host_libraries:
         if fit := fits[library.name]:
-            # With no fitting release it may well be for one that the table doesn't have.
-            is_known = bool(fit.fitting) or not fit.is_newer_allowed
-            is_known &= not fit.is_other_string_abi
-            is_broken = is_whole and is_known and fit.newest in fit.wrong
-            severity: Severity = "error" if is_broken or case.contract else "warning"
-            if needs.torch_requirement is None:
-                severity = case.severity("note")
+            is_newest_wrong = is_whole and fit.newest in fit.wrong
+            is_broken = is_newest_wrong or (fit.is_for_none and not fit.is_newer_allowed)
+            is_broken &= not fit.is_other_string_abi
+            severity: Severity = "warning"
+            if needs.torch_requirement is None:  # users have the release that it is for
+                is_broken &= fit.is_for_none
+                severity = "note"
+            severity = "error" if is_broken or case.contract else severity
             fact = _torch_fact(fit, needs)
             yield finding(library.name, "framework ABI", fact, severity)
 

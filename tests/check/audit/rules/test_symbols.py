@@ -59,7 +59,7 @@ def torch_findings(folder: Path, *names: str, **wheel: Any) -> list[AuditFinding
         ),
         ((f"{_CHECK}ib",), (), "note", ("2.0 to 2.9",)),
         ((_HAS_NOT,), ("torch==2.12.*",), "error", ("torch 2.12 lacks", "no release has all")),
-        ((_HAS_NOT,), ("torch>=2.12",), "warning", ()),  # it may be for a later release
+        ((_HAS_NOT,), ("torch>=2.12",), "error", ()),
         (("_ZN3c105ErrorC1ESsSsPKv",), ("torch>=2.3",), "error", ("c10::Error",)),
     ],
     ids=["newest", "older", "not required", "none", "later", "other string"],
