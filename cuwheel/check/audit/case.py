@@ -169,8 +169,8 @@ class AuditCase:
     @cached_property
     def _named_by_python(self) -> frozenset[tuple[str, bool]]:
         sources = (self.scan.sources.get(name, b"") for name in self.scan.loaders)
-        found = (match for text in sources for match in _NAMED_LIBRARY.finditer(text))
-        return frozenset((match[1].decode(), match[2] != b"{") for match in found)
+        found = (pair for text in sources for pair in _NAMED_LIBRARY.findall(text))
+        return frozenset((name.decode(), end != b"{") for name, end in found)
 
     @cached_property
     def required(self) -> frozenset[str]:

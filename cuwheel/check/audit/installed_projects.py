@@ -44,7 +44,7 @@ _NORMAL = re.compile(r"[-_.]+")
 
 def installed_by(required: Iterable[str]) -> frozenset[str] | None:
     """Return all projects that some bring; None if that isn't known of one of them."""
-    installed = {name for name in required if not name.startswith("nvidia-")}
+    installed = frozenset(name for name in required if not name.startswith("nvidia-"))
     if not installed <= _REQUIRES.keys():
         return None
     return installed.union(*(_REQUIRES[name].split() for name in installed))

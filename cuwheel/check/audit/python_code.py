@@ -172,7 +172,7 @@ class PythonCode:
         queue = list(self.roots)
         done: set[str] = set()
         for module in queue:
-            member = self.modules.get(module)
+            member = self.modules.get(module, "")
             if module in done or member not in self.sources:
                 continue
             done.add(module)

@@ -397,7 +397,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str | Code], by
 def program(folder: Path, code: Code) -> Path:
     stubs = [make_library(folder / name, flags=(f"-Wl,-soname,{name}",)) for name in code.needs]
     (folder / "main.c").write_text(code.text)
-    words = ("gcc", "-fPIE", "-pie", folder / "main.c", "-Wl,--no-as-needed", *stubs)
+    words = ["gcc", "-fPIE", "-pie", folder / "main.c", "-Wl,--no-as-needed", *stubs]
     process.run([*words, "-o", folder / "tool"], env={"PATH": os.environ["PATH"]})
     return folder / "tool"
 

@@ -137,7 +137,10 @@ def _entry_fault(code: PythonCode, group: str, value: str) -> str:
     if match is None or (group in _STARTED and not match["attribute"]):
         return "installers refuse it, they need module:function" if group in _STARTED else ""
     module, first = match["module"], (match["attribute"] or "").partition(".")[0]
-    if lacking := code.lacks(module):
+    lacking = code.lacks(module)
+    # A package may find its modules in another of its folders.
+    is_elsewhere = any(name.endswith(f".{module.rpartition('.')[2]}") for name in code.modules)
+    if lacking and not code.is_dynamic and not is_elsewhere:
         return f"{lacking} isn't in the wheel"
     is_known = module in code.modules and first
     if is_known and not code.has_name(module, first):
