@@ -159,11 +159,9 @@ class AuditCase:
         """
         stem = name.partition(".so")[0]
         is_module = any(map(self.code.is_always_loaded, self.loader_graph.owners(name)))
-        return is_module or any(
-            name == text
-            if ".so" in text
-            else stem == text or (end == "{" and stem.startswith(text))
-            for text, end in self._named_by_python
+        is_named = bool({(name, True), (stem, True)} & self._named_by_python)
+        return (is_module or is_named) or any(
+            stem.startswith(text) for text, is_whole in self._named_by_python if not is_whole
         )
 
     @cached_property

@@ -347,14 +347,17 @@ SOUND = (
     Plant("new nvJitLink", None, {LIB: NEW_LINK}, {"requires": (f"{LINK}>=12.8",)}),
     Plant("own versions", None, {LIB: "versions: needs 1", "pkg/libv.so.1": "versions: has 1"}),
     Plant("small TLS", None, {LIB: Code(TLS.format(64))}),
-    Plant(
-        "opened by Python",
-        None,
-        {
-            "pkg/__init__.py": "import ctypes\nctypes.CDLL('lib/libx.so.1')\n",
-            "pkg/liby.so": Code(needs=("libx.so.1",)),
-            "pkg/lib/libx.so.1": Code(MODULE, flags=("-Wl,-soname,libx.so.1",)),
-        },
+    *(
+        Plant(
+            f"opened by Python as {text}",
+            None,
+            {
+                "pkg/__init__.py": f"import ctypes\nctypes.CDLL({text})\n",
+                "pkg/liby.so": Code(needs=("libx1.so.1",)),
+                "pkg/lib/libx1.so.1": Code(MODULE, flags=("-Wl,-soname,libx1.so.1",)),
+            },
+        )
+        for text in ("'lib/libx1.so.1'", "f'lib/libx{number}.so.1'")
     ),
     Plant(
         "one name in two folders",
@@ -397,7 +400,14 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str | Code], by
 def program(folder: Path, code: Code) -> Path:
     stubs = [make_library(folder / name, flags=(f"-Wl,-soname,{name}",)) for name in code.needs]
     (folder / "main.c").write_text(code.text)
-    words = ["gcc", "-fPIE", "-pie", folder / "main.c", "-Wl,--no-as-needed", *stubs]
+    words: list[str | Path] = [
+        "gcc",
+        "-fPIE",
+        "-pie",
+        folder / "main.c",
+        "-Wl,--no-as-needed",
+        *stubs,
+    ]
     process.run([*words, "-o", folder / "tool"], env={"PATH": os.environ["PATH"]})
     return folder / "tool"
 
