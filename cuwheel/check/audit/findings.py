@@ -152,7 +152,7 @@ RULES = (
         summary="A library can't be read, or there is none.",
         text="If the wheel of a CUDA package has no compiled library, its build system found no "
         "CUDA; a damaged library was truncated or changed after linking. Python ignores "
-        "modules whose suffix is for another build, as `-musl.so`; glibc reserves 1,664 bytes "
+        "modules whose suffix is for another build, as `-musl.so`; glibc reserves 1,700 bytes "
         "for static thread-local storage: compile without `-ftls-model=initial-exec`.",
     ),
     AuditRule(
