@@ -24,6 +24,7 @@ _DYNAMIC = re.compile(
     rb"|sys\.modules\s*(\[[^\]]*\]\s*=[^=]|\.(setdefault|update))|extend_path"
     rb"|LazyLoader|lazy_loader|_LazyModule|addsitedir"
 )
+_BY_PATH = re.compile(rb"spec_from_file_location|ExtensionFileLoader|load_dynamic")
 _ANY_NAME = re.compile(rb"\b(globals|exec|vars|locals|setattr)\(|def __getattr__")
 # Attributes of every module (the Python Language Reference, "Module attributes").
 _IMPLICIT = frozenset(
@@ -116,6 +117,11 @@ class PythonCode:
     def is_dynamic(self) -> bool:
         """True if code that always runs changes how Python finds modules."""
         return any(_DYNAMIC.search(self.sources[member]) for member in self._run)
+
+    @cached_property
+    def loads_by_path(self) -> bool:
+        """True if some code may load extension modules under other names than their files'."""
+        return any(_BY_PATH.search(source) for source in self.sources.values())
 
     def is_always_loaded(self, member: str) -> bool:
         """Return True if an import that always runs loads an extension module."""

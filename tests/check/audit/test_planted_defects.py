@@ -269,7 +269,12 @@ DEFECTS = (
         {LIB: Code(calling("shm_open"), flags=("-nostdlib",))},
         {"tag": OLD},
     ),
-    Plant("static TLS", error("library", LIB), {LIB: Code(TLS.format(4000))}),
+    Plant(
+        "static TLS",
+        error("library", EXTENSION),
+        {EXTENSION: Code(TLS.format(4000) + MODULE)},
+        {"tag": CP312},
+    ),
     Plant(
         "executable stack", error("executable stack", LIB), {LIB: Code(flags=("-z", "execstack"))}
     ),
@@ -346,6 +351,22 @@ SOUND = (
     ),
     Plant("new nvJitLink", None, {LIB: NEW_LINK}, {"requires": (f"{LINK}>=12.8",)}),
     Plant("own versions", None, {LIB: "versions: needs 1", "pkg/libv.so.1": "versions: has 1"}),
+    Plant(
+        "module of other name",
+        None,
+        {
+            "pkg/load.py": "from importlib.util import spec_from_file_location\n",
+            EXTENSION: Code("void *PyInit_other(void) { return 0; }\n"),
+        },
+        {"tag": CP312},
+    ),
+    Plant(
+        "project with own name",
+        None,
+        {LIB: Code(needs=("libmore.so",), flags=("-Wl,-rpath,$ORIGIN",))},
+        {"requires": ("pkg-core",)},
+    ),
+    Plant("TLS for a preload", None, {LIB: Code(TLS.format(4000))}),
     Plant("small TLS", None, {LIB: Code(TLS.format(64))}),
     *(
         Plant(

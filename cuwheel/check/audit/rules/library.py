@@ -13,7 +13,7 @@ from cuwheel.base.formats.binaries.elf import Elf
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.check.audit.case import AuditCase
-from cuwheel.check.audit.findings import AuditFinding, finding
+from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.scan import ScannedLibrary, join_codes
 from cuwheel.check.audit.tags import MACHINES, first_with, is_missing
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS
@@ -92,8 +92,8 @@ def _import_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFind
     if machine != elf.machine:
         fact = f"its name says {platform}, but it is for {elf.machine}: no Python can import it"
         yield finding(name, "library", fact)
-    is_named = bool(match["suffix"]) and match["module"] not in elf.python_modules
-    if elf.python_modules and is_named:
+    is_named = not match["suffix"] or match["module"] in elf.python_modules
+    if elf.python_modules and not is_named and not case.code.loads_by_path:
         has = ", ".join(f"PyInit_{module}" for module in elf.python_modules[:_SHOWN])
         fact = f"importing it calls PyInit_{match['module']}, but it has {has}"
         yield finding(name, "library", fact)
@@ -187,7 +187,9 @@ def _hardening_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditF
         yield finding(name, "executable stack", "it requires an executable stack")
     if elf.static_tls > _STATIC_TLS and not elf.is_program:
         fact = f"it needs {elf.static_tls:,} bytes of static thread-local storage, of which an "
-        yield finding(name, "library", f"{fact}import gets about 1,700 at most")
+        # Others may be for `LD_PRELOAD`, with which a process reserves enough.
+        severity: Severity = "error" if case.is_imported(name) else "note"
+        yield finding(name, "library", f"{fact}import gets about 1,700 at most", severity)
     if elf.has_text_relocations:
         severity = case.severity("warning")
         yield finding(name, "text relocations", "the loader has to modify its code", severity)

@@ -127,12 +127,13 @@ def _tags_in(text: str) -> frozenset[Tag]:
 
 
 def _is_as_open(written: Iterable[Tag], tags: Iterable[Tag]) -> bool:
-    """Return True if WHEEL differs only by plain `linux` in place of manylinux.
+    """Return True if WHEEL differs only by plain `linux`, or `any`, in place of manylinux.
 
     Installers choose by the file name. `pip check` reads WHEEL, and reports nothing either.
     """
     plain = {(tag.interpreter, tag.abi, _GLIBC.sub("linux", tag.platform)) for tag in tags}
-    return plain == {(tag.interpreter, tag.abi, tag.platform) for tag in written}
+    open_tags = {(tag.interpreter, tag.abi, tag.platform) for tag in written}
+    return open_tags in (plain, {(*names, "any") for *names, _ in plain})
 
 
 def _module_findings(case: AuditCase) -> Iterator[AuditFinding]:
