@@ -24,6 +24,13 @@ _DYNAMIC = re.compile(
     rb"|sys\.modules\s*(\[[^\]]*\]\s*=[^=]|\.(setdefault|update))|extend_path"
     rb"|LazyLoader|lazy_loader|_LazyModule|addsitedir"
 )
+# Of 3.8 to 3.14: `:=`, `/` in parameters, `match`, `with (`, `except*`, types.
+_NEWER = re.compile(
+    rb":=|/\s*[,)]|^\s*(match|case|type)\s|\bwith\s*\(|except\s*\*|(def|class)\s+\w+\[",
+    re.MULTILINE,
+)
+_GLOBAL = re.compile(rb"^\s+global\s+(.*)", re.MULTILINE)  # a statement in a function
+_WORD = re.compile(rb"\w+")
 _BY_PATH = re.compile(rb"spec_from_file_location|ExtensionFileLoader|load_dynamic")
 _ANY_NAME = re.compile(rb"\b(globals|exec|vars|locals|setattr)\(|def __getattr__")
 # Attributes of every module (the Python Language Reference, "Module attributes").
@@ -99,9 +106,17 @@ class PythonCode:
         return tuple(found for imports in self._run.values() for found in imports)
 
     def syntax_error(self, member: str, minor: int | None = None) -> SyntaxError | None:
-        """Return why Python 3.`minor`, or this one, doesn't compile a module; None: it does."""
+        """Return why this Python, or an older 3.`minor`, doesn't compile a module; None: it does.
+
+        The older one is tried where the code seems to have syntax that is newer than 3.7.
+        """
+        if minor is None:
+            parsed = self._parse(member)
+            return parsed if isinstance(parsed, SyntaxError) else None
+        source = self.sources.get(member, b"")
         try:
-            parse_module(self.sources.get(member, b""), minor)
+            if _NEWER.search(source):
+                parse_module(source, minor)
         except SyntaxError as problem:
             return problem
         except ValueError:
@@ -145,7 +160,7 @@ class PythonCode:
 
     def has_name(self, module: str, name: str) -> bool:
         """Return True if a module has an attribute or a submodule of this name, or may have it."""
-        bound = self._bound(module, ())
+        bound = self._bound(module)
         return (
             bound is None
             or name in bound
@@ -158,18 +173,25 @@ class PythonCode:
         return PurePosixPath(self.modules.get(module, "")).name.startswith("__init__.")
 
     @cached_property
-    def _trees(self) -> dict[str, ast.Module | None]:
+    def _parsed(self) -> dict[str, ast.Module | SyntaxError | None]:
         return {}
 
-    def _tree(self, member: str) -> ast.Module | None:
-        """Return a module's syntax tree; None where it isn't read, or no Python."""
-        if member not in self._trees:
+    def _parse(self, member: str) -> ast.Module | SyntaxError | None:
+        """Return a module's syntax tree, or its error; None where it isn't read."""
+        if member not in self._parsed:
+            self._parsed[member] = None
             try:
-                tree = parse_module(self.sources[member]) if member in self.sources else None
-            except (SyntaxError, ValueError):
-                tree = None
-            self._trees[member] = tree
-        return self._trees[member]
+                if member in self.sources:
+                    self._parsed[member] = parse_module(self.sources[member])
+            except SyntaxError as problem:
+                self._parsed[member] = problem
+            except ValueError:
+                pass
+        return self._parsed[member]
+
+    def _tree(self, member: str) -> ast.Module | None:
+        parsed = self._parse(member)
+        return parsed if isinstance(parsed, ast.Module) else None
 
     @cached_property
     def _run(self) -> dict[str, tuple[Import, ...]]:
@@ -211,19 +233,29 @@ class PythonCode:
         base = parts[: len(parts) - ups] if ups else parts
         return ".".join((*base, *([node.module] if node.module else []))) if base else ""
 
-    def _bound(self, module: str, visited: tuple[str, ...]) -> frozenset[str] | None:
+    @cached_property
+    def _names(self) -> dict[str, frozenset[str] | None]:
+        return {}
+
+    def _bound(self, module: str) -> frozenset[str] | None:
         """Return the names that a module's code binds; None: they aren't known."""
+        if module not in self._names:
+            self._names[module] = None  # also of one that takes all names of itself
+            self._names[module] = self._read_names(module)
+        return self._names[module]
+
+    def _read_names(self, module: str) -> frozenset[str] | None:
         member = self.modules.get(module, "")
         source, tree = self.sources.get(member), self._tree(member)
-        if source is None or tree is None or _ANY_NAME.search(source) or module in visited:
+        if source is None or tree is None or _ANY_NAME.search(source):
             return None
-        names: set[str] = set()
+        names = {name.decode() for line in _GLOBAL.findall(source) for name in _WORD.findall(line)}
         for node in _own_level(tree):
             target = self._target(module, node) if isinstance(node, ast.ImportFrom) else ""
             if target != module:
                 names.update(_names_of(node))
             if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-                others = self._bound(target, (*visited, module))
+                others = self._bound(target)
                 if others is None:
                     return None
                 names |= others
@@ -245,23 +277,24 @@ def _parents(module: str) -> list[str]:
 
 
 def _own_level(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes outside of functions and classes, and statements `global` within."""
+    """Yield the nodes that may bind names, outside of functions and classes."""
     queue: list[ast.AST] = [tree]
     for node in queue:
         yield node
-        is_inner = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-        if is_inner:
-            yield from (part for part in ast.walk(node) if isinstance(part, ast.Global))
-        else:
-            queue += ast.iter_child_nodes(node)
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            queue += filter(_may_bind, ast.iter_child_nodes(node))
+
+
+def _may_bind(node: ast.AST) -> bool:
+    """Return True for statements, their parts, and targets; other expressions bind nothing."""
+    is_target = isinstance(node, (ast.Name, ast.Tuple, ast.List, ast.Starred, ast.NamedExpr))
+    return is_target or not isinstance(node, ast.expr)
 
 
 def _names_of(node: ast.AST) -> Iterable[str]:
     """Return the names that a node binds."""
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
-    if isinstance(node, ast.Global):
-        return node.names
     if isinstance(node, ast.Name):
         return [node.id] if isinstance(node.ctx, ast.Store) else ()
     # Functions, classes, `except` and `match`; a type's name is a node (Python 3.12).
