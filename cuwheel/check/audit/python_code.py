@@ -22,7 +22,7 @@ _EXTENSION = re.compile(r"(\.cpython-\w+-[-\w]+|\.abi3t?)?\.so$")
 _DYNAMIC = re.compile(
     rb"__path__\s*(\+?=|\.)|meta_path|path_hooks|sys\.path\s*(\+?=|\.(append|extend|insert))"
     rb"|sys\.modules\s*(\[[^\]]*\]\s*=[^=]|\.(setdefault|update))|extend_path"
-    rb"|LazyLoader|lazy_loader|_LazyModule|addsitedir"
+    rb"|LazyLoader|lazy_loader|_LazyModule|addsitedir|import_module|__import__"
 )
 # Of 3.8 to 3.14: `:=`, `/` in parameters, `match`, `with (`, `except*`, types.
 _NEWER = re.compile(

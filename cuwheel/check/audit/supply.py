@@ -202,7 +202,7 @@ class Chain:
             supplier, condition = namesake, "judging by its name"
             rest = f"to come from {namesake}, whose wheel isn't known here"
             fault = Fault("note", "seems", "seem", rest)
-        elif (unknown := self.case.unknown_projects) and self.case.scan.loaders:
+        elif (unknown := self.case.gpu_projects) and self.case.scan.loaders:
             rest = f"in the wheel; its Python code may load what {' or '.join(unknown[:3])} has"
             fault = Fault("note", "isn't", "aren't", rest)
         elif others := self.conditions.namesakes(library):

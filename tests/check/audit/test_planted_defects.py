@@ -316,6 +316,15 @@ SOUND = (
         package("from .a import f\n", a="if 1:\n    f = 1\nelse:\n    import f\n"),
     ),
     Plant("changed path", None, package("__path__.append('x')\nfrom . import _C\n")),
+    Plant(
+        "names of an extension",
+        None,
+        package(
+            "from importlib import import_module\nimport_module('pkg._C')\nfrom . import a\n",
+            a="from pkg import run\n",
+        ),
+    ),
+    Plant("plugin", None, package("import pkg\nimport jax\n"), {"name": "jax_plugin"}),
     Plant("declared", None, package("import yaml\n"), {"requires": ("pyyaml",)}),
     Plant("brought", None, package("import numpy\n"), {"requires": ("scipy",)}),
     Plant("unknown", None, package("import numpy\n"), {"requires": ("something",)}),

@@ -98,7 +98,8 @@ def _undeclared_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFin
         project = project_of_module(module)
         if not project or project in done or module in own or module in sys.stdlib_module_names:
             continue
-        if not any(name.startswith(f"{project}-") for name in case.required):
+        # A plugin, `jax-cuda13-pjrt`, is imported by what it extends.
+        if not any(name.startswith(f"{project}-") for name in (*case.required, case.project)):
             yield _undeclared(item, project, case)
         done.add(project)
 
