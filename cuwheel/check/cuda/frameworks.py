@@ -259,7 +259,7 @@ def has_common_release(known: SpecifierSet, required: SpecifierSet) -> bool:
     for specifier in (*known, *required):
         with contextlib.suppress(InvalidVersion):  # `===` takes any text
             named.append(Version(specifier.version.removesuffix(".*")))
-    after = [f"{version.public}.0.0.1" for version in named if not version.is_prerelease]
+    after = [f"{version.base_version}.0.0.1" for version in named if not version.is_prerelease]
     return any(
         known.contains(release, prereleases=True) and required.contains(release, prereleases=True)
         for release in [*named, *map(Version, (*after, "0", "9999"))]

@@ -32,6 +32,9 @@ _BUILD = re.compile(r"^cp3\d+")
 _REALTIME = re.compile(
     r"(aio|mq)_\w+|lio_listio(64)?|shm_(open|unlink)|timer_(create|delete|[gs]ettime|getoverrun)"
 )
+_CORE = frozenset(
+    {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "libgcc_s.so.1", "libstdc++.so.6"}
+)
 _MERGED = tuple(f"manylinux_2_{minor}_" for minor in range(34, 100))
 # glibc reserves 1,664 bytes for libraries that are loaded later, or fewer (elf/dl-tls.c), and
 # alignment may add to them: with glibc 2.36 1,700 bytes load, and 1,800 don't.
@@ -135,8 +138,10 @@ def _own_version_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[Audi
 def _realtime_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield functions that only librt has before glibc 2.34 (its NEWS)."""
     names = [name for name in library.undefined if _REALTIME.fullmatch(name)]
-    is_loaded = "librt.so.1" in case.loader_graph.needs(library.name)
-    if names and not is_loaded and case.policies and not case.policies[0].name.startswith(_MERGED):
+    # What another wheel's library needs in turn may be librt.
+    foreign = case.loader_graph.needs(library.name) - case.own.keys()
+    is_known = all(name in _CORE or name.startswith("ld-linux") for name in foreign)
+    if names and is_known and case.policies and not case.policies[0].name.startswith(_MERGED):
         fact = f"it needs {', '.join(names[:_SHOWN])}, but not librt.so.1, which has it on systems "
         fact += f"of {case.policies[0].name}"
         yield finding(library.name, "platform tag", fact)
