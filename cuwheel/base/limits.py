@@ -26,6 +26,9 @@ MEMBER = 16 * GIB  # bytes of a member, unpacked; reading it costs 6 MB of memor
 WHEEL = 64 * GIB  # bytes of all members, unpacked; deflate makes a thousand of one
 FAULTS = 200  # of one kind that are reported of a wheel
 
+SOURCE = 256 << 10  # bytes of a small file of a wheel that is searched as a whole, or parsed
+SOURCES = 32 * MIB  # bytes of a wheel's modules that are kept; vllm, with 1,600, has 18 MB
+
 # ELF files: a million sections or symbols cost a gigabyte as objects.
 ELF_TABLE = 16 * MIB  # bytes of a table of headers: 260,000 sections; a cubin has five a kernel
 ELF_TAGS = 64 << 10  # bytes of the dynamic section, 4,096 entries; large libraries have 60

@@ -20,6 +20,7 @@ import os
 import re
 import shutil
 import stat
+import warnings
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -182,19 +183,33 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_module(path: Path) -> ast.Module:
-    """Parse a Python file; raises ValueError.
-
-    Deep nesting exhausts a parser's stack: with Python 3.10 `ast` may even end the process.
-    """
+    """Parse a Python file; raises ValueError."""
     try:
-        tree = ast.parse(read_bytes(path, limit=limits.PYTHON))
+        tree = parse_module(read_bytes(path, limit=limits.PYTHON))
     except SyntaxError as problem:
         raise ValueError(str(problem)) from problem
-    except (MemoryError, RecursionError) as problem:
-        raise ValueError(f"it is nested too deeply: {problem}") from None
     level: list[ast.AST] = [tree]
     for _ in range(_DEEPEST):  # from 3.14 on Python parses what it can't walk
         level = [child for node in level for child in ast.iter_child_nodes(node)]
         if not level:
             return tree
     raise ValueError("it is nested too deeply")
+
+
+def parse_module(content: bytes, minor: int | None = None) -> ast.Module:
+    """Parse Python code, as this Python or an older 3.`minor` does as far as `ast` knows.
+
+    Deep nesting exhausts a parser's stack: with Python 3.10 `ast` may even end the process. A tree
+    may be too deep for recursion.
+
+    Raises:
+        SyntaxError: that Python doesn't compile it.
+        ValueError: it is nested too deeply, or holds a zero byte.
+    """
+    version = None if minor is None else (3, minor)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes in texts
+            return ast.parse(content, feature_version=version)
+    except (MemoryError, RecursionError) as problem:
+        raise ValueError(f"it is nested too deeply: {problem}") from None

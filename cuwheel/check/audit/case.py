@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
@@ -15,8 +16,10 @@ from cuwheel.base import limits
 from cuwheel.base.formats.binaries.elf import Elf
 from cuwheel.base.formats.wheel.metadata import header, installed_path, parse_requirement
 from cuwheel.check.audit.findings import Severity
+from cuwheel.check.audit.installed_projects import unknown_among
+from cuwheel.check.audit.python_code import PythonCode
 from cuwheel.check.audit.scan import ScannedLibrary, WheelScan
-from cuwheel.check.audit.tags import MACHINES, policies, policy_of
+from cuwheel.check.audit.tags import MACHINES, oldest_minor, policies, policy_of
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS, Component
 from cuwheel.check.cuda.driver_functions import release_of_function
 from cuwheel.check.cuda.drivers import (
@@ -25,14 +28,23 @@ from cuwheel.check.cuda.drivers import (
     newest_driver,
     oldest_driver,
 )
-from cuwheel.check.cuda.frameworks import Dependency, dependencies_of, extras_of, preloads
+from cuwheel.check.cuda.frameworks import (
+    Dependency,
+    dependencies_of,
+    extras_of,
+    is_known,
+    preloads,
+)
 from cuwheel.check.cuda.suppliers import components_of, is_from_driver
 from cuwheel.check.linkage.loader_graph import LoaderGraph
 
 if TYPE_CHECKING:
     from auditwheel.policy import Policy
     from packaging.tags import Tag
+_MINORS, _PATCH = 40, 99  # of Python 3: more than there will be
 _READ = re.compile(r"any$|linux_|manylinux")
+_FOR_GPU = re.compile(r"^(lib|jax|tensorflow)|-cu1\d$|cuda|cupy|torch")
+_NAMED_LIBRARY = re.compile(rb"""["'/](lib[\w+-]+(?:\.so[.\d]*)?)(["'{])""")
 # `+cu130`, `cupy-cuda13x`, `nvidia-cublas-cu12`: the CUDA major in a name.
 _CUDA_IN_NAME = re.compile(r"(?:^|[-_+.])cu(?:da)?(1[1-9])(?:\d|x)?(?=$|[-_.]|torch)")
 
@@ -93,6 +105,18 @@ class AuditCase:
             return frozenset()
 
     @cached_property
+    def oldest_python(self) -> int | None:
+        """The minor release of the oldest Python that tags and `Requires-Python` allow."""
+        required = next(iter(header(self.scan.metadata, "requires-python")), "")
+        try:
+            allowed = SpecifierSet(required)
+        except InvalidSpecifier:
+            return oldest_minor(self.tags)
+        stated = (n for n in range(_MINORS) if required and allowed.contains(f"3.{n}.{_PATCH}"))
+        known = (oldest_minor(self.tags), next(stated, None))
+        return max((minor for minor in known if minor is not None), default=None)
+
+    @cached_property
     def platforms(self) -> tuple[str, ...]:
         """The platform tags in the file name."""
         return tuple(sorted({tag.platform for tag in self.tags}))
@@ -123,6 +147,30 @@ class AuditCase:
         return tuple(line for line in lines if line.count("(") <= limits.BRACKETS)
 
     @cached_property
+    def code(self) -> PythonCode:
+        """The modules of Python code."""
+        return PythonCode(names=self.scan.names, sources=self.scan.sources)
+
+    def is_opened(self, name: str) -> bool:
+        """Return True if Python code loads a library of the wheel, or one that it names, itself.
+
+        Named are `libx.so.1`, `libx` and the beginning of `f"libx{number}"`, in modules that load
+        libraries.
+        """
+        stem = name.partition(".so")[0]
+        is_module = any(map(self.code.is_always_loaded, self.loader_graph.owners(name)))
+        is_named = bool({(name, True), (stem, True)} & self._named_by_python)
+        return (is_module or is_named) or any(
+            stem.startswith(text) for text, is_whole in self._named_by_python if not is_whole
+        )
+
+    @cached_property
+    def _named_by_python(self) -> frozenset[tuple[str, bool]]:
+        sources = (self.scan.sources.get(name, b"") for name in self.scan.loaders)
+        found = (pair for text in sources for pair in _NAMED_LIBRARY.findall(text))
+        return frozenset((name.decode(), end != b"{") for name, end in found)
+
+    @cached_property
     def required(self) -> frozenset[str]:
         """Projects that the wheel requires on Linux without an extra."""
         parsed = (parse_requirement(line) for line in self.requires)
@@ -132,6 +180,16 @@ class AuditCase:
     def declared(self) -> tuple[Dependency, ...]:
         """Everything that the requirements install, as far as is known."""
         return dependencies_of(self.requires)
+
+    @cached_property
+    def unknown_projects(self) -> tuple[str, ...]:
+        """Required projects that may bring others, or libraries that no table has."""
+        return unknown_among(name for name in self.required if not is_known(name))
+
+    @property
+    def gpu_projects(self) -> tuple[str, ...]:
+        """Those of them that may bring libraries of CUDA, by their names."""
+        return tuple(name for name in self.unknown_projects if _FOR_GPU.search(name))
 
     @cached_property
     def assumed(self) -> tuple[str, ...]:
@@ -269,8 +327,12 @@ class AuditCase:
 
     def is_imported(self, library: str) -> bool:
         """Return True if importing a module of the wheel loads a library."""
+        return library in self._imported
+
+    @cached_property
+    def _imported(self) -> frozenset[str]:
         modules = (module.name for module, elf in self.host_libraries if elf.python_modules)
-        return any(library in self.loader_graph.loaded_by(module) for module in modules)
+        return frozenset[str]().union(*map(self.loader_graph.loaded_by, modules))
 
     def severity(self, third_party: Severity) -> Severity:
         """Return `error` for a wheel with a contract, `third_party` for others."""

@@ -62,8 +62,8 @@ RULES = (
         text="The package index and `twine check --strict` refuse it, also for a long "
         "description that can't be rendered (Markdown without a stated type is read as "
         "reStructuredText); if `Requires-Python` excludes the Python of the tag, "
-        "installers refuse it. Correct it upstream or with a patch (`pyproject.toml`, "
-        "`setup.py`).",
+        "installers refuse it, and no installer can meet requirements that exclude each "
+        "other. Correct it upstream or with a patch (`pyproject.toml`, `setup.py`).",
     ),
     AuditRule(
         name="tag",
@@ -113,6 +113,26 @@ RULES = (
         "out (the recipe's `leave_out`), or put them below the package's own.",
     ),
     AuditRule(
+        name="Python code",
+        summary="Importing the package, or starting its script, fails.",
+        text="Code that an import always runs has a syntax error, needs a newer Python than "
+        "`Requires-Python`, imports a module that isn't in the wheel (often `_C`, if the "
+        "extension wasn't built), or a project that isn't in `Requires-Dist`. An entry point "
+        "needs an existing `module:function`.",
+    ),
+    AuditRule(
+        name="program",
+        summary="A program can't be started, or runs unexpectedly.",
+        text="A file needs the execute bit to be started, a script an interpreter that exists "
+        "everywhere (`#!python`). `sitecustomize.py` and `import` lines of a `.pth` run "
+        "whenever Python starts.",
+    ),
+    AuditRule(
+        name="secret",
+        summary="The wheel contains a key, a token or settings with passwords.",
+        text="Whoever installs the wheel can read it: revoke it, then leave the file out.",
+    ),
+    AuditRule(
         name="byte code",
         summary="The wheel contains compiled byte code.",
         text="Installers compile Python files themselves, for the Python in use. The "
@@ -131,7 +151,9 @@ RULES = (
         name="library",
         summary="A library can't be read, or there is none.",
         text="If the wheel of a CUDA package has no compiled library, its build system found no "
-        "CUDA; a damaged library was truncated or changed after linking.",
+        "CUDA; a damaged library was truncated or changed after linking. Python ignores "
+        "modules whose suffix is for another build, as `-musl.so`; glibc reserves 1,700 bytes "
+        "for static thread-local storage: compile without `-ftls-model=initial-exec`.",
     ),
     AuditRule(
         name="executable stack",
@@ -181,7 +203,8 @@ RULES = (
         "A requirement may also allow only releases whose libraries have other names "
         "(`nvidia-cudnn-cu12==8.*` for libcudnn.so.9): correct its version range. For a "
         "third-party wheel it is an error if the wheel can't be loaded at all without the "
-        "library, and a warning if only a part of it can't. It is also an error if the "
+        "library, a warning if only a part of it can't or a framework isn't required, and a "
+        "note for a library that is opened by name. It is also an error if the "
         "library is in the wheel itself, an extension module needs it, and nothing in the "
         "wheel could load it before: an entry with one `..` too few, or a link `libx.so.1` "
         "that is not in the wheel.",
@@ -239,8 +262,8 @@ RULES = (
         name="undefined symbol",
         summary="A library needs a symbol that nothing defines.",
         text="Python binds all symbols of a library when it loads it, so the import fails with "
-        "`undefined symbol`. The symbol is defined neither in the wheel, nor in the "
-        "libraries that it needs, glibc, libstdc++, Python or PyTorch. A source file was "
+        "`undefined symbol`. The symbol, or its version, is defined neither in the wheel, nor "
+        "in the libraries that it needs, glibc, libstdc++, Python or PyTorch. A source file was "
         "not linked, a helper library is of another release than its headers, or a library "
         "is missing in the link command: `-Wl,--no-undefined` makes the linker report it "
         "(`c++filt` shows the readable name). It is a note if Python code of the wheel "

@@ -140,6 +140,8 @@ class SupplierConditions:
     def expected_from(self, library: ScannedLibrary) -> str:
         """Return the requirement into which an rpath entry leads: `pyqt6-qt6` for `PyQt6/Qt6/lib`.
 
+        One with the wheel's own name, `sherpa-onnx-core`, may share its folders.
+
         Empty if the entry's folder holds files of the wheel itself, or has no required name.
         """
         unknown = self.case.required - {part.distribution for part in KNOWN_COMPONENTS}
@@ -150,7 +152,8 @@ class SupplierConditions:
             for name in sorted(unknown):
                 if not parts.isdisjoint({name, *name.split("-")}):
                     return name
-        return ""
+        own = f"{self.case.project}-"
+        return next((name for name in sorted(unknown) if name.startswith(own)), "")
 
     def namesakes(self, library: ScannedLibrary) -> list[str]:
         """Return requirements that seem to supply another need of a library."""
@@ -163,8 +166,11 @@ class SupplierConditions:
         """Return the severity of a component without requirement, in a third-party wheel.
 
         A part of a wheel may be for users who have more than the wheel requires. NVIDIA's wheels
-        leave the release of CUDA to the packages that require them.
+        leave the release of CUDA to the packages that require them. A framework is imported
+        before, by users who chose its build.
         """
+        if preloads(component.distribution):
+            return "warning"
         if self.has_alternatives:
             return "note"
         if _FINDER in self.case.required or self.case.is_supplier:

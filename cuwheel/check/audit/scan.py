@@ -41,7 +41,7 @@ from cuwheel.base.formats.wheel.zip_reader import SeekableMember
 from cuwheel.base.system.files import sha256_of_file
 from cuwheel.base.system.regular_files import open_file
 from cuwheel.check.audit.leaked_paths import Leak, LeakFinder
-from cuwheel.check.cuda.suppliers import cuda_major_of, stem_of
+from cuwheel.check.cuda.suppliers import cuda_major_of, is_cuda_library, stem_of
 
 _BATCH = 1 << 20  # bytes that go from one thread to the other at once; less costs switches
 _BATCH_LENGTH = 128  # pieces likewise: files can be empty, and each has zlib's state of 45 kB
@@ -55,9 +55,18 @@ _OTHER_LIBRARIES = (
 )
 # Of ctypes, cffi and PyTorch; a program that is started needs the variable.
 _LOADS = re.compile(rb"\b(CDLL|PyDLL|LoadLibrary|load_library|dlopen|RTLD_\w+|LD_LIBRARY_PATH)\b")
-# A text of a library of CUDA that has the major in its name, which `dlopen` gets.
-_VERSIONED = b".so.1"
-_OPENED = re.compile(rb"\0(lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.1\d)\0")
+# A text with the name of a library of CUDA, which `dlopen` gets.
+_NAMED = b".so"
+_OPENED = re.compile(rb"\0(lib(?:cu|nv|npp|nccl)[\w-]{0,40}\.so(?:\.\d+)*)\0")
+# A key of its owner, or a token of a service, in the forms that GitHub's secret scanning lists.
+_SECRETS = (
+    (b"PRIVATE KEY-----", "a private key", rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[\w+/=\s]{100}"),
+    (b"gh", "a token of GitHub", rb"\bgh[oprsu]_[A-Za-z0-9]{36}\b|\bgithub_pat_\w{60,}"),
+    (b"glpat-", "a token of GitLab", rb"\bglpat-[\w-]{20}"),
+    (b"pypi-AgE", "a token of a package index", rb"\bpypi-AgE[\w-]{60,}"),
+    (b"hf_", "a token of Hugging Face", rb"\bhf_[A-Za-z]{34}\b"),
+    (b"AKIA", "an access key of AWS", rb"\bAKIA[A-Z2-7]{16}\b"),
+)
 _TOO_MANY_FATBINS = "it has implausibly many fat binaries or kinds of code"
 _LFS_POINTER = b"version https://git-lfs"
 _LINKER_SCRIPT = (b"GNU ld script", b"INPUT", b"GROUP")  # a text in place of a library
@@ -73,8 +82,7 @@ class ScannedLibrary:
         device_code: archs of the code that a GPU can run, in all sections; None if there is none.
         damage: why it, or its device code, can't be read; empty for an intact one.
         cudart: the release of CUDA's runtime that is linked into it, `13.0`; empty: none.
-        opened_major: the CUDA major of libraries that its code names and `DT_NEEDED` doesn't; None:
-            none, or several.
+        opened: libraries of CUDA that its code names, where it calls `dlopen`.
         undefined: required symbols without a library and a version; weak ones are left out.
         exports: None where they can't be read, as of 32 bits.
     """
@@ -84,7 +92,7 @@ class ScannedLibrary:
     device_code: DeviceCode | None
     damage: str = ""
     cudart: str = ""
-    opened_major: int | None = None
+    opened: tuple[str, ...] = ()
     undefined: tuple[str, ...] = field(default=(), compare=False, repr=False)
     exports: Exports | None = field(default=None, compare=False, repr=False)
 
@@ -92,6 +100,17 @@ class ScannedLibrary:
     def runtime_major(self) -> int | None:
         """13 where the runtime of CUDA 13.0 is linked into it."""
         return int(self.cudart.partition(".")[0]) if self.cudart else None
+
+    @property
+    def is_program(self) -> bool:
+        """True if it is started, not loaded."""
+        return self.elf is not None and self.elf.is_program
+
+    @property
+    def opened_major(self) -> int | None:
+        """The only CUDA major of `opened`; None: there is none, or several."""
+        majors = {major for name in self.opened if (major := cuda_major_of(name))}
+        return int(majors.pop()) if len(majors) == 1 else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +123,9 @@ class WheelScan:
         device_files: members with device code that are no library, by name: cubins, fat binaries,
             PTX.
         loaders: modules that load libraries by name.
+        sources: small modules and scripts, by name, as far as `limits.SOURCES` allows.
+        secrets: members with keys and tokens, and of what kind.
+        executables: members that a user may start.
     """
 
     file_name: str
@@ -119,6 +141,10 @@ class WheelScan:
     archive_faults: tuple[tuple[str, str], ...] = ()
     device_files: Mapping[str, DeviceCode] = field(default_factory=dict)
     loaders: tuple[str, ...] = ()
+    sources: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    secrets: tuple[tuple[str, str], ...] = ()
+    executables: frozenset[str] = frozenset()
+    entry_points: str = ""
 
 
 def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
@@ -134,11 +160,18 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
         device_files: dict[str, DeviceCode] = {}
         libraries: list[ScannedLibrary] = []
         loaders: list[str] = []
+        sources: dict[str, bytes] = {}
+        secrets: list[tuple[str, str]] = []
+        space = limits.SOURCES
         for member in _read(wheel.members(archive.fileno()), finder):
             contents[member.name] = member.content
             libraries += [member.library] if member.library else []
             device_files |= {member.name: member.code} if member.code else {}
             loaders += [member.name] if member.is_loader else []
+            secrets += [(member.name, kind) for kind in member.secrets]
+            is_source = member.name.endswith((".py", ".pth")) or ".data/scripts/" in member.name
+            if is_source and member.is_small and (space := space - len(member.text)) > 0:
+                sources[member.name] = bytes(member.text)
         return WheelScan(
             file_name=path.name,
             sha256=digest.result(),
@@ -152,6 +185,10 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
             device_files=device_files,
             leaks=finder.leaks,
             loaders=tuple(loaders),
+            sources=sources,
+            secrets=tuple(secrets),
+            executables=wheel.executables,
+            entry_points=wheel.read_text("entry_points.txt"),
             archive_faults=(
                 *_shortened(member_faults(wheel)),
                 *_shortened(
@@ -217,6 +254,8 @@ class _Reading:
     Attributes:
         code: of a file with device code alone.
         is_loader: it is a module that loads libraries by name.
+        text: the content, if `is_small`.
+        secrets: the kinds of keys and tokens in it.
     """
 
     def __init__(self, member: SeekableMember, finder: LeakFinder) -> None:
@@ -231,11 +270,16 @@ class _Reading:
         self._fatbins = FatbinFinder(member.size)
         self._has_cudart = False
         self._names: set[bytes] = set()  # texts in it, of CUDA's libraries
+        self.text = bytearray()
+        self.secrets: tuple[str, ...] = ()
+        self.is_small = member.size <= limits.SOURCE
         self._start = b""
 
     def feed(self, piece: bytes) -> None:
         """Read the next piece."""
         self._hash.update(piece)
+        if self.is_small:
+            self.text += piece
         for window in self._windows.feed(piece):
             self._search(window)
 
@@ -252,6 +296,11 @@ class _Reading:
             if self.library.elf and self.library.elf.is_cubin:
                 self.code = self.library.device_code
             return
+        self.secrets = tuple(
+            kind
+            for word, kind, pattern in _SECRETS
+            if word in self.text and re.search(pattern, self.text)
+        )
         if self._fatbins.found:
             self.code = code_of(self._fatbins.found)
         elif self.name.endswith(".ptx"):
@@ -266,7 +315,7 @@ class _Reading:
         self._leaks.search(self.name, window, is_library=is_library)
         self._fatbins.search(window)
         self._has_cudart = self._has_cudart or CUDART_TEXT in window.data
-        if is_library and _VERSIONED in window.data:
+        if is_library and _NAMED in window.data and len(self._names) < limits.FAULTS:
             self._names |= {*_OPENED.findall(window.data)}
         if self.name.endswith(".py") and not self.is_loader:
             self.is_loader = _LOADS.search(window.data) is not None
@@ -302,7 +351,7 @@ class _Reading:
             elf=elf,
             device_code=code,
             cudart=cudart,
-            opened_major=self._opened_major(elf),
+            opened=self._opened(elf),
             undefined=undefined,
             exports=exports,
         )
@@ -314,12 +363,10 @@ class _Reading:
             return ""
         return linked_cudart(stream, code, elf.machine)
 
-    def _opened_major(self, elf: Elf) -> int | None:
-        """Return the only CUDA major of the libraries that it opens by name."""
-        if not elf.uses_dlopen:
-            return None
-        majors = {cuda_major_of(name.decode()) for name in self._names}
-        return int(majors.pop()) if len(majors) == 1 else None
+    def _opened(self, elf: Elf) -> tuple[str, ...]:
+        """Return the libraries of CUDA that it opens by name."""
+        names = sorted(name.decode() for name in self._names) if elf.uses_dlopen else []
+        return tuple(name for name in names if is_cuda_library(name))
 
     def _code_of_library(self, elf: Elf) -> DeviceCode | None:
         """Return the code of all sections but the input of the device link; None without any.

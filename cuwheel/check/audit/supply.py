@@ -22,6 +22,8 @@ from cuwheel.check.cuda.components import Component
 from cuwheel.check.cuda.frameworks import has_common_release, preloads
 from cuwheel.check.cuda.suppliers import is_cuda_library, is_from_driver, is_other_accelerator
 
+_OPENED = "loaded before by the wheel's Python code"
+
 
 class Fault(NamedTuple):
     """A problem of a supply.
@@ -104,14 +106,29 @@ class Chain:
 
     def _from_wheel(self, library: ScannedLibrary, soname: str) -> Supply:
         folders = self.case.files.get(soname, ())
-        is_found = self.case.loader_graph.finds(library.name, soname, folders)
-        faults = () if is_found else (self._lost_in_wheel(library, soname),)
-        return Supply(library.name, soname, "wheel", faults=faults)
+        if self.case.loader_graph.finds(library.name, soname, folders):
+            return Supply(library.name, soname, "wheel")
+        if self._is_opened(library, soname):
+            return Supply(library.name, soname, "wheel", _OPENED)
+        return Supply(library.name, soname, "wheel", "", (self._lost_in_wheel(library, soname),))
+
+    def _is_opened(self, library: ScannedLibrary, soname: str) -> bool:
+        """Return True if Python code names a needed library, or imports it before a plugin.
+
+        A plugin is what no module needs: a library that was imported opens it.
+        """
+        case = self.case
+        names = {soname, *case.files_of(soname)}
+        owners = case.loader_graph.owners(soname)
+        is_plugin = not case.is_imported(library.name) and any(map(case.is_imported, owners))
+        return not library.is_program and (is_plugin or any(map(case.is_opened, names)))
 
     def _lost_in_wheel(self, library: ScannedLibrary, soname: str) -> Fault:
         """Return the fault of a library in the wheel that isn't found, or has another name."""
         is_lost = self._is_import_lost(library, soname)
-        is_loaded = any(preloads(dep.by, soname) for dep in self.case.dependencies)
+        is_loaded = not library.is_program and any(
+            preloads(dep.by, soname) for dep in self.case.dependencies
+        )
         is_error = is_lost and not is_loaded and not self.case.is_supplier
         severity = self._severity("error" if is_error else "warning")
         if files := self.case.files_of(soname):
@@ -154,11 +171,16 @@ class Chain:
             )
             faults.append(Fault(self._severity("error"), "comes", "come", rest))
         if not self.case.loader_graph.finds(library.name, soname, (component.site_folder,)):
-            loader = self.conditions.loader_of(soname, component)
+            # What starts a program imports nothing into its process.
+            loader = "" if library.is_program else self.conditions.loader_of(soname, component)
+            loader = loader or (_OPENED if self._is_opened(library, soname) else "")
             condition = ", ".join(part for part in (condition, loader) if part)
             rest = f"in {component.site_folder}, but no rpath entry points there"
+            severity = self._severity("warning")
+            if self.case.gpu_projects and self.case.scan.loaders and not library.is_program:
+                severity = self._severity("note")  # the wheel's code may load one's libraries
             if not loader or contract:
-                faults.append(Fault(self._severity("warning"), "is", "are", rest))
+                faults.append(Fault(severity, "is", "are", rest))
         supplier = f"{component.distribution} ({component.site_folder})"
         return Supply(library.name, soname, supplier, condition, tuple(faults))
 
@@ -180,6 +202,9 @@ class Chain:
             supplier, condition = namesake, "judging by its name"
             rest = f"to come from {namesake}, whose wheel isn't known here"
             fault = Fault("note", "seems", "seem", rest)
+        elif (unknown := self.case.gpu_projects) and self.case.scan.loaders:
+            rest = f"in the wheel; its Python code may load what {' or '.join(unknown[:3])} has"
+            fault = Fault("note", "isn't", "aren't", rest)
         elif others := self.conditions.namesakes(library):
             rest = f"in the wheel; what {others[0]} requires isn't known here"
             fault = Fault("note", "isn't", "aren't", rest)
@@ -259,6 +284,8 @@ class Chain:
             f"from {supplier.distribution}, which neither {component.distribution} nor this wheel "
             "requires"
         )
+        if severity and self.case.gpu_projects and not self.case.contract:
+            severity = "note"  # one of these may require it
         faults = (Fault(severity, "comes", "come", rest),) if severity else ()
         place = f"{supplier.distribution} ({supplier.site_folder})"
         return Supply(label, needed, place, condition, faults)

@@ -70,6 +70,7 @@ class TorchFit:
     Attributes:
         lacking: a name that the newest of `wrong` doesn't export.
         count: of such names in all of `wrong`.
+        is_for_none: no allowed release has all symbols.
         is_other_string_abi: compiled with the other one of libstdc++'s two strings than the allowed
             releases of the index; builds of these from elsewhere may have it.
     """
@@ -79,6 +80,7 @@ class TorchFit:
     fitting: tuple[str, ...]
     wrong: tuple[str, ...]
     newest: str
+    is_for_none: bool
     is_newer_allowed: bool
     is_other_string_abi: bool
 
@@ -135,6 +137,7 @@ class SymbolNeeds:
             fitting=tuple(release for release in table.releases if release in fitting),
             wrong=wrong,
             newest=allowed[-1],
+            is_for_none=wrong == tuple(allowed),
             is_newer_allowed=has_common_release(beyond, self.torch_requirement or beyond),
             is_other_string_abi=wrong == allowed and self._is_other_string_abi(needed, wrong),
         )
@@ -166,8 +169,7 @@ class SymbolNeeds:
 
         With `RTLD_GLOBAL` these define symbols for all others, and no table has theirs.
         """
-        known = {dep.distribution for dep in self.case.declared}
-        return tuple(sorted(self.case.required - known)) if self.case.scan.loaders else ()
+        return self.case.unknown_projects if self.case.scan.loaders else ()
 
     @cached_property
     def _has_torch(self) -> bool:

@@ -17,6 +17,7 @@ from cuwheel.check.audit.findings import (
 from cuwheel.check.audit.rules.library import device_codes, library_findings
 from cuwheel.check.audit.rules.members import layout_findings, member_findings
 from cuwheel.check.audit.rules.metadata import metadata_findings, name_findings
+from cuwheel.check.audit.rules.python import python_findings
 from cuwheel.check.audit.rules.supply import supply_findings
 from cuwheel.check.audit.rules.symbols import symbol_findings
 from cuwheel.check.audit.scan import WheelScan, join_codes, scan_wheel
@@ -59,7 +60,7 @@ def judge(case: AuditCase) -> AuditResult:
     """Check a wheel against its contract, or against the rules for any wheel."""
     chain = Chain(case=case)
     findings = [*name_findings(case), *member_findings(case)]
-    findings += [*metadata_findings(case), *layout_findings(case)]
+    findings += [*metadata_findings(case), *layout_findings(case), *python_findings(case)]
     if case.is_read:
         findings += [*library_findings(case), *supply_findings(chain), *symbol_findings(case)]
     else:

@@ -92,6 +92,9 @@ _RULES = (
     ),
     _rule("cuda-toolkit[nvvm]>=13,<14", "nvidia-nvvm"),
     _rule("nvidia-cuda-nvcc", "nvidia-nvvm nvidia-cuda-runtime"),
+    # nvidia-cublas 13.3.0.5, 13.4.1.3 and 13.10.0.20; nvidia-cublas-cu12 12.9.1.4 and 12.9.2.10.
+    _rule("nvidia-cublas>=13.4.1", "nvidia-cuda-nvrtc"),
+    _rule("nvidia-cublas-cu12>=12.9.2", "nvidia-cuda-nvrtc-cu12"),
     # torch 2.1.2, 2.3.1, 2.4.1, 2.5.1, 2.6.0, 2.7.1, 2.8.0, 2.9.1, 2.10.0; 2.11.0, 2.12.0, 2.14.0,
     # 2.15.0. Up to 2.0 it is for CUDA 11: 1.13.1, 2.0.1.
     _rule("torch>=1.13,<2.1", _parts(_TORCH_1, "-cu11"), unless=">=2.1"),
@@ -139,6 +142,17 @@ _RULES = (
     ),
     *(_rule(f"cuquantum-python-cu{cuda}", f"cupy-cuda{cuda}x") for cuda in (12, 13)),
 )
+
+# The toolkit whose parts PyTorch's releases require exactly.
+_TORCH_TOOLKITS = {
+    **dict.fromkeys(("2.1", "2.2", "2.3", "2.4"), "12.1"),
+    **dict.fromkeys(("2.5", "2.6"), "12.4"),
+    "2.7": "12.6",
+    **dict.fromkeys(("2.8", "2.9", "2.10"), "12.8"),
+    **dict.fromkeys(("2.11", "2.12", "2.13", "2.14"), "13.0"),
+    "2.15": "13.2",
+}
+_TOOLKIT_PART = re.compile(r"nvidia-(?:cublas|cuda-cupti|cuda-nvrtc|cuda-runtime|nvtx)(-cu12)?")
 
 # Libraries that an import loads, as patterns of sonames. A loaded library serves all that need its
 # soname, with any rpath.
@@ -206,6 +220,28 @@ def dependencies_of(requirements: Iterable[str]) -> tuple[Dependency, ...]:
     return tuple(dependencies)
 
 
+def toolkit_conflict(torch: SpecifierSet, requirement: Requirement) -> str:
+    """Return the CUDA release of all allowed releases of PyTorch if a requirement excludes it."""
+    part = _TOOLKIT_PART.fullmatch(canonicalize_name(requirement.name))
+    known = {minor: SpecifierSet(f"=={minor}.*") for minor in _TORCH_TOOLKITS}
+    others = SpecifierSet(",".join(f"!={minor}.*" for minor in known))
+    if part is None or has_common_release(others, torch):
+        return ""
+    allowed = (minor for minor, releases in known.items() if has_common_release(releases, torch))
+    toolkits = {_TORCH_TOOLKITS[minor] for minor in allowed}
+    is_possible = any(
+        toolkit.startswith("12.") is not bool(part[1])  # another wheel, of the other CUDA
+        or has_common_release(SpecifierSet(f"=={toolkit}.*"), requirement.specifier)
+        for toolkit in toolkits
+    )
+    return "" if is_possible else " or ".join(sorted(toolkits))
+
+
+def is_known(distribution: str) -> bool:
+    """Return True if it is known what a distribution requires and contains."""
+    return distribution in _KNOWN
+
+
 def preloads(distribution: str, soname: str = "") -> bool:
     """Return True if importing a framework loads CUDA libraries, or one soname of them."""
     patterns = _LOADED.get(distribution, ())
@@ -227,7 +263,7 @@ def has_common_release(known: SpecifierSet, required: SpecifierSet) -> bool:
     for specifier in (*known, *required):
         with contextlib.suppress(InvalidVersion):  # `===` takes any text
             named.append(Version(specifier.version.removesuffix(".*")))
-    after = [f"{version.public}.0.0.1" for version in named if not version.is_prerelease]
+    after = [f"{version.base_version}.0.0.1" for version in named if not version.is_prerelease]
     return any(
         known.contains(release, prereleases=True) and required.contains(release, prereleases=True)
         for release in [*named, *map(Version, (*after, "0", "9999"))]

@@ -62,7 +62,7 @@ class LoaderGraph:
         queue = [library]
         for parent in queue:
             needed = sorted(set(self.elves[parent].needed))
-            owners = [owner for soname in needed for owner in self.owners(soname)]
+            owners = [owner for soname in needed for owner in self._served_by(parent, soname)]
             new = dict.fromkeys(owner for owner in owners if owner not in loaded)
             loaded |= new
             queue += new
@@ -73,6 +73,16 @@ class LoaderGraph:
         return frozenset[str]().union(
             *(self.elves[name].needed for name in self.loaded_by(library))
         )
+
+    def _served_by(self, library: str, soname: str) -> tuple[str, ...]:
+        """Return the owners of a soname in a library's own folders; all if none is in one."""
+        owners = self.owners(soname)
+        if len(owners) == 1:
+            return owners
+        folders = set(self.folders(library))
+        places = {owner: installed_path(owner) for owner in owners}
+        found = (owner for owner, path in places.items() if path and path.parent in folders)
+        return tuple(found) or owners
 
     def owners(self, name: str) -> tuple[str, ...]:
         """Return the libraries with a file name or soname."""

@@ -79,6 +79,7 @@ def test_follows_requirements_of_nvidia_wheels() -> None:
     assert names_of("nvidia_cuSOLVER>=12") == {
         "nvidia-cusolver",
         "nvidia-cublas",
+        "nvidia-cuda-nvrtc",
         "nvidia-cusparse",
         "nvidia-nvjitlink",
     }

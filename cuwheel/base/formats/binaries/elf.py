@@ -27,6 +27,7 @@ __all__ = ["Elf", "ElfFormatError", "Section", "is_elf", "read_elf"]
 Relro = Literal["full", "partial", "none"]
 
 _LINKED_KINDS = (2, 3)  # ET_EXEC, ET_DYN
+_PROGRAM = 2  # ET_EXEC
 _CUDA_MACHINE = "EM_CUDA"
 # Names of the ELF registry; other machines are named by their number.
 _MACHINES = {
@@ -42,6 +43,8 @@ _MACHINES = {
 }
 _FLAG_EXECUTE = 1  # PF_X, System V ABI, "Program Header"
 _LOAD = 1  # PT_LOAD
+_INTERPRETER = 3  # PT_INTERP
+_TLS = 7  # PT_TLS
 _STACK = 0x6474E551  # PT_GNU_STACK
 _RELRO = 0x6474E552  # PT_GNU_RELRO
 _NOTES = 4  # PT_NOTE
@@ -57,19 +60,22 @@ _NOTES_MAX = 1 << 20  # bytes
 _TEXT_RELOCATIONS, _BIND_NOW = 22, 24
 _FLAGS, _FLAGS_1 = 30, 0x6FFFFFFB
 _VERSIONS, _VERSIONS_COUNT = 0x6FFFFFFE, 0x6FFFFFFF
+_DEFINED, _DEFINED_COUNT = 0x6FFFFFFC, 0x6FFFFFFD
 _FLAG_TEXT_RELOCATIONS, _FLAG_BIND_NOW, _FLAG_1_NOW = 4, 8, 1
+_FLAG_STATIC_TLS, _FLAG_1_PIE = 0x10, 0x08000000
 
 _MODULE_START = "PyInit_"  # PEP 489: the symbol that an import requires
 _LOADERS = ("dlopen", "dlmopen")
 _OWN_NAME = rb"PyInit_[^\0]{0,%d}|dlm?open(?=\0)" % limits.ELF_NAME
-# Functions of the driver, and mangled names in the namespaces of PyTorch (Itanium C++ ABI,
-# "External Names"), which are searched where a library with this start is needed.
+# Functions of the driver and of nvJitLink, and mangled names in the namespaces of PyTorch (Itanium
+# C++ ABI, "External Names"), which are searched where a library with this start is needed.
 _INTERFACES = (
     ("libcuda.so.1", rb"(?<=\0)cu[A-Z]\w*(?=\0)"),
     (
         ("libtorch", "libc10"),
         rb"(?<=\0)_Z(?:T[VIST])?N?[VrK]*[RO]?(?:2at|3c10|5torch)\w*(?=\0)",
     ),
+    ("libnvJitLink.so", rb"(?<=\0)__nvJitLink\w+(?=\0)"),
 )
 _CHUNK = 1 << 20  # bytes
 _KEPT = 128  # bytes of memory for a name, in addition to its own
@@ -98,6 +104,7 @@ class Elf:
         rpath: entries of `DT_RPATH`.
         runpath: entries of `DT_RUNPATH`; the loader ignores `DT_RPATH` where there is one.
         versions: library and symbol version that it needs, e.g. `("libc.so.6", "GLIBC_2.34")`.
+        defined_versions: symbol versions that it defines, its soname the first of them.
         sections: every section that has bytes in the file.
         has_executable_stack: it requires one, or doesn't state which stack it needs,
             which glibc takes for the same (`DEFAULT_STACK_PERMS`).
@@ -109,6 +116,10 @@ class Elf:
             needs `libcuda.so.1`.
         torch_symbols: of PyTorch's C++ interface that it needs, mangled; searched where it needs
             a library of PyTorch's.
+        nvjitlink_functions: of nvJitLink that it needs, which have a release in their names.
+        is_program: it is started, not loaded.
+        static_tls: bytes of thread-local data that it needs in the block that a process reserves
+            when it starts; 0 where it doesn't say so (`DF_STATIC_TLS`).
         instruction_set: the required level of x86-64, `x86-64-v3`; empty: none is stated.
         page_size: the largest pages of memory with which the loader maps it, bytes (glibc,
             elf/dl-map-segments.h and dl-load.c); 0 where there is nothing to map.
@@ -124,6 +135,7 @@ class Elf:
     rpath: tuple[str, ...]
     runpath: tuple[str, ...]
     versions: tuple[tuple[str, str], ...]
+    defined_versions: tuple[str, ...]
     sections: tuple[Section, ...]
     has_executable_stack: bool
     has_text_relocations: bool
@@ -132,6 +144,9 @@ class Elf:
     uses_dlopen: bool
     driver_functions: tuple[str, ...]
     torch_symbols: tuple[str, ...]
+    nvjitlink_functions: tuple[str, ...]
+    is_program: bool
+    static_tls: int
     instruction_set: str
     page_size: int
 
@@ -195,6 +210,7 @@ def _read(image: ElfImage) -> Elf:
         rpath=image.search_entries(RPATH),
         runpath=image.search_entries(RUNPATH),
         versions=tuple(_versions(image)),
+        defined_versions=tuple(_defined_versions(image)),
         sections=tuple(
             Section(name=names.get(section.name, ""), offset=section.offset, size=section.size)
             for section in image.sections
@@ -207,11 +223,26 @@ def _read(image: ElfImage) -> Elf:
         relro=_relro(image),
         python_modules=tuple(sorted(modules)),
         uses_dlopen=uses_dlopen,
-        driver_functions=tuple(sorted(name for name in interfaces if not name.startswith("_Z"))),
+        driver_functions=tuple(sorted(name for name in interfaces if name.startswith("cu"))),
         torch_symbols=tuple(sorted(name for name in interfaces if name.startswith("_Z"))),
+        nvjitlink_functions=tuple(sorted(name for name in interfaces if name.startswith("__nv"))),
+        is_program=_is_program(image),
+        static_tls=_static_tls(image),
         instruction_set=_instruction_set(image),
         page_size=_page_size(image),
     )
+
+
+def _is_program(image: ElfImage) -> bool:
+    """Return True for a program; some libraries have an interpreter too, which prints a version."""
+    is_started = image.kind == _PROGRAM or bool(image.first(_FLAGS_1) & _FLAG_1_PIE)
+    return is_started and any(segment.kind == _INTERPRETER for segment in image.segments)
+
+
+def _static_tls(image: ElfImage) -> int:
+    if not image.first(_FLAGS) & _FLAG_STATIC_TLS:
+        return 0
+    return sum(segment.memory for segment in image.segments if segment.kind == _TLS)
 
 
 def _page_size(image: ElfImage) -> int:
@@ -271,6 +302,15 @@ def _versions(image: ElfImage) -> Iterator[tuple[str, str]]:
             raise ElfFormatError(f"it needs more than {limits.ELF_VERSIONS:,} symbol versions")
         for _, (_, _, _, version, _) in _chain(image, "IHHII", offset + first, count):
             yield name, image.name(image.strings + version)
+
+
+def _defined_versions(image: ElfImage) -> Iterator[str]:
+    """Yield the versions that a file defines, each the first name of its entry."""
+    count = min(image.first(_DEFINED_COUNT), limits.ELF_VERSIONS)
+    entries = _chain(image, "HHHHIII", image.offset_of_tag(_DEFINED), count)
+    for offset, (_, _, _, _, _, names, _) in entries:
+        name, _ = image.unpack("II", offset + names)
+        yield image.name(image.strings + name)
 
 
 def _chain(

@@ -38,13 +38,14 @@ class ElfFormatError(ValueError):
 
 
 class Segment(NamedTuple):
-    """Program header: a part that the loader maps."""
+    """Program header: a part that the loader maps; `size` in the file, `memory` when mapped."""
 
     kind: int
     flags: int
     offset: int
     address: int
     size: int
+    memory: int
     alignment: int
 
 
@@ -226,9 +227,9 @@ class ElfImage:
             count = self.sections[0].info
         if not self.is_wide:  # the same fields, in another order
             rows = self._rows("8I", offset, count, step)
-            return tuple(Segment(row[0], row[6], row[1], row[2], row[4], row[7]) for row in rows)
+            return tuple(Segment(r[0], r[6], r[1], r[2], r[4], r[5], r[7]) for r in rows)
         rows = self._rows("IIQQQQQQ", offset, count, step)
-        return tuple(Segment(row[0], row[1], row[2], row[3], row[5], row[7]) for row in rows)
+        return tuple(Segment(r[0], r[1], r[2], r[3], r[5], r[6], r[7]) for r in rows)
 
     def _rows(self, form: str, offset: int, count: int, step: int) -> list[tuple[int, ...]]:
         """Return the rows of a table, each without the part behind its known fields."""

@@ -79,6 +79,12 @@ class Wheel:
         """Its files, in the archive's order, without folders."""
         return tuple(entry.filename for entry in self.archive.infolist() if not entry.is_dir())
 
+    @property
+    def executables(self) -> frozenset[str]:
+        """Its files that installers make executable."""
+        entries = self.archive.infolist()
+        return frozenset(e.filename for e in entries if e.external_attr >> 16 & _EXECUTE)
+
     def members(self, archive: int) -> Iterator[SeekableMember]:
         """Yield its files for reading from a descriptor of `path`, in order, without doubles."""
         entries = (self.archive.getinfo(name) for name in dict.fromkeys(self.names))

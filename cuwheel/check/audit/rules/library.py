@@ -13,7 +13,7 @@ from cuwheel.base.formats.binaries.elf import Elf
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.check.audit.case import AuditCase
-from cuwheel.check.audit.findings import AuditFinding, finding
+from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.scan import ScannedLibrary, join_codes
 from cuwheel.check.audit.tags import MACHINES, first_with, is_missing
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS
@@ -24,7 +24,22 @@ from cuwheel.check.linkage.search_path import resolve_entry
 
 _SITE_FOLDERS = frozenset(component.site_folder for component in KNOWN_COMPONENTS)
 # PEP 3149 and PEP 384: `ext.cpython-312-x86_64-linux-gnu.so`, `ext.abi3.so`.
-_EXTENSION = re.compile(r"(?P<module>[^/.]+)(\.cpython-3\d+t?-(?P<platform>[-\w]+)|\.abi3)\.so$")
+_EXTENSION = re.compile(
+    r"(?P<module>[^/.]+)(?P<suffix>\.cpython-3\d+(?P<abi>[a-z]*)-(?P<platform>[-\w]+)|\.abi3)?"
+    r"\.(so|pyd)$"
+)
+_BUILD = re.compile(r"^cp3\d+")
+_REALTIME = re.compile(
+    r"(aio|mq)_\w+|lio_listio(64)?|shm_(open|unlink)|timer_(create|delete|[gs]ettime|getoverrun)"
+)
+_CORE = frozenset(
+    {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "libgcc_s.so.1", "libstdc++.so.6"}
+)
+_MERGED = tuple(f"manylinux_2_{minor}_" for minor in range(34, 100))
+# glibc reserves 1,664 bytes for libraries that are loaded later, or fewer (elf/dl-tls.c), and
+# alignment may add to them: with glibc 2.36 1,700 bytes load, and 1,800 don't.
+_STATIC_TLS = 1664 + 128
+_CLAIMED = re.compile(r"(?<=[+._])sm_?([1-9]\d{1,2}[af]?)(?=[._]|-|$)")
 _ORIGINS = ("$ORIGIN", "${ORIGIN}")
 _SHOWN = 3  # names in one finding; a library may need hundreds
 # The largest pages of a system for arm64 (Linux, arch/arm64/Kconfig, ARM64_64K_PAGES), bytes.
@@ -40,10 +55,12 @@ def library_findings(case: AuditCase) -> Iterator[AuditFinding]:
             yield finding(library.name, "library", library.damage)
     for library, elf in case.host_libraries:
         yield from _machine_findings(library.name, elf, case)
-        yield from _import_findings(library.name, elf)
+        yield from _import_findings(library.name, elf, case)
+        yield from _own_version_findings(library.name, elf, case)
+        yield from _realtime_findings(library, case)
         yield from _symbol_findings(library.name, elf, case)
         yield from _page_findings(library.name, elf, case)
-        yield from _hardening_findings(library.name, elf)
+        yield from _hardening_findings(library.name, elf, case)
         yield from _rpath_findings(library.name, elf, case)
         yield from _driver_findings(library, elf, case)
         yield from _abi_findings(library.name, elf, case)
@@ -65,20 +82,69 @@ def _machine_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFin
         yield finding(name, "platform tag", fact, severity)
 
 
-def _import_findings(name: str, elf: Elf) -> Iterator[AuditFinding]:
+def _import_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield findings about an extension module that can't be imported by its file name."""
     match = _EXTENSION.search(name)
     if match is None:
         return
     platform = match["platform"] or ""
+    if elf.python_modules and not _is_imported(match, case):
+        fact = f"no Python of the tag imports a file with the suffix {name[match.end('module') :]}"
+        yield finding(name, "library", fact)
     machine = MACHINES.get(platform.partition("-")[0], elf.machine)
     if machine != elf.machine:
         fact = f"its name says {platform}, but it is for {elf.machine}: no Python can import it"
         yield finding(name, "library", fact)
-    if elf.python_modules and match["module"] not in elf.python_modules:
+    is_named = not match["suffix"] or match["module"] in elf.python_modules
+    if elf.python_modules and not is_named and not case.code.loads_by_path:
         has = ", ".join(f"PyInit_{module}" for module in elf.python_modules[:_SHOWN])
         fact = f"importing it calls PyInit_{match['module']}, but it has {has}"
         yield finding(name, "library", fact)
+
+
+def _is_imported(match: re.Match[str], case: AuditCase) -> bool:
+    """Return True if a Python of the tags imports a file, or another one of the module.
+
+    Suffixes: PEP 3149, and CPython's `configure` for the C library; `abi3`: PEP 703.
+    """
+    is_glibc = not re.search(r"-musl|^darwin|^win", match["platform"] or "")
+    if match[0].endswith(".so") and is_glibc and (_fits_abi(match, case) or not case.tags):
+        return True
+    stem = f"{match.string[: match.end('module')]}."
+    others = (name for name in case.scan.names if name.startswith(stem))
+    return any(name != match.string and name.endswith((".so", ".py")) for name in others)
+
+
+def _fits_abi(match: re.Match[str], case: AuditCase) -> bool:
+    """Return True if a tag is for a Python of the build (`t`: free-threaded, `d`: debug)."""
+    builds = {_BUILD.sub("", tag.abi) if tag.abi.startswith("cp") else "any" for tag in case.tags}
+    if match["suffix"] is None or (match["suffix"] == ".abi3" and builds != {"t"}):
+        return True
+    return "any" in builds or match["abi"] in builds
+
+
+def _own_version_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield symbol versions that the wheel's own libraries don't define."""
+    for supplier, version in elf.versions:
+        owners = case.loader_graph.owners(supplier)
+        defined = {
+            text for owner in owners for text in case.loader_graph.elves[owner].defined_versions
+        }
+        if defined and version not in defined:
+            fact = f"it needs {version} of {supplier}, which the one in the wheel doesn't define"
+            yield finding(name, "undefined symbol", fact)
+
+
+def _realtime_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield functions that only librt has before glibc 2.34 (its NEWS)."""
+    names = [name for name in library.undefined if _REALTIME.fullmatch(name)]
+    # What another wheel's library needs in turn may be librt.
+    foreign = case.loader_graph.needs(library.name) - case.own.keys()
+    is_known = all(name in _CORE or name.startswith("ld-linux") for name in foreign)
+    if names and is_known and case.policies and not case.policies[0].name.startswith(_MERGED):
+        fact = f"it needs {', '.join(names[:_SHOWN])}, but not librt.so.1, which has it on systems "
+        fact += f"of {case.policies[0].name}"
+        yield finding(library.name, "platform tag", fact)
 
 
 def _symbol_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
@@ -120,12 +186,18 @@ def _page_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFindin
         yield finding(name, "page size", fact, severity)
 
 
-def _hardening_findings(name: str, elf: Elf) -> Iterator[AuditFinding]:
+def _hardening_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
     # glibc 2.41 and later refuse to load such a library (its NEWS, "dlopen ... executable stack").
     if elf.has_executable_stack:
         yield finding(name, "executable stack", "it requires an executable stack")
+    if elf.static_tls > _STATIC_TLS and not elf.is_program:
+        fact = f"it needs {elf.static_tls:,} bytes of static thread-local storage, of which an "
+        # Others may be for `LD_PRELOAD`, with which a process reserves enough.
+        severity: Severity = "error" if case.is_imported(name) else "note"
+        yield finding(name, "library", f"{fact}import gets about 1,700 at most", severity)
     if elf.has_text_relocations:
-        yield finding(name, "text relocations", "the loader has to modify its code")
+        severity = case.severity("warning")
+        yield finding(name, "text relocations", "the loader has to modify its code", severity)
     if elf.is_dynamic and elf.relro == "none":
         fact = "its relocated data stays writable (no PT_GNU_RELRO)"
         yield finding(name, "relro", fact, "warning")
@@ -221,10 +293,10 @@ def _order(release: str) -> tuple[int, int]:
 
 def _arch_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield files with device code for other archs than the recipe's."""
-    contract = case.contract
+    contract, codes = case.contract, device_codes(case)
     if contract is None:
+        yield from _claim_findings(case, join_codes(code for _, code in codes))
         return
-    codes = device_codes(case)
     if not codes and (contract.archs or contract.ptx_archs):
         fact = f"no library contains device code, the target is for {_archs('sm', contract.archs)}"
         yield finding(case.scan.file_name, "archs", fact)
@@ -239,6 +311,14 @@ def _arch_findings(case: AuditCase) -> Iterator[AuditFinding]:
                     f"the target requires {_archs(kind, required)}"
                 )
                 yield finding(name, "archs", fact)
+
+
+def _claim_findings(case: AuditCase, code: DeviceCode) -> Iterator[AuditFinding]:
+    """Yield archs in the version, `+cu130.sm90`, for which there is no code."""
+    for arch in _CLAIMED.findall(case.scan.dist_info) if code.sass or code.ptx else ():
+        if arch not in (*code.sass, *code.ptx):
+            fact = f"its version says sm_{arch}, it contains {_archs('sm', code.sass)}"
+            yield finding(case.scan.file_name, "archs", fact, "warning")
 
 
 def device_codes(case: AuditCase) -> list[tuple[str, DeviceCode]]:

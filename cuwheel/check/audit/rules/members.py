@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -34,6 +35,21 @@ _SHARED = frozenset(
 _SHARED_FILES = frozenset({"__init__.py", "conftest.py", "setup.py", "test.py", "tests.py"})
 _OWN_FILES = frozenset({".py", ".pyi", ".pth", ".so", ".pyd", ".dll", ".dylib"})
 _CACHED = re.compile(r"(.*/)?__pycache__/[^/]+\.pyc")
+# Settings with passwords of tools, and of Git, whose `config` may hold a token.
+_PRIVATE = re.compile(
+    r"(^|/)(\.env|\.netrc|\.pypirc|\.git/config|\.git-credentials|id_(rsa|ed25519))$"
+)
+# Top-level modules of other projects, which a wheel with the same names overwrites.
+_OWNED = frozenset(
+    {"cupy", "jax", "jaxlib", "numpy", "packaging", "pip", "scipy", "setuptools", "tensorflow"}
+    | {"torch", "torchvision", "transformers", "triton", "wheel"}
+)
+# Folders without `__init__.py`, to which many projects add: with one, only one of them works.
+_NAMESPACES = frozenset({"cuda", "google", "jax_plugins", "mpl_toolkits", "nvidia"})
+_AT_START = frozenset({"sitecustomize.py", "usercustomize.py"})
+_RUNS = re.compile(rb"^import[ \t]", re.MULTILINE)  # in a `.pth` (documentation of `site`)
+_INTERPRETERS = (b"#!python", b"#!/usr/bin/", b"#!/bin/", b"#! /usr/bin/", b"#! /bin/")
+_REPLACED = re.compile(r"\.data/(scripts|data/bin)/((python|pip)(3(\.\d+)?)?|activate|uv)$")
 _SHOWN = 6  # names in one finding
 
 
@@ -51,6 +67,10 @@ def member_findings(case: AuditCase) -> Iterator[AuditFinding]:
         fact = f"it contains {leak.text}{times}"
         yield finding(leak.name, "build path", fact, severity)
     yield from _graft_findings(case)
+    for name, kind in case.scan.secrets:
+        yield finding(name, "secret", f"it contains {kind}", "warning")
+    for name in filter(_PRIVATE.search, case.scan.names):
+        yield finding(name, "secret", "such a file holds passwords or settings", "warning")
 
 
 def layout_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -59,6 +79,10 @@ def layout_findings(case: AuditCase) -> Iterator[AuditFinding]:
     yield from _top_level_findings(case)
     yield from _byte_code_findings(case)
     yield from _data_findings(case)
+    yield from _foreign_findings(case)
+    yield from _shadow_findings(case)
+    yield from _start_findings(case)
+    yield from _program_findings(case)
 
 
 def _graft_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -161,6 +185,74 @@ def _byte_code_findings(case: AuditCase) -> Iterator[AuditFinding]:
         size = show_size(sum(case.scan.contents[name].size for name in files))
         fact = f"{plural(len(files), 'file')} of byte code, {size}: installers compile their own"
         yield finding(files[0], "byte code", fact, "warning")
+
+
+def _foreign_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield top-level modules that belong to another project, or to Python itself."""
+    paths = [path for name in case.scan.names if (path := installed_path(name))]
+    tops = {path.parts[0] for path in paths if len(path.parts) > 1}
+    tops |= {path.name for path in paths if len(path.parts) == 1 and path.suffix in (".py", ".so")}
+    packages = {path.parent for path in paths if path.name == "__init__.py"}
+    for top in sorted(tops):
+        module = top.partition(".")[0]
+        owner = canonicalize_name(module)
+        if owner in case.project or case.project in owner:
+            continue
+        is_package = PurePosixPath(top) in packages
+        if module in _OWNED:
+            fact = f"it belongs to the project {owner}: the one that is installed last overwrites"
+            yield finding(
+                top, "top level", f"{fact} the other", "error" if is_package else "warning"
+            )
+        elif module in _NAMESPACES and is_package and not case.is_supplier:
+            fact = "with its __init__.py other projects' modules in this folder are not found"
+            yield finding(top, "top level", fact, "warning")
+        elif module in sys.stdlib_module_names and (is_package or "." in top):
+            fact = "Python's own module of that name is imported instead"
+            yield finding(top, "top level", fact, "warning")
+
+
+def _shadow_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield modules that a package of the same name hides."""
+    packages = {
+        str(PurePosixPath(name).parent)
+        for name in case.scan.names
+        if PurePosixPath(name).name == "__init__.py"
+    }
+    for name in case.scan.names:
+        stem, dot, suffix = name.rpartition(".")
+        if dot and suffix in ("py", "so") and stem in packages:
+            fact = f"it is never imported: the package {stem}/ comes first"
+            yield finding(name, "Python code", fact, "warning")
+
+
+def _start_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield files that Python runs whenever it starts, and programs of an environment."""
+    for name in case.scan.names:
+        path = installed_path(name)
+        is_top = path is not None and len(path.parts) == 1
+        if is_top and path and path.name in _AT_START:
+            fact = "it runs whenever Python starts, in place of others' files of that name"
+            yield finding(name, "program", fact, "warning")
+        elif is_top and _RUNS.search(case.scan.sources.get(name, b"")) and name.endswith(".pth"):
+            yield finding(name, "program", "it runs code whenever Python starts", "warning")
+        elif _REPLACED.search(name) and PurePosixPath(name).name not in case.project:
+            yield finding(name, "program", "it replaces the environment's own program")
+
+
+def _program_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield programs that can't be started: no execute bit, or no such interpreter."""
+    for library, elf in case.host_libraries:
+        is_script = ".data/scripts/" in library.name  # which installers make executable
+        if elf.is_program and not is_script and library.name not in case.scan.executables:
+            fact = "it is a program without the execute bit: starting it fails"
+            yield finding(library.name, "program", fact, "warning")
+    for name, text in case.scan.sources.items():
+        first = text.partition(b"\n")[0]
+        is_script = ".data/scripts/" in name and first.startswith(b"#!")
+        if is_script and not first.startswith(_INTERPRETERS):
+            fact = f"its interpreter is {first[2:80].decode(errors='replace').strip()}, which "
+            yield finding(name, "program", f"{fact}isn't on other machines: write #!python")
 
 
 def _data_findings(case: AuditCase) -> Iterator[AuditFinding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Iterator
+from itertools import combinations
 
 from packaging.errors import ExceptionGroup
 from packaging.metadata import Metadata, parse_email
@@ -13,12 +14,13 @@ from packaging.tags import Tag, parse_tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from cuwheel.base.formats.wheel.metadata import header
+from cuwheel.base.formats.wheel.metadata import header, parse_requirement
 from cuwheel.base.formats.wheel.publication import mark_source, split_mark
 from cuwheel.base.system.versions import plain_release
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, finding
 from cuwheel.check.audit.tags import list_tags, minor_of, policy_of
+from cuwheel.check.cuda.frameworks import extras_of, has_common_release, toolkit_conflict
 
 _TAG_DASHES = 2  # between a tag's three parts
 _GLIBC = re.compile(r"^manylinux(_\d+_\d+|\d+)")
@@ -43,6 +45,7 @@ def metadata_findings(case: AuditCase) -> Iterator[AuditFinding]:
     yield from _specification_findings(case)
     yield from _description_findings(case)
     yield from _installer_findings(case)
+    yield from _requirement_findings(case)
 
 
 def _project_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -124,12 +127,13 @@ def _tags_in(text: str) -> frozenset[Tag]:
 
 
 def _is_as_open(written: Iterable[Tag], tags: Iterable[Tag]) -> bool:
-    """Return True if WHEEL differs only by plain `linux` in place of manylinux.
+    """Return True if WHEEL differs only by plain `linux`, or `any`, in place of manylinux.
 
     Installers choose by the file name. `pip check` reads WHEEL, and reports nothing either.
     """
     plain = {(tag.interpreter, tag.abi, _GLIBC.sub("linux", tag.platform)) for tag in tags}
-    return plain == {(tag.interpreter, tag.abi, tag.platform) for tag in written}
+    open_tags = {(tag.interpreter, tag.abi, tag.platform) for tag in written}
+    return open_tags in (plain, {(*names, "any") for *names, _ in plain})
 
 
 def _module_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -199,6 +203,27 @@ def _installer_findings(case: AuditCase) -> Iterator[AuditFinding]:
     if not any(allowed.contains(f"3.{n}.{patch}") for n in minors for patch in range(_PATCHES)):
         fact = f"Requires-Python is {required}, but the tag is {list_tags(case.tags)}"
         yield finding("METADATA", "metadata", fact)
+
+
+def _requirement_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield requirements that the index refuses, or that no installer can meet together."""
+    active = [r for line in case.requires if (r := parse_requirement(line)) and "" in extras_of(r)]
+    for parsed in (r for line in case.requires if (r := parse_requirement(line)) and r.url):
+        is_local = str(parsed.url).startswith("file:")
+        fact = f"{parsed.name} is required from an address, which the index refuses: {parsed.url}"
+        yield finding("METADATA", "metadata", fact, "error" if is_local else "warning")
+    for first, second in combinations(active, 2):
+        if canonicalize_name(first.name) == canonicalize_name(second.name) and not (
+            has_common_release(first.specifier, second.specifier)
+        ):
+            fact = f"{first} and {second} exclude each other: no installer takes the wheel"
+            yield finding("METADATA", "metadata", fact)
+    for torch in (parsed for parsed in active if parsed.name == "torch"):
+        for parsed in active:
+            if brought := toolkit_conflict(torch.specifier, parsed):
+                fact = f"torch{torch.specifier} requires the libraries of CUDA {brought}, which "
+                fact += f"{parsed} excludes: no installer takes the wheel"
+                yield finding("METADATA", "metadata", fact)
 
 
 def _description_findings(case: AuditCase) -> Iterator[AuditFinding]:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.scan import ScannedLibrary
 from cuwheel.check.audit.supply import Chain, Fault
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS
-from cuwheel.check.cuda.frameworks import preloads
+from cuwheel.check.cuda.frameworks import has_common_release, preloads
+from cuwheel.check.cuda.suppliers import components_of, is_from_driver, stem_of
 
+_SHOWN = 3  # names in one finding
+_RELEASE = re.compile(r"_(\d+)_(\d+)$")  # `__nvJitLinkCreate_12_8`
 _SEVERAL = 2  # CUDA majors in one process
 
 
@@ -21,6 +29,8 @@ def supply_findings(chain: Chain) -> Iterator[AuditFinding]:
     yield from _needed_findings(chain)
     yield from _major_findings(chain)
     yield from _unused_findings(chain)
+    yield from _opened_findings(chain.case)
+    yield from _release_findings(chain)
     yield from _exclude_findings(chain.case)
 
 
@@ -108,6 +118,51 @@ def _unused_findings(chain: Chain) -> Iterator[AuditFinding]:
             fact = f"{name} is required, but no library of the wheel needs anything from it"
             severity: Severity = "warning" if case.contract else "note"
             yield finding("METADATA", "unused requirement", fact, severity)
+
+
+def _opened_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield libraries of CUDA that are opened by name, and that nothing installs."""
+    if case.is_supplier:
+        return
+    installed = {dep.distribution for dep in case.dependencies}
+    known = {*case.own, *case.needed}
+    for library, _ in case.host_libraries:
+        found = {stem_of(name) for name in known}
+        found |= {
+            stem_of(name)
+            for name in library.opened
+            if _is_installed(name, installed) or case.is_opened(name)
+        }
+        missing = [name for name in library.opened if stem_of(name) not in found]
+        missing = [name for name in missing if not is_from_driver(name) and name != "libcuda.so"]
+        if missing:
+            more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+            fact = f"it opens {', '.join(missing[:_SHOWN])}{more} by name, which no requirement "
+            fact += "installs under that name"
+            yield finding(library.name, "needed library", fact, "note")
+
+
+def _is_installed(soname: str, installed: set[str]) -> bool:
+    return any(part.distribution in installed for part in components_of(soname))
+
+
+def _release_findings(chain: Chain) -> Iterator[AuditFinding]:
+    """Yield requirements of nvJitLink for releases that are older than a function's name."""
+    case = chain.case
+    for library, elf in case.host_libraries:
+        releases = (_RELEASE.search(name) for name in elf.nvjitlink_functions)
+        newest = max(((int(m[1]), int(m[2])) for m in releases if m), default=(0, 0))
+        for line in case.requires if newest > (0, 0) else ():
+            project = project_of(line)
+            is_pinned = any(d.distribution == project != d.by for d in case.declared)
+            if not project.startswith("nvidia-nvjitlink") or is_pinned:
+                continue
+            major, minor = newest
+            allowed = Requirement(line).specifier
+            if has_common_release(SpecifierSet(f">={major},<{major}.{minor}"), allowed):
+                fact = f"it needs a function of nvJitLink {major}.{minor}, but {project}{allowed} "
+                fact += "is required"
+                yield finding(library.name, "needed library", fact, "warning")
 
 
 def _exclude_findings(case: AuditCase) -> Iterator[AuditFinding]:

@@ -17,6 +17,9 @@ from cuwheel.check.audit.tags import oldest_minor
 from cuwheel.check.cuda.torch_exports import minor_of, torch_exports
 
 _PYTHON = re.compile(r"_?Py[A-Z_]")
+# PyTorch's C interface (torch/csrc/inductor/aoti_torch/c/shim.h), as used by modules that are
+# imported only where torch is.
+_BRIDGE = re.compile(r"aoti_torch_|torch_(?=[a-z])")
 _SHOWN = 3  # names in one finding
 _LONGEST = 80  # characters of a mangled name
 # The stable ABI: name, and the minor version of Python 3 that added it.
@@ -38,6 +41,10 @@ def symbol_findings(case: AuditCase) -> Iterator[AuditFinding]:
 def _undefined_findings(library: ScannedLibrary, needs: SymbolNeeds) -> Iterator[AuditFinding]:
     names = needs.unsupplied(library)
     if not names:
+        return
+    if all(map(_BRIDGE.match, names)) and not needs.case.contract:
+        fact = f"it can be loaded only after torch, which defines {_some(names)}"
+        yield finding(library.name, "undefined symbol", fact, "note")
         return
     fact = f"no library that it loads defines {_some(names)}"
     severity: Severity = "error" if needs.case.is_imported(library.name) else "warning"
@@ -64,13 +71,14 @@ def _torch_findings(case: AuditCase, needs: SymbolNeeds) -> Iterator[AuditFindin
     )
     for library, _ in case.host_libraries:
         if fit := fits[library.name]:
-            # With no fitting release it may well be for one that the table doesn't have.
-            is_known = bool(fit.fitting) or not fit.is_newer_allowed
-            is_known &= not fit.is_other_string_abi
-            is_broken = is_whole and is_known and fit.newest in fit.wrong
-            severity: Severity = "error" if is_broken or case.contract else "warning"
-            if needs.torch_requirement is None:
-                severity = case.severity("note")
+            is_newest_wrong = is_whole and fit.newest in fit.wrong
+            is_broken = is_newest_wrong or (fit.is_for_none and not fit.is_newer_allowed)
+            is_broken &= not fit.is_other_string_abi
+            severity: Severity = "warning"
+            if needs.torch_requirement is None:  # users have the release that it is for
+                is_broken &= fit.is_for_none
+                severity = "note"
+            severity = "error" if is_broken or case.contract else severity
             fact = _torch_fact(fit, needs)
             yield finding(library.name, "framework ABI", fact, severity)
 

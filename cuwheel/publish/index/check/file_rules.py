@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -29,7 +29,7 @@ from cuwheel.base.fetch.indexes.pages import beside
 from cuwheel.base.fetch.remote_file import open_remote
 from cuwheel.base.fetch.urls import is_local, redact_url
 from cuwheel.base.formats.wheel.archive import Wheel, member_faults, open_wheel
-from cuwheel.base.formats.wheel.metadata import header
+from cuwheel.base.formats.wheel.metadata import header, headers
 from cuwheel.base.formats.wheel.record import (
     Content,
     ContentHash,
@@ -47,6 +47,7 @@ from cuwheel.publish.index.check.rules import Violation
 
 _SHOWN = 3  # faults of one wheel that a finding names
 _PART = 64 << 10  # bytes of a wheel per range request; METADATA and RECORD are small
+_RESOLVED = ("requires-dist", "provides-extra", "requires-python")  # what a resolver reads
 _METADATA = ".metadata"  # PEP 658: behind the address's path
 
 
@@ -64,6 +65,8 @@ class FileCheck:
     is_quick: bool
     violations: list[Violation] = field(default_factory=list)
     digest: str = ""
+    # Lines of METADATA for a resolver; None where it wasn't read.
+    requirements: frozenset[tuple[str, str]] | None = None
 
     def run(self) -> None:
         """Collect all violations, a server's errors among them."""
@@ -187,6 +190,7 @@ class FileCheck:
         self._check_headers(inside.decode("utf-8", "replace"))
 
     def _check_headers(self, text: str) -> None:
+        self.requirements = frozenset(line for line in headers(text) if line[0] in _RESOLVED)
         name, version, pythons = (
             "".join(header(text, key)[:1]) for key in ("name", "version", "requires-python")
         )
@@ -200,6 +204,23 @@ class FileCheck:
             if SpecifierSet(listed) != SpecifierSet(pythons):
                 fact = f"the page says {listed or 'any'}, METADATA {pythons or 'any'}"
                 self._add("requires-python", fact)
+
+
+def compare_requirements(checks: Iterable[FileCheck]) -> Iterator[Violation]:
+    """Yield wheels with other requirements than the first wheel of their release."""
+    firsts: dict[tuple[str, str], FileCheck] = {}
+    for check in checks:
+        if check.requirements is None:
+            continue
+        with contextlib.suppress(InvalidWheelFilename):  # the page's rules report it
+            name, variant = split_variant(check.file.name)
+            first = firsts.setdefault((str(parse_wheel_filename(name)[1]), variant), check)
+            lines = sorted(check.requirements ^ (first.requirements or frozenset()))
+            if lines:
+                key, value = lines[0]
+                has = "has" if lines[0] in check.requirements else "lacks"
+                fact = f"it {has} the line {key}: {value}, unlike {first.file.name}"
+                yield Violation(code="requirements", where=check.where, fact=fact)
 
 
 def _listed_contents(wheel: Wheel) -> dict[str, Content]:

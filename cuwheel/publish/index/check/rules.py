@@ -164,6 +164,15 @@ RULES = (
         "it out; raise --max-download, or name fewer projects with --only.",
     ),
     IndexRule(
+        code="requirements",
+        severity="warning",
+        summary="Wheels of one release have different requirements.",
+        why="uv reads the METADATA of one wheel and locks its requirements for all of them (its "
+        "documentation, Resolution).",
+        fix="Write all requirements into each wheel, with environment markers where they "
+        "differ; or publish the wheels under different versions.",
+    ),
+    IndexRule(
         code="changed",
         summary="A published file name now has other bytes.",
         why="Every lock that names the file fails, and users who installed it before and after "

@@ -22,7 +22,7 @@ from cuwheel.base.formats.wheel.publication import SIMPLE
 from cuwheel.base.system.console import Console, Downloads
 from cuwheel.base.system.folders.temporary import temporary_folder
 from cuwheel.base.system.parallel import Stop, run_all
-from cuwheel.publish.index.check.file_rules import FileCheck
+from cuwheel.publish.index.check.file_rules import FileCheck, compare_requirements
 from cuwheel.publish.index.check.page_rules import best_hash, check_page, compare_forms, may_link
 from cuwheel.publish.index.check.reading import (
     Budget,
@@ -262,6 +262,7 @@ class _Walk:
         self.result.files += len(new)
         self.result.unhashed += sum(check.is_quick for check in checks)
         self.result.add(violation for check in checks for violation in check.violations)
+        self.result.add(compare_requirements(checks))
         return {check.file.name: check.digest for check in checks}
 
 

@@ -133,9 +133,25 @@ DEFECTS: dict[str, tuple[Callable[[SiteCopy], object], str]] = {
 
 
 def test_every_rule_is_planted() -> None:
-    elsewhere = {"insecure-link", "unreachable", "unread", "changed", "vanished"}
+    elsewhere = {"insecure-link", "requirements", "unreachable", "unread", "changed", "vanished"}
 
     assert {code for _, code in DEFECTS.values()} | elsewhere == {rule.code for rule in RULES}
+
+
+@pytest.mark.parametrize(("requires", "expected"), [("numpy", ["requirements"]), ("", [])])
+def test_compares_requirements_of_a_release(
+    requires: str, expected: list[str], copy: SiteCopy, tmp_path: Path
+) -> None:
+    other = add_wheel(tmp_path / "d", "1.0+cu130", requires_python=">=3.8", requires=requires)
+    name = other.name.replace("-py3", "-1-py3")
+    shutil.copy(other, copy.wheel.with_name(name))
+    digest = hashlib.sha256(other.read_bytes()).hexdigest()
+    entry = {key: value for key, value in copy.entry.items() if "metadata" not in key}
+    entry |= {"filename": name, "url": url_of(name), "size": other.stat().st_size}
+    copy.page["files"].append({**entry, "hashes": {"sha256": digest}})
+    copy.write()
+
+    assert codes_of(check(str(copy.folder))) == expected
 
 
 def test_our_own_site_is_clean(copy: SiteCopy) -> None:

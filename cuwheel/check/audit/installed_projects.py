@@ -1,0 +1,62 @@
+"""The projects that requirements install, as far as that is known to the end.
+
+None of those in the table has a library under a name that others need.
+
+From METADATA on the index, November 2026: what each requires on Linux without an extra. NVIDIA's
+wheels of libraries require only each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_NOTHING = (
+    *("cuda-pathfinder", "cuda-toolkit", "einops", "fastrlock", "filelock", "fsspec", "markupsafe"),
+    *("ml-dtypes", "mpmath", "networkx", "ninja", "numpy", "packaging", "psutil", "pyyaml"),
+    *("setuptools", "six", "threadpoolctl", "tqdm", "typing-extensions", "wheel"),
+)
+_TORCH = "filelock typing-extensions setuptools sympy networkx jinja2 fsspec mpmath markupsafe"
+_REQUIRES = {
+    **dict.fromkeys(_NOTHING, ""),
+    "torch": f"{_TORCH} triton cuda-bindings cuda-toolkit cuda-pathfinder",
+    "triton": "setuptools",
+    "jinja2": "markupsafe",
+    "sympy": "mpmath",
+    "scipy": "numpy",
+    "cuda-bindings": "cuda-pathfinder",
+    "apache-tvm-ffi": "typing-extensions",
+    **dict.fromkeys(("cupy-cuda12x", "cupy-cuda13x"), "numpy fastrlock cuda-pathfinder"),
+}
+# Names of modules other than their project's.
+_PROJECTS = {
+    "PIL": "pillow",
+    "attr": "attrs",
+    "cffi": "cffi",
+    "pkg_resources": "setuptools",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
+# Modules of many projects, or of none on the index.
+_SHARED = frozenset({"cuda", "cv2", "google", "mpl_toolkits", "nvidia", "triton", "jax_plugins"})
+_NORMAL = re.compile(r"[-_.]+")
+
+
+def installed_by(required: Iterable[str]) -> frozenset[str] | None:
+    """Return all projects that some bring; None if that isn't known of one of them."""
+    installed = frozenset(name for name in required if not name.startswith("nvidia-"))
+    if not installed <= _REQUIRES.keys():
+        return None
+    return installed.union(*(_REQUIRES[name].split() for name in installed))
+
+
+def unknown_among(required: Iterable[str]) -> tuple[str, ...]:
+    """Return the projects of which it isn't known what they require and contain."""
+    return tuple(sorted(set(required) - _REQUIRES.keys()))
+
+
+def project_of_module(module: str) -> str:
+    """Return the only project with a top-level module; empty if it isn't known to be one."""
+    if module in _SHARED:
+        return ""
+    return _PROJECTS.get(module, _NORMAL.sub("-", module).lower())

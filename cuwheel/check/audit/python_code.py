@@ -1,0 +1,302 @@
+"""The Python code of a wheel: what an import of its packages always runs, without running it.
+
+Only statements of a module's own level count: what is in `try`, `if` or a function may not run.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from cuwheel.base.formats.wheel.metadata import installed_path
+from cuwheel.base.system.regular_files import parse_module
+
+# PEP 3149 and PEP 384.
+_EXTENSION = re.compile(r"(\.cpython-\w+-[-\w]+|\.abi3t?)?\.so$")
+# Modules for which an import isn't decided by the files of the wheel.
+_DYNAMIC = re.compile(
+    rb"__path__\s*(\+?=|\.)|meta_path|path_hooks|sys\.path\s*(\+?=|\.(append|extend|insert))"
+    rb"|sys\.modules\s*(\[[^\]]*\]\s*=[^=]|\.(setdefault|update))|extend_path"
+    rb"|LazyLoader|lazy_loader|_LazyModule|addsitedir|import_module|__import__"
+)
+# Of 3.8 to 3.14: `:=`, `/` in parameters, `match`, `with (`, `except*`, types.
+_NEWER = re.compile(
+    rb":=|/\s*[,)]|^\s*(match|case|type)\s|\bwith\s*\(|except\s*\*|(def|class)\s+\w+\[",
+    re.MULTILINE,
+)
+_GLOBAL = re.compile(rb"^\s+global\s+(.*)", re.MULTILINE)  # a statement in a function
+_WORD = re.compile(rb"\w+")
+_BY_PATH = re.compile(rb"spec_from_file_location|ExtensionFileLoader|load_dynamic")
+_ANY_NAME = re.compile(rb"\b(globals|exec|vars|locals|setattr)\(|def __getattr__")
+# Attributes of every module (the Python Language Reference, "Module attributes").
+_IMPLICIT = frozenset(
+    {"__annotations__", "__builtins__", "__cached__", "__dict__", "__doc__", "__file__"}
+    | {"__loader__", "__name__", "__package__", "__path__", "__spec__"}
+)
+
+
+class Import(NamedTuple):
+    """An import that always runs.
+
+    Attributes:
+        importer: a member.
+        names: taken from the module, `from module import name`; empty: none, or all.
+    """
+
+    importer: str
+    line: int
+    module: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonCode:
+    """The modules of a wheel.
+
+    Attributes:
+        sources: of small modules, by member.
+    """
+
+    names: tuple[str, ...]
+    sources: Mapping[str, bytes]
+
+    @cached_property
+    def modules(self) -> dict[str, str]:
+        """The member of each module, `pkg.mod`; a package comes before a module of its name."""
+        modules: dict[str, str] = {}
+        for name in self.names:
+            path = installed_path(name)
+            if path is None or not (suffix := _suffix(path.name)):
+                continue
+            parts = (*path.parts[:-1], path.name.removesuffix(suffix))
+            is_package = parts[-1] == "__init__"
+            dotted = ".".join(parts[:-1] if is_package else parts)
+            if is_package or dotted not in modules:
+                modules[dotted] = name
+        return modules
+
+    @cached_property
+    def folders(self) -> frozenset[str]:
+        """Every folder below site-packages, as a module's name."""
+        paths = (installed_path(name) for name in self.names)
+        parents = (parent for path in paths if path for parent in path.parents)
+        return frozenset(".".join(parent.parts) for parent in parents)
+
+    @cached_property
+    def roots(self) -> tuple[str, ...]:
+        """The packages that users import: the outermost with an `__init__`."""
+        packages = [name for name in self.modules if self._is_package(name)]
+        return tuple(
+            sorted(
+                name
+                for name in packages
+                if all(part.isidentifier() for part in name.split("."))
+                and not any(self._is_package(parent) for parent in _parents(name))
+            )
+        )
+
+    @cached_property
+    def imports(self) -> tuple[Import, ...]:
+        """The imports that importing a root always runs."""
+        return tuple(found for imports in self._run.values() for found in imports)
+
+    def syntax_error(self, member: str, minor: int | None = None) -> SyntaxError | None:
+        """Return why this Python, or an older 3.`minor`, doesn't compile a module; None: it does.
+
+        The older one is tried where the code seems to have syntax that is newer than 3.7.
+        """
+        if minor is None:
+            parsed = self._parse(member)
+            return parsed if isinstance(parsed, SyntaxError) else None
+        source = self.sources.get(member, b"")
+        try:
+            if _NEWER.search(source):
+                parse_module(source, minor)
+        except SyntaxError as problem:
+            return problem
+        except ValueError:
+            return None
+        return None
+
+    @property
+    def run(self) -> tuple[str, ...]:
+        """The members that importing a root always runs, as far as they are read."""
+        return tuple(self._run)
+
+    @cached_property
+    def is_dynamic(self) -> bool:
+        """True if code that always runs changes how Python finds modules."""
+        return any(_DYNAMIC.search(self.sources[member]) for member in self._run)
+
+    @cached_property
+    def loads_by_path(self) -> bool:
+        """True if some code may load extension modules under other names than their files'."""
+        return any(_BY_PATH.search(source) for source in self.sources.values())
+
+    def is_always_loaded(self, member: str) -> bool:
+        """Return True if an import that always runs loads an extension module."""
+        names = (f"{item.module}.{name}" for item in self.imports for name in item.names)
+        imported = {*names, *(item.module for item in self.imports)}
+        return any(self.modules.get(module) == member for module in imported)
+
+    def lacks(self, module: str) -> str:
+        """Return the part of a module's name that isn't in the wheel's package; empty: none.
+
+        Another wheel may add to a package without `__init__`, and an extension module may make
+        others, so these lack nothing.
+        """
+        for name in (*reversed(_parents(module)), module):
+            if self.modules.get(name, "").endswith(".so"):
+                return ""
+            is_own = self._is_package(name.partition(".")[0])
+            if is_own and name not in self.modules and name not in self.folders:
+                return name
+        return ""
+
+    def has_name(self, module: str, name: str) -> bool:
+        """Return True if a module has an attribute or a submodule of this name, or may have it."""
+        bound = self._bound(module)
+        return (
+            bound is None
+            or name in bound
+            or name in _IMPLICIT
+            or f"{module}.{name}" in self.modules
+            or f"{module}.{name}" in self.folders
+        )
+
+    def _is_package(self, module: str) -> bool:
+        return PurePosixPath(self.modules.get(module, "")).name.startswith("__init__.")
+
+    @cached_property
+    def _parsed(self) -> dict[str, ast.Module | SyntaxError | None]:
+        return {}
+
+    def _parse(self, member: str) -> ast.Module | SyntaxError | None:
+        """Return a module's syntax tree, or its error; None where it isn't read."""
+        if member not in self._parsed:
+            self._parsed[member] = None
+            try:
+                if member in self.sources:
+                    self._parsed[member] = parse_module(self.sources[member])
+            except SyntaxError as problem:
+                self._parsed[member] = problem
+            except ValueError:
+                pass
+        return self._parsed[member]
+
+    def _tree(self, member: str) -> ast.Module | None:
+        parsed = self._parse(member)
+        return parsed if isinstance(parsed, ast.Module) else None
+
+    @cached_property
+    def _run(self) -> dict[str, tuple[Import, ...]]:
+        """The imports of each member that importing a root runs, in order."""
+        run: dict[str, tuple[Import, ...]] = {}
+        queue = list(self.roots)
+        done: set[str] = set()
+        for module in queue:
+            member = self.modules.get(module, "")
+            if module in done or member not in self.sources:
+                continue
+            done.add(module)
+            run[member] = tuple(self._imports_of(module, member))
+            for item in run[member]:
+                submodules = (f"{item.module}.{name}" for name in item.names)
+                queue += [*reversed(_parents(item.module)), item.module, *submodules]
+        return run
+
+    def _imports_of(self, module: str, member: str) -> Iterator[Import]:
+        tree = self._tree(member)
+        for node in tree.body if tree else ():
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield Import(member, node.lineno, alias.name, ())
+            elif isinstance(node, ast.ImportFrom):
+                target = self._target(module, node)
+                names = tuple(alias.name for alias in node.names if alias.name != "*")
+                if target:
+                    yield Import(member, node.lineno, target, names)
+            elif isinstance(node, ast.Raise):
+                return
+
+    def _target(self, module: str, node: ast.ImportFrom) -> str:
+        """Return the absolute name of the module of a `from` import; empty above the top."""
+        if not node.level:
+            return node.module or ""
+        parts = module.split(".")
+        ups = node.level - self._is_package(module)
+        base = parts[: len(parts) - ups] if ups else parts
+        return ".".join((*base, *([node.module] if node.module else []))) if base else ""
+
+    @cached_property
+    def _names(self) -> dict[str, frozenset[str] | None]:
+        return {}
+
+    def _bound(self, module: str) -> frozenset[str] | None:
+        """Return the names that a module's code binds; None: they aren't known."""
+        if module not in self._names:
+            self._names[module] = None  # also of one that takes all names of itself
+            self._names[module] = self._read_names(module)
+        return self._names[module]
+
+    def _read_names(self, module: str) -> frozenset[str] | None:
+        member = self.modules.get(module, "")
+        source, tree = self.sources.get(member), self._tree(member)
+        if source is None or tree is None or _ANY_NAME.search(source):
+            return None
+        names = {name.decode() for line in _GLOBAL.findall(source) for name in _WORD.findall(line)}
+        for node in _own_level(tree):
+            target = self._target(module, node) if isinstance(node, ast.ImportFrom) else ""
+            if target != module:
+                names.update(_names_of(node))
+            if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+                others = self._bound(target)
+                if others is None:
+                    return None
+                names |= others
+        return frozenset(names)
+
+
+def _suffix(file: str) -> str:
+    """Return what follows a module's name in the name of its file; empty for other files."""
+    if file.endswith(".py"):
+        return ".py"
+    match = _EXTENSION.search(file)
+    return match[0] if match else ""
+
+
+def _parents(module: str) -> list[str]:
+    """Return `a.b` and `a` of `a.b.c`."""
+    parts = module.split(".")
+    return [".".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]
+
+
+def _own_level(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes that may bind names, outside of functions and classes."""
+    queue: list[ast.AST] = [tree]
+    for node in queue:
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            queue += filter(_may_bind, ast.iter_child_nodes(node))
+
+
+def _may_bind(node: ast.AST) -> bool:
+    """Return True for statements, their parts, and targets; other expressions bind nothing."""
+    is_target = isinstance(node, (ast.Name, ast.Tuple, ast.List, ast.Starred, ast.NamedExpr))
+    return is_target or not isinstance(node, ast.expr)
+
+
+def _names_of(node: ast.AST) -> Iterable[str]:
+    """Return the names that a node binds."""
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
+    if isinstance(node, ast.Name):
+        return [node.id] if isinstance(node.ctx, ast.Store) else ()
+    # Functions, classes, `except` and `match`; a type's name is a node (Python 3.12).
+    name = None if isinstance(node, ast.alias) else getattr(node, "name", None)
+    return [name] if isinstance(name, str) else ()

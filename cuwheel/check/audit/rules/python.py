@@ -1,0 +1,149 @@
+"""Rules for the Python code of a wheel: what fails when it is imported, or started."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import sys
+from collections.abc import Iterator
+
+from packaging.utils import canonicalize_name
+
+from cuwheel.base.formats.wheel.metadata import parse_requirement
+from cuwheel.check.audit.case import AuditCase
+from cuwheel.check.audit.findings import AuditFinding, finding
+from cuwheel.check.audit.installed_projects import installed_by, project_of_module
+from cuwheel.check.audit.python_code import Import, PythonCode
+
+_RULE = "Python code"
+# Of 3.12 and later: `type X = int`, `def f[T]()`, nested f-strings, `except A, B`, t-strings.
+_NEW_SYNTAX = re.compile(
+    r"^\s*type \w|^\s*(async )?(def|class) \w+\[|\b[rb]?[ft][rb]?['\"]|except "
+)
+_THIS = sys.version_info.minor
+_OLDEST = 7  # of Python 3 that `ast` knows ("feature_version")
+_STARTED = ("console_scripts", "gui_scripts")
+_VALUE = re.compile(r"^(?P<module>[\w.]+)\s*(:\s*(?P<attribute>[\w.]+)\s*)?(\[.*\])?$")
+# Programs that a script would replace in an environment.
+_PROGRAM = re.compile(r"(python|pip)(3(\.\d+)?)?|activate|easy_install|pyvenv|uv")
+
+
+def python_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield findings about code that an import always runs, and about entry points."""
+    code = case.code
+    yield from _syntax_findings(code, case.oldest_python)
+    if not code.is_dynamic:
+        yield from _missing_findings(code, case)
+        yield from _undeclared_findings(code, case)
+    yield from _entry_findings(code, case)
+
+
+def _syntax_findings(code: PythonCode, oldest: int | None) -> Iterator[AuditFinding]:
+    for member in code.run:
+        problem = code.syntax_error(member)
+        if problem and not _may_be_new(problem, oldest):
+            fact = f"importing it fails: line {problem.lineno}: {problem.msg}"
+            yield finding(member, _RULE, fact)
+        elif not problem and oldest is not None and _OLDEST <= oldest < _THIS:
+            problem = code.syntax_error(member, oldest)
+            if problem:
+                fact = f"Python 3.{oldest}, which is allowed, can't compile line {problem.lineno}: "
+                yield finding(member, _RULE, fact + problem.msg, "warning")
+
+
+def _may_be_new(problem: SyntaxError, oldest: int | None) -> bool:
+    """Return True if a newer Python than this one may compile the code, and only such is allowed.
+
+    Without a stated oldest Python any may be meant.
+    """
+    is_known = oldest is not None and oldest <= _THIS
+    return not is_known and bool(_NEW_SYNTAX.search(problem.text or "f''"))
+
+
+def _missing_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield imports of modules that the wheel's own package doesn't have."""
+    done: set[str] = set()
+    for item in code.imports:
+        if _is_shared(item.module, case):
+            continue
+        missing = [lacking] if (lacking := code.lacks(item.module)) else []
+        is_module = item.module in code.modules
+        missing += [
+            f"{item.module}.{name}"
+            for name in item.names
+            if is_module and not missing and not code.has_name(item.module, name)
+        ]
+        for name in missing:
+            if name not in done:
+                fact = f"line {item.line} imports {name}, which isn't in the wheel"
+                yield finding(item.importer, _RULE, fact)
+            done.add(name)
+
+
+def _is_shared(module: str, case: AuditCase) -> bool:
+    """Return True if a required project may add modules to a package of the wheel."""
+    own = canonicalize_name(module.partition(".")[0])
+    return any(name.startswith(own) and name != case.project for name in case.required)
+
+
+def _undeclared_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield imports of other projects that nothing of the requirements installs."""
+    installed = installed_by(case.required)
+    if installed is None or not case.scan.metadata:
+        return
+    done = {*installed, *case.assumed, case.project}
+    own = {name.partition(".")[0] for name in (*code.modules, *code.folders)}
+    for item in code.imports:
+        module = item.module.partition(".")[0]
+        project = project_of_module(module)
+        if not project or project in done or module in own or module in sys.stdlib_module_names:
+            continue
+        # A plugin, `jax-cuda13-pjrt`, is imported by what it extends.
+        if not any(name.startswith(f"{project}-") for name in (*case.required, case.project)):
+            yield _undeclared(item, project, case)
+        done.add(project)
+
+
+def _undeclared(item: Import, project: str, case: AuditCase) -> AuditFinding:
+    optional = (parsed for line in case.requires if (parsed := parse_requirement(line)))
+    is_optional = any(canonicalize_name(parsed.name) == project for parsed in optional)
+    why = "only an extra requires" if is_optional else "no requirement installs"
+    fact = f"line {item.line} always imports {item.module.partition('.')[0]}, which {why}"
+    return finding(item.importer, _RULE, fact, "warning")
+
+
+def _entry_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield entry points without a module or a function, and scripts that replace programs."""
+    parser = configparser.ConfigParser(
+        delimiters=("=",), strict=False, interpolation=None, default_section="\0"
+    )
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    try:
+        parser.read_string(case.scan.entry_points)
+    except configparser.Error as problem:
+        fact = " ".join(problem.message.split())
+        yield finding("entry_points.txt", _RULE, f"installers can't read it: {fact}")
+        return
+    for group in parser.sections():
+        for name, value in parser.items(group):
+            if fact := _entry_fault(code, group, value):
+                yield finding("entry_points.txt", _RULE, f"{name} = {value}: {fact}")
+            if group in _STARTED and _PROGRAM.fullmatch(name) and name not in case.project:
+                fact = f"the script {name} replaces the environment's own"
+                yield finding("entry_points.txt", _RULE, fact)
+
+
+def _entry_fault(code: PythonCode, group: str, value: str) -> str:
+    match = _VALUE.match(value)
+    if match is None or (group in _STARTED and not match["attribute"]):
+        return "installers refuse it, they need module:function" if group in _STARTED else ""
+    module, first = match["module"], (match["attribute"] or "").partition(".")[0]
+    lacking = code.lacks(module)
+    # A package may find its modules in another of its folders.
+    is_elsewhere = any(name.endswith(f".{module.rpartition('.')[2]}") for name in code.modules)
+    if lacking and not code.is_dynamic and not is_elsewhere:
+        return f"{lacking} isn't in the wheel"
+    is_known = module in code.modules and first
+    if is_known and not code.has_name(module, first):
+        return f"{module} has no {first}"
+    return ""

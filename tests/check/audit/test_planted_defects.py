@@ -1,0 +1,475 @@
+"""Wheels with one planted defect each, and sound ones that look like these.
+
+The libraries are real, linked by gcc. A row of `DEFECTS` names the finding that has to be there; a
+wheel of `SOUND` has no error and no warning.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuwheel.base.system import process
+from tests.support.factories import compile_library
+from tests.support.packages.defective_wheels import audited, breaches, make_library, rpath
+
+CP312 = "cp312-cp312-manylinux_2_39_x86_64"
+OLD = "cp312-cp312-manylinux_2_28_x86_64"
+MODULE = "void *PyInit__C(void) { return 0; }\n"
+EXTENSION = "pkg/_C.cpython-312-x86_64-linux-gnu.so"
+INFO = "pkg-1.2.3.dist-info"
+DATA = "pkg-1.2.3.data"
+ENTRY = f"{INFO}/entry_points.txt"
+KEY = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG" * 8 + "\n"
+TOKEN = "ghp_" + "a1B2" * 9
+CUDART, CUBLAS, TORCH = "libcudart.so.12", "libcublas.so.12", "libtorch_cpu.so"
+RUNTIME, LINK = "nvidia-cuda-runtime-cu12", "nvidia-nvjitlink-cu12"
+CU12 = ("nvidia/cuda_runtime/lib", "nvidia/cublas/lib", "nvidia/nvjitlink/lib", "torch/lib")
+
+
+@dataclass(frozen=True)
+class Code:
+    """C code of a library that needs sonames, or of a program."""
+
+    text: str = "int answer(void) { return 42; }\n"
+    needs: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    is_program: bool = False
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A wheel, and the finding about it: severity, rule, file; None: no error, no warning."""
+
+    name: str
+    breach: tuple[str, str, str] | None
+    files: dict[str, str | Code] = field(default_factory=dict)
+    wheel: dict[str, Any] = field(default_factory=dict)
+
+
+def calling(name: str) -> str:
+    return f"int {name}(void); int f(void) {{ return {name}(); }}\n"
+
+
+def opening(name: str) -> str:
+    return f'void *dlopen(const char *, int); void *f(void) {{ return dlopen("{name}", 1); }}\n'
+
+
+def error(rule: str, file: str) -> tuple[str, str, str]:
+    return ("error", rule, file)
+
+
+def warning(rule: str, file: str) -> tuple[str, str, str]:
+    return ("warning", rule, file)
+
+
+def package(code: str, **files: str) -> dict[str, str | Code]:
+    return {"pkg/__init__.py": code, **{f"pkg/{name}.py": text for name, text in files.items()}}
+
+
+def entry(text: str, code: str = "def main(): ...\n") -> dict[str, str | Code]:
+    return {"pkg/__init__.py": "", "pkg/cli.py": code, ENTRY: f"[console_scripts]\n{text}\n"}
+
+
+PY, START, TOP, META = "Python code", "program", "top level", "metadata"
+LIB, TOOL, SYMBOL, NEEDED = "pkg/libx.so", "pkg/bin/tool", "undefined symbol", "needed library"
+TLS = '__thread char block[{}] __attribute__((tls_model("initial-exec")));\n'
+TLS += "char *f(void) {{ return block; }}\n"
+PROGRAM = Code("int main(void) { return 0; }\n", is_program=True)
+FREE = EXTENSION.replace("312", "313t")
+MUSL = EXTENSION.replace("-gnu", "-musl")
+DARWIN = "pkg/_C.cpython-312-darwin.so"
+NEW_LINK = Code(calling("__nvJitLinkCreate_12_8"), ("libnvJitLink.so.12",), rpath(*CU12))
+
+
+DEFECTS = (
+    # Python code that an import always runs.
+    Plant("syntax", error(PY, "pkg/__init__.py"), package("def f(:\n")),
+    Plant("syntax in module", error(PY, "pkg/a.py"), package("from . import a\n", a="x = (\n")),
+    Plant("Python 2", error(PY, "pkg/__init__.py"), package('print "x"\n')),
+    Plant(
+        "match before 3.10",
+        warning(PY, "pkg/__init__.py"),
+        package("match 1:\n    case 1: ...\n"),
+        {"python": ">=3.8"},
+    ),
+    Plant(
+        "walrus before 3.8",
+        warning(PY, "pkg/__init__.py"),
+        package("(x := 1)\n"),
+        {"python": ">=3.7"},
+    ),
+    Plant("no extension", error(PY, "pkg/__init__.py"), package("from ._C import run\n")),
+    Plant("no extension, absolute", error(PY, "pkg/__init__.py"), package("import pkg._C\n")),
+    Plant("no extension, by name", error(PY, "pkg/__init__.py"), package("from . import _C\n")),
+    Plant(
+        "no module of module",
+        error(PY, "pkg/a.py"),
+        package("from .a import f\n", a="from .b import f\n"),
+    ),
+    Plant("no name", error(PY, "pkg/__init__.py"), package("from .a import g\n", a="f = 1\n")),
+    Plant("undeclared", warning(PY, "pkg/__init__.py"), package("import numpy\n")),
+    Plant(
+        "undeclared with torch",
+        warning(PY, "pkg/__init__.py"),
+        package("import numpy\nimport torch\n"),
+        {"requires": ("torch==2.8.0",)},
+    ),
+    Plant("undeclared framework", warning(PY, "pkg/__init__.py"), package("import torch\n")),
+    Plant(
+        "only an extra's",
+        warning(PY, "pkg/__init__.py"),
+        package("import einops\n"),
+        {"requires": ('einops; extra == "all"',)},
+    ),
+    Plant(
+        "other name",
+        warning(PY, "pkg/__init__.py"),
+        package("import yaml\n"),
+        {"requires": ("numpy",)},
+    ),
+    Plant(
+        "module and package",
+        warning(PY, "pkg/a.py"),
+        {"pkg/__init__.py": "", "pkg/a.py": "", "pkg/a/__init__.py": ""},
+    ),
+    # Entry points, scripts and programs.
+    Plant("entry without function", error(PY, "entry_points.txt"), entry("tool = pkg.cli")),
+    Plant("entry without module", error(PY, "entry_points.txt"), entry("tool = pkg.run:main")),
+    Plant("entry of other name", error(PY, "entry_points.txt"), entry("tool = pkg.cli:start")),
+    Plant("entry python", error(PY, "entry_points.txt"), entry("python = pkg.cli:main")),
+    Plant("entry pip", error(PY, "entry_points.txt"), entry("pip3 = pkg.cli:main")),
+    Plant("unreadable entry", error(PY, "entry_points.txt"), {ENTRY: "tool = pkg:main\n"}),
+    Plant(
+        "script python",
+        error(START, f"{DATA}/scripts/python"),
+        {f"{DATA}/scripts/python": "#!python\n"},
+    ),
+    Plant(
+        "data bin python",
+        error(START, f"{DATA}/data/bin/python3"),
+        {f"{DATA}/data/bin/python3": ""},
+    ),
+    Plant(
+        "interpreter of builder",
+        error(START, f"{DATA}/scripts/tool"),
+        {f"{DATA}/scripts/tool": "#!/opt/build/venv/bin/python\n"},
+    ),
+    Plant("no execute bit", warning(START, TOOL), {TOOL: PROGRAM}),
+    Plant(
+        "program by torch",
+        warning(NEEDED, TOOL),
+        {TOOL: Code(PROGRAM.text, (CUDART,), is_program=True)},
+        {"requires": ("torch==2.8.0",), "modes": {TOOL: 0o755}},
+    ),
+    Plant(
+        "program and own library",
+        warning(NEEDED, TOOL),
+        {
+            TOOL: Code(PROGRAM.text, ("libx.so",), is_program=True),
+            LIB: Code(flags=("-Wl,-soname,libx.so",)),
+        },
+        {"modes": {TOOL: 0o755}},
+    ),
+    Plant("sitecustomize", warning(START, "sitecustomize.py"), {"sitecustomize.py": ""}),
+    Plant(
+        "usercustomize in data",
+        warning(START, f"{DATA}/purelib/usercustomize.py"),
+        {f"{DATA}/purelib/usercustomize.py": ""},
+    ),
+    Plant("pth with code", warning(START, "pkg.pth"), {"pkg.pth": "import pkg\n"}),
+    # Names.
+    Plant("torch's folder", error(TOP, "torch"), {"torch/__init__.py": ""}),
+    Plant(
+        "torch's library",
+        warning(TOP, "torch"),
+        {"torch/lib/libmine.so": Code()},
+    ),
+    Plant("numpy.py", warning(TOP, "numpy.py"), {"numpy.py": ""}),
+    Plant(
+        "numpy in data", warning(TOP, "numpy.py"), {f"{DATA}/platlib/numpy.py": "", "pkg/x.py": ""}
+    ),
+    Plant("nvidia's init", warning(TOP, "nvidia"), {"nvidia/__init__.py": ""}),
+    Plant("Python's module", warning(TOP, "queue.py"), {"queue.py": ""}),
+    Plant("tests", warning(TOP, "tests/"), {"tests/__init__.py": ""}),
+    Plant("setup.py", warning(TOP, "setup.py"), {"setup.py": ""}),
+    Plant("musl", error("library", MUSL), {MUSL: Code(MODULE)}, {"tag": CP312}),
+    Plant("darwin", error("library", DARWIN), {DARWIN: Code(MODULE)}, {"tag": CP312}),
+    Plant("pyd", error("library", "pkg/_C.pyd"), {"pkg/_C.pyd": Code(MODULE)}, {"tag": CP312}),
+    Plant(
+        "not free-threaded",
+        error("library", EXTENSION.replace("312", "313")),
+        {EXTENSION.replace("312", "313"): Code(MODULE)},
+        {"tag": "cp313-cp313t-manylinux_2_39_x86_64"},
+    ),
+    Plant(
+        "free-threaded",
+        error("library", FREE),
+        {FREE: Code(MODULE)},
+        {"tag": "cp313-cp313-manylinux_2_39_x86_64"},
+    ),
+    Plant(
+        "debug",
+        error("library", EXTENSION.replace("312", "312d")),
+        {EXTENSION.replace("312", "312d"): Code(MODULE)},
+        {"tag": CP312},
+    ),
+    Plant(
+        "stable ABI, free-threaded",
+        error("library", "pkg/_C.abi3.so"),
+        {"pkg/_C.abi3.so": Code(MODULE)},
+        {"tag": "cp313-cp313t-manylinux_2_39_x86_64"},
+    ),
+    Plant("private key", warning("secret", "pkg/server.pem"), {"pkg/server.pem": KEY}),
+    Plant("token", warning("secret", "pkg/a.py"), {"pkg/a.py": f"TOKEN = '{TOKEN}'\n"}),
+    Plant("settings", warning("secret", "pkg/.env"), {"pkg/.env": "X=1\n"}),
+    Plant("git", warning("secret", "pkg/.git/config"), {"pkg/.git/config": "[core]\n"}),
+    # Requirements and claims.
+    Plant("address", warning(META, "METADATA"), {}, {"requires": ("a @ https://x.org/a.whl",)}),
+    Plant("own file", error(META, "METADATA"), {}, {"requires": ("a @ file:///home/me/a.whl",)}),
+    Plant("contradiction", error(META, "METADATA"), {}, {"requires": ("numpy<2", "numpy>=2")}),
+    Plant(
+        "torch and runtime",
+        error(META, "METADATA"),
+        {},
+        {"requires": ("torch==2.8.0", f"{RUNTIME}==12.1.105")},
+    ),
+    Plant(
+        "torch and cublas",
+        error(META, "METADATA"),
+        {},
+        {"requires": ("torch==2.11.*", "nvidia-cublas==13.4.*")},
+    ),
+    Plant(
+        "older nvJitLink",
+        warning(NEEDED, LIB),
+        {LIB: NEW_LINK},
+        {"requires": (f"{LINK}>=12.1",)},
+    ),
+    Plant(
+        "no torch required",
+        warning(NEEDED, LIB),
+        {LIB: Code(needs=(TORCH,), flags=rpath(*CU12))},
+    ),
+    # Symbols and storage.
+    Plant(
+        "own version",
+        error(SYMBOL, LIB),
+        {LIB: "versions: needs 2", "pkg/libv.so.1": "versions: has 1"},
+    ),
+    Plant(
+        "librt",
+        error("platform tag", LIB),
+        {LIB: Code(calling("shm_open"), flags=("-nostdlib",))},
+        {"tag": OLD},
+    ),
+    Plant(
+        "static TLS",
+        error("library", EXTENSION),
+        {EXTENSION: Code(TLS.format(4000) + MODULE)},
+        {"tag": CP312},
+    ),
+    Plant(
+        "executable stack", error("executable stack", LIB), {LIB: Code(flags=("-z", "execstack"))}
+    ),
+    Plant("absolute rpath", warning("rpath", LIB), {LIB: Code(flags=("-Wl,-rpath,/opt/lib",))}),
+    Plant("no supplier", error(NEEDED, LIB), {LIB: Code(needs=("libnone.so.1",))}),
+    Plant("no requirement", error(NEEDED, LIB), {LIB: Code(needs=(CUBLAS,), flags=rpath(*CU12))}),
+    Plant(
+        "driver's library",
+        error("grafted library", "pkg/libcuda.so.1"),
+        {"pkg/libcuda.so.1": Code()},
+    ),
+    Plant("opened", ("note", NEEDED, LIB), {LIB: Code(opening("libcudart.so"))}),
+    Plant("opened nvrtc", ("note", NEEDED, LIB), {LIB: Code(opening("libnvrtc.so.12"))}),
+    Plant(
+        "missing module init",
+        error("library", EXTENSION),
+        {EXTENSION: Code("void *PyInit_other(void) { return 0; }\n")},
+        {"tag": CP312},
+    ),
+    Plant(
+        "byte code",
+        warning("byte code", "pkg/__pycache__/a.cpython-312.pyc"),
+        {"pkg/__pycache__/a.cpython-312.pyc": "x"},
+    ),
+)
+
+SOUND = (
+    Plant("package", None, package("from .a import f\n", a="def f(): ...\n")),
+    Plant(
+        "optional import", None, package("try:\n    from . import _C\nexcept ImportError: ...\n")
+    ),
+    Plant("import in function", None, package("def f():\n    import numpy\n")),
+    Plant("lazy names", None, package("def __getattr__(name): ...\n", a="from pkg import x\n")),
+    Plant("submodule", None, package("from . import a\nfrom pkg import a\n", a="")),
+    Plant("all names", None, package("from .a import *\nfrom . import f\n", a="f = 1\n")),
+    Plant(
+        "names of branches",
+        None,
+        package("from .a import f\n", a="if 1:\n    f = 1\nelse:\n    import f\n"),
+    ),
+    Plant("changed path", None, package("__path__.append('x')\nfrom . import _C\n")),
+    Plant(
+        "names of an extension",
+        None,
+        package(
+            "from importlib import import_module\nimport_module('pkg._C')\nfrom . import a\n",
+            a="from pkg import run\n",
+        ),
+    ),
+    Plant("plugin", None, package("import pkg\nimport jax\n"), {"name": "jax_plugin"}),
+    Plant("declared", None, package("import yaml\n"), {"requires": ("pyyaml",)}),
+    Plant("brought", None, package("import numpy\n"), {"requires": ("scipy",)}),
+    Plant("unknown", None, package("import numpy\n"), {"requires": ("something",)}),
+    Plant("no test", None, {"pkg/__init__.py": "", "pkg/tests/data.py": "def f(:\n"}),
+    Plant("new syntax", None, package("type X = int\n"), {"tag": CP312.replace("312", "314")}),
+    Plant("entry", None, entry("tool = pkg.cli:main")),
+    Plant("entry of class", None, entry("tool = pkg.cli:App.run", "class App: ...\n")),
+    Plant("entry of other project", None, entry("tool = other.cli:main")),
+    Plant("script", None, {f"{DATA}/scripts/tool": "#!python\n", "pkg/x.py": ""}),
+    Plant("shell script", None, {f"{DATA}/scripts/tool": "#!/bin/sh\n", "pkg/x.py": ""}),
+    Plant("program", None, {TOOL: PROGRAM}, {"modes": {TOOL: 0o755}}),
+    Plant("pth with path", None, {"pkg.pth": "pkg/sub\n"}),
+    Plant("data folder", None, {"pkg/__init__.py": "", "pkg/a.py": "", "pkg/a/x.txt": "x"}),
+    Plant("namespace", None, {"nvidia/mine/__init__.py": ""}),
+    Plant("extension", None, {EXTENSION: Code(MODULE)}, {"tag": CP312}),
+    Plant(
+        "two extensions",
+        None,
+        {EXTENSION: Code(MODULE), MUSL: Code(f"{MODULE}int other;\n")},
+        {"tag": CP312},
+    ),
+    Plant(
+        "free-threaded extension",
+        None,
+        {FREE: Code(MODULE)},
+        {"tag": "cp313-cp313t-manylinux_2_39_x86_64"},
+    ),
+    Plant("public key", None, {"pkg/key.pem": "-----BEGIN PUBLIC KEY-----\n"}),
+    Plant("two bounds", None, {}, {"requires": ("numpy>=1.2", "numpy<3")}),
+    Plant("runtime of torch", None, {}, {"requires": ("torch==2.8.0", f"{RUNTIME}==12.8.*")}),
+    Plant(
+        "runtime of other", None, {}, {"requires": ("torch==2.8.0", "nvidia-cuda-runtime==13.*")}
+    ),
+    Plant("new nvJitLink", None, {LIB: NEW_LINK}, {"requires": (f"{LINK}>=12.8",)}),
+    Plant("own versions", None, {LIB: "versions: needs 1", "pkg/libv.so.1": "versions: has 1"}),
+    Plant(
+        "module of other name",
+        None,
+        {
+            "pkg/load.py": "from importlib.util import spec_from_file_location\n",
+            EXTENSION: Code("void *PyInit_other(void) { return 0; }\n"),
+        },
+        {"tag": CP312},
+    ),
+    Plant(
+        "project with own name",
+        None,
+        {LIB: Code(needs=("libmore.so",), flags=("-Wl,-rpath,$ORIGIN",))},
+        {"requires": ("pkg-core",)},
+    ),
+    Plant("TLS for a preload", None, {LIB: Code(TLS.format(4000))}),
+    Plant("small TLS", None, {LIB: Code(TLS.format(64))}),
+    *(
+        Plant(
+            f"opened by Python as {text}",
+            None,
+            {
+                "pkg/__init__.py": f"import ctypes\nctypes.CDLL({text})\n",
+                "pkg/liby.so": Code(needs=("libx1.so.1",)),
+                "pkg/lib/libx1.so.1": Code(MODULE, flags=("-Wl,-soname,libx1.so.1",)),
+            },
+        )
+        for text in ("'lib/libx1.so.1'", "f'lib/libx{number}.so.1'")
+    ),
+    Plant(
+        "one name in two folders",
+        None,
+        {
+            f"pkg/cu{cuda}/{file}": Code(f"int x{cuda}{file[3]};", (need,), folders)
+            for cuda in (12, 13)
+            for file, need, folders in (
+                ("liba.so", "libb.so", ("-Wl,-rpath,$ORIGIN",)),
+                (
+                    "libb.so",
+                    f"libcublas.so.{cuda}",
+                    rpath(f"../nvidia/{'cublas' if cuda == 12 else 'cu13'}/lib"),
+                ),
+            )
+        },
+        {"requires": ("nvidia-cublas-cu12", "nvidia-cublas")},
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str | Code], bytes]:
+    """Return text as bytes, and code compiled; the same code once."""
+
+    @functools.cache
+    def compiled(code: str | Code) -> bytes:
+        if isinstance(code, str) and not code.startswith("versions: "):
+            return code.encode()
+        folder = tmp_path_factory.mktemp("code")
+        if isinstance(code, str):
+            return versioned(folder, code).read_bytes()
+        if code.is_program:
+            return program(folder, code).read_bytes()
+        return make_library(folder, *code.needs, flags=code.flags, code=code.text).read_bytes()
+
+    return compiled
+
+
+def program(folder: Path, code: Code) -> Path:
+    stubs = [make_library(folder / name, flags=(f"-Wl,-soname,{name}",)) for name in code.needs]
+    (folder / "main.c").write_text(code.text)
+    words: list[str | Path] = [
+        "gcc",
+        "-fPIE",
+        "-pie",
+        folder / "main.c",
+        "-Wl,--no-as-needed",
+        *stubs,
+    ]
+    process.run([*words, "-o", folder / "tool"], env={"PATH": os.environ["PATH"]})
+    return folder / "tool"
+
+
+def versioned(folder: Path, code: str) -> Path:
+    """Link a library with a symbol of version V_1 or V_2, or one that needs it."""
+    (folder / "map").write_text(f"V_{code[-1]} {{ global: answer; }};\n")
+    flags = (f"-Wl,--version-script={folder / 'map'}", "-Wl,-soname,libv.so.1")
+    supplier = make_library(folder / "v", flags=flags)
+    if "has" in code:
+        return supplier
+    (folder / "user.c").write_text(calling("answer"))
+    words = ("gcc", "-fPIC", folder / "user.c", supplier, "-Wl,-rpath,$ORIGIN")
+    return compile_library(folder / "libx.so", *words)
+
+
+def found(
+    plant: Plant, folder: Path, build: Callable[[str | Code], bytes]
+) -> list[tuple[str, str, str]]:
+    files: dict[str, Path | bytes] = {name: build(code) for name, code in plant.files.items()}
+    return breaches(audited(folder, files, **plant.wheel))
+
+
+@pytest.mark.parametrize("plant", DEFECTS, ids=lambda plant: plant.name)
+def test_finds_planted_defect(
+    plant: Plant, tmp_path: Path, build: Callable[[str | Code], bytes]
+) -> None:
+    assert plant.breach in found(plant, tmp_path, build)
+
+
+@pytest.mark.parametrize("plant", SOUND, ids=lambda plant: plant.name)
+def test_sound_wheel_passes(
+    plant: Plant, tmp_path: Path, build: Callable[[str | Code], bytes]
+) -> None:
+    assert [item for item in found(plant, tmp_path, build) if item[0] != "note"] == []
