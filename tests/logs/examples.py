@@ -1,4 +1,4 @@
-"""Writes docs/explain-examples.md: the explanations of three of the logs.
+"""Writes docs/explain-examples.md: the explanations of two of the logs.
 
 python -m tests.logs.examples
 """
@@ -13,11 +13,10 @@ from tests.logs.decisive import RAW
 PAGE = ROOT / "docs" / "explain-examples.md"
 _NAMES = (
     "cuda13-cccl-api-removed--ninja-long",
-    "isolated-build-no-torch--uv",
     "cuda-home-not-set--pip",
 )
 _INTRO = """\
-# Three logs explained
+# Two logs explained
 
 <!-- Written by `python -m tests.logs.examples` from tests/logs/raw/; don't edit. -->
 
