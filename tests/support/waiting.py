@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-TIME_LIMIT = 300.0  # seconds; on a busy machine a build may begin late: what it installs comes first
+TIME_LIMIT = (
+    300.0  # seconds; on a busy machine a build may begin late: what it installs comes first
+)
 
 
 def wait_for(fact: Callable[[], object], limit: float = TIME_LIMIT) -> None:

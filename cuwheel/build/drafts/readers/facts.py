@@ -23,6 +23,7 @@ Kind = Literal[
     "extension",  # an extension module
     "stable ABI",  # one wheel for several Pythons
     "import",  # a package that the build imports
+    "optional import",  # one that it does without, where it is missing
     "option",  # CMake: an option
     "archs",  # CMake: `CMAKE_CUDA_ARCHITECTURES` is set
     "language",  # CMake: a language is enabled

@@ -24,6 +24,7 @@ _FETCHERS = re.compile(r"(?:^|/)(?:git|wget|curl|aria2c)$")
 _COMPILING = ("cmake", "ninja")  # programs that a build starts, and the index has
 _EXTENSIONS = re.compile(r"(?:\w+\.)*(?!Build)\w*Extension(?:Using\w+)?")
 _SOURCE = re.compile(r"[\w./-]+\.(?:cu|cpp|cc|cxx|c)")
+_MISSING = ("ImportError", "ModuleNotFoundError", "Exception")
 _TRUTHS = ("int", "bool", "strtobool", "str2bool")
 
 
@@ -45,6 +46,30 @@ def read_setup(tree: Path, files: Iterable[Path] = ()) -> tuple[SourceFact, ...]
         queue += [file for file in local if file not in queue][: max(_MOST_FILES - len(queue), 0)]
         facts += _Reader(roots, path, module).read()
     return tuple(dict.fromkeys(facts))
+
+
+def read_setup_identity(tree: Path) -> tuple[str, str]:
+    """Return name and version of `setup(…)`, where they are literals or constants of the file."""
+    try:
+        module = read_module(tree / "setup.py")
+    except (OSError, ValueError):
+        return "", ""
+    constants = {
+        target.id: _text(node.value)
+        for node in module.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and _dotted(node.func).split(".")[-1] == "setup":
+            values = {keyword.arg: keyword.value for keyword in node.keywords}
+            name, version = (
+                _text(value) or constants.get(_dotted(value), "") if value else ""
+                for value in (values.get("name"), values.get("version"))
+            )
+            return name, version
+    return "", ""
 
 
 def _imported(node: ast.AST) -> Iterator[str]:
@@ -90,7 +115,7 @@ class _Reader:
         for node in ast.walk(self._module):
             for name in sorted({name.partition(".")[0] for name in _imported(node)}):
                 if name not in sys.stdlib_module_names and not _files_of(self._roots, name):
-                    yield self._fact("import", name, node)
+                    yield self._fact(self._kind_of_import(node), name, node)
         for node in ast.walk(self._module):
             if isinstance(node, ast.Call):
                 yield from self._read_call(node)
@@ -101,6 +126,17 @@ class _Reader:
                     yield from self._read_libraries(value if _text(key) == "libraries" else None)
             elif (text := _text(node)) and not isinstance(self._parents.get(node), ast.Expr):
                 yield from read_flags(text, self._at(node), self._guard(node))
+
+    def _kind_of_import(self, node: ast.AST) -> Kind:
+        """Return whether a `try` around an import goes on without the package."""
+        child, parent = node, self._parents.get(node)
+        while parent is not None:
+            if isinstance(parent, ast.Try) and child in parent.body:
+                handlers = [handler for handler in parent.handlers if _takes_missing(handler)]
+                if handlers and not any(_raises(handler) for handler in handlers):
+                    return "optional import"
+            child, parent = parent, self._parents.get(parent)
+        return "import"
 
     def _read_call(self, node: ast.Call) -> Iterator[SourceFact]:
         name = _dotted(node.func)
@@ -206,6 +242,16 @@ class _Reader:
 
     def _at(self, node: ast.AST) -> str:
         return place_of(self._tree, self._path, getattr(node, "lineno", 1))
+
+
+def _takes_missing(handler: ast.ExceptHandler) -> bool:
+    """Return True if an `except` is for a missing module too."""
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(kind is None or _dotted(kind) in _MISSING for kind in kinds)
+
+
+def _raises(handler: ast.ExceptHandler) -> bool:
+    return any(isinstance(node, ast.Raise) for node in ast.walk(handler))
 
 
 def _elements(node: ast.expr | None) -> list[ast.expr]:
