@@ -11,4 +11,4 @@ assert positions.tolist() == [1, 3], positions
 
 sums = segment_csr(values, torch.tensor([0, 3, 4]))
 assert sums.tolist() == [8, 4], sums
-assert torch.ops.torch_scatter.cuda_version() == 13000
+assert torch.ops.torch_scatter.cuda_version() > 0

@@ -87,7 +87,7 @@ class RecipeLock:
                 f"{self.recipe.module}, or let a patch of the source's build files allow "
                 f"{self.framework.version if self.framework else 'it'}"
             )
-        return f"{'; '.join(parts)}; then `{self.command}`"
+        return f"{'; '.join(parts)}, then `{self.command}`"
 
     @property
     def _other_framework(self) -> str:

@@ -14,8 +14,12 @@ from tests.support.build.drafts import FILES, Index, write_tree
 from tests.support.factories import make_workspace
 from tests.support.golden import Golden
 
-
 WHOLE = {**FILES, "csrc/lost.cu": "__global__ void lost() {}\n"}
+SOURCES = {
+    "whole": WHOLE,
+    "incomplete": FILES,
+    "open": {**WHOLE, "setup.py": f"import strange_words\n{FILES['setup.py']}"},
+}
 
 
 @pytest.fixture
@@ -31,26 +35,20 @@ def draft(index: Index, tmp_path: Path) -> Callable[..., Path]:
     return run
 
 
-@pytest.mark.parametrize("name", ["whole", "incomplete", "open"])
+@pytest.mark.parametrize("name", SOURCES)
 def test_prints_worst_consequences_first(
     name: str,
     index: Index,
     draft: Callable[..., Path],
-    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     golden: Golden,
 ) -> None:
-    files = {
-        "whole": WHOLE,
-        "incomplete": FILES,
-        "open": {**WHOLE, "setup.py": f"import strange_words\n{FILES['setup.py']}"},
-    }
-    digest = index.add_sdist("tiny-draft", "1.0", files[name])
+    digest = index.add_sdist("tiny-draft", "1.0", SOURCES[name])
 
     path = draft(maintainer="" if name == "open" else "someone")
 
     assert digest in path.read_text()
-    golden.check(f"new/{name}.txt", capsys.readouterr().out, {tmp_path: "FOLDER"})
+    golden.check(f"new/{name}.txt", capsys.readouterr().out, {path.parent: "recipes"})
 
 
 def test_overwrites_only_on_request(index: Index, draft: Callable[..., Path]) -> None:
