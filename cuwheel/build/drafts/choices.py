@@ -100,13 +100,8 @@ def _note_source(draft: Draft, survey: Survey) -> None:
     if missing:
         files = first_of([f"{file.name} ({file.where})" for file in missing], _SHOWN)
         draft.stop("source", f"it lacks {files}, which the build compiles")
-    kernels = [name for name in survey.device_files if name.endswith(".cu")]
-    if kernels and not (survey.uses_cmake or survey.uses_torch or survey.of("extension")):
-        draft.stop(
-            "build",
-            f"nothing in setup.py compiles its {plural(len(kernels), '.cu file')}: a package that "
-            "compiles them when it is used needs no recipe",
-        )
+    if survey.compiles_nothing:
+        draft.stop("build", "nothing in setup.py compiles its .cu files")
 
 
 def _note_license(draft: Draft, survey: Survey) -> None:

@@ -193,6 +193,10 @@ def _next_steps(draft: Draft, survey: Survey, upstream: Upstream, file: Path) ->
         yield "  draft it from a source that has these files: upstream's repository,"
         yield as_typed(f"  nox -s new -- git+{page}@COMMIT --overwrite")
         return
+    if survey.compiles_nothing:
+        yield f"  remove {file} if the package compiles its kernels when it is used: that needs no"
+        yield "  recipe; else write into `build` what compiles them"
+        return
     if stops := draft.notes_of("stops the build"):
         fields = ", ".join(dict.fromkeys(f"`{note.partition(':')[0]}`" for note in stops))
         yield f"  settle what stops the build ({fields} in {file}); then"

@@ -96,6 +96,12 @@ class Survey:
         return tuple(file for file in missing if not (file.guard and has_kernels))
 
     @property
+    def compiles_nothing(self) -> bool:
+        """True if it has kernels that no build file compiles."""
+        compiles = self.uses_cmake or self.uses_torch or self.of("extension")
+        return not compiles and any(name.endswith(".cu") for name in self.device_files)
+
+    @property
     def uses_torch(self) -> bool:
         """True if it is compiled against PyTorch."""
         packages = {package.name.lower() for package in self.of("package")}
