@@ -12,7 +12,6 @@ from cuwheel.base.errors import DownloadError, UsageError
 from cuwheel.base.fetch.download import PinnedFile, download
 from cuwheel.base.system.files import sha256_of_file
 from cuwheel.base.system.quantities import MIB
-from cuwheel.build.drafts.readers.setup_py import read_setup_identity
 from cuwheel.build.drafts.upstream import Upstream
 from cuwheel.build.inputs.archives import unpack_archive
 from cuwheel.build.inputs.identity import stated_identity
@@ -62,8 +61,7 @@ def read_given(
     else:
         given, tree = _archive(text, folder, workspace)
         guess = _ARCHIVE.sub("", PurePosixPath(unquote(urlsplit(given.url).path)).name)
-    stated = zip(stated_identity(tree), read_setup_identity(tree), strict=True)
-    name, release = (one or other for one, other in stated)
+    name, release = stated_identity(tree)
     name, release = canonicalize_name(name or guess), version or release
     if not release:
         raise UsageError(

@@ -48,30 +48,6 @@ def read_setup(tree: Path, files: Iterable[Path] = ()) -> tuple[SourceFact, ...]
     return tuple(dict.fromkeys(facts))
 
 
-def read_setup_identity(tree: Path) -> tuple[str, str]:
-    """Return name and version of `setup(…)`, where they are literals or constants of the file."""
-    try:
-        module = read_module(tree / "setup.py")
-    except (OSError, ValueError):
-        return "", ""
-    constants = {
-        target.id: _text(node.value)
-        for node in module.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    for node in ast.walk(module):
-        if isinstance(node, ast.Call) and _dotted(node.func).split(".")[-1] == "setup":
-            values = {keyword.arg: keyword.value for keyword in node.keywords}
-            name, version = (
-                _text(value) or constants.get(_dotted(value), "") if value else ""
-                for value in (values.get("name"), values.get("version"))
-            )
-            return name, version
-    return "", ""
-
-
 def _imported(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
