@@ -42,6 +42,9 @@ def choose_build(draft: Draft, survey: Survey) -> None:
     for fact, _, why in (*variables, *options):
         draft.guess("build", f"{fact.where}{why}")
     _note_downloads(draft, survey, env)
+    if only := survey.relevant("only with gpu"):
+        text = f"{locations(only)} ends the build without a GPU: remove that with a patch"
+        draft.stop("build", text)
     gpus = survey.relevant("gpu")
     if gpus and not any(map(_FORCE.search, env)):
         text = f"how it compiles CUDA code without a GPU: {locations(gpus)} requires one"

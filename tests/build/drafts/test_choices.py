@@ -88,6 +88,7 @@ def test_drafts_cmake_package(tmp_path: Path) -> None:
         ('F = ["-march=native"]', "build", "CPUs like this machine's"),
         ("import requests\nrequests.get(x)", "build", "how to prevent its download"),
         ("if torch.cuda.is_available(): pass", "build", "setup.py:3 requires one"),
+        ("if not torch.cuda.is_available(): raise OSError", "build", "stops the build: setup.py:3"),
         ('os.getenv("TINY_SPEED")', "build", "matters: TINY_SPEED"),
         ("os.getenv(name)", "build", "the name is computed"),
         (

@@ -17,6 +17,7 @@ Kind = Literal[
     "gencode",  # an arch in a compiler flag
     "flag",  # a compiler flag that a reproducible or portable wheel can't have
     "gpu",  # a check for a GPU
+    "only with gpu",  # one that ends the build where there is none
     "no ninja",  # PyTorch's builds without ninja
     "library",  # a library that is linked
     "header",  # one of CUDA's headers is included: its library

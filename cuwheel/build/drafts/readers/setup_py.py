@@ -124,13 +124,20 @@ class _Reader:
         elif _RUNNERS.fullmatch(name):
             yield from self._read_process(node)
         elif name.endswith("cuda.is_available"):
-            yield self._fact("gpu", name, node)
+            yield self._fact("only with gpu" if self._is_demanded(node) else "gpu", name, node)
         elif _EXTENSIONS.fullmatch(name) or "sources" in keywords:
             yield from self._read_extension(node, keywords)
         if "use_ninja" in keywords and _is_false(keywords["use_ninja"]):
             yield self._fact("no ninja", "use_ninja=False", node)
         if "py_limited_api" in keywords and not _is_false(keywords["py_limited_api"]):
             yield self._fact("stable ABI", f"py_limited_api in {name}", node)
+
+    def _is_demanded(self, node: ast.expr) -> bool:
+        """Return True for `if not …: raise …`."""
+        negation = self._parents.get(node)
+        owner = self._parents.get(negation) if negation else None
+        is_negated = isinstance(negation, ast.UnaryOp) and isinstance(negation.op, ast.Not)
+        return is_negated and isinstance(owner, ast.If) and any(map(_raises, owner.body))
 
     def _read_lookup(self, node: ast.Subscript | ast.Compare) -> Iterator[SourceFact]:
         """Read `os.environ["X"]` and `"X" in os.environ`."""
@@ -226,8 +233,8 @@ def _takes_missing(handler: ast.ExceptHandler) -> bool:
     return any(kind is None or _dotted(kind) in _MISSING for kind in kinds)
 
 
-def _raises(handler: ast.ExceptHandler) -> bool:
-    return any(isinstance(node, ast.Raise) for node in ast.walk(handler))
+def _raises(block: ast.AST) -> bool:
+    return any(isinstance(node, ast.Raise) for node in ast.walk(block))
 
 
 def _elements(node: ast.expr | None) -> list[ast.expr]:
