@@ -42,6 +42,9 @@ def choose_build(draft: Draft, survey: Survey) -> None:
     for fact, _, why in (*variables, *options):
         draft.guess("build", f"{fact.where}{why}")
     _note_downloads(draft, survey, env)
+    if only := survey.relevant("only with gpu"):
+        text = f"{locations(only)} ends the build without a GPU: remove that with a patch"
+        draft.stop("build", text)
     gpus = survey.relevant("gpu")
     if gpus and not any(map(_FORCE.search, env)):
         text = f"how it compiles CUDA code without a GPU: {locations(gpus)} requires one"
@@ -126,6 +129,8 @@ def _questions(survey: Survey, env: set[str], settled: set[str]) -> Iterator[str
             "sets it to True lets --jobs take effect"
         )
     for file in survey.relevant("missing"):
+        if file in survey.missing_sources:
+            continue
         yield (f"{file.where} names {file.name}, which is not in the source{_condition(file)}")
     for file in survey.of("unread"):
         yield f"{file.where} can't be read: {file.name}"
@@ -135,7 +140,7 @@ def _questions(survey: Survey, env: set[str], settled: set[str]) -> Iterator[str
     if unknown := {name for name in unknown if not _OTHER.search(name)}:
         listed = ", ".join(sorted(unknown))
         yield f"whether one of the variables that it reads matters: {listed}"
-    if not (survey.uses_cmake or survey.uses_torch):
+    if not (survey.uses_cmake or survey.uses_torch) and survey.of("extension"):
         yield "how its setup.py calls nvcc: it has to take CUDA_HOME and the archs"
 
 

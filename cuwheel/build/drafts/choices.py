@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import operator
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cuwheel.base.system.quantities import first_of
+from cuwheel.base.system.quantities import first_of, plural
 from cuwheel.build.drafts.build_choice import choose_build, note_resources
-from cuwheel.build.drafts.draft import TORCH, Call, Draft
+from cuwheel.build.drafts.draft import TORCH, Call, Draft, Value
 from cuwheel.build.drafts.readers.facts import SourceFact, locations
 from cuwheel.build.drafts.readers.survey import Survey
 from cuwheel.build.drafts.requirement_choice import choose_requires, choose_smoke, name_of
 from cuwheel.build.drafts.upstream import Upstream
+from cuwheel.build.environments.framework_release import FrameworkRelease
 from cuwheel.build.recipe.link import DRIVER
 from cuwheel.check.cuda.components import COMPONENTS
+from cuwheel.check.cuda.toolkits import toolkit_by_release
 
 # As in the other recipes: a toolkit with its compiler on the package index, and the release of
 # PyTorch that was built with it.
@@ -38,29 +43,35 @@ _AMD = re.compile(r"(amd)?hip|roc|rccl")
 _SYSTEM = ("c", "dl", "gcc", "gomp", "m", "pthread", "rt", "stdc++", "toolkit")
 
 
-def draft_of(upstream: Upstream, survey: Survey, maintainer: str) -> Draft:
+def draft_of(
+    upstream: Upstream,
+    survey: Survey,
+    maintainer: str,
+    find_torch: Callable[[SpecifierSet], FrameworkRelease | None],
+) -> Draft:
     """Choose a value for every field.
 
     Args:
         maintainer: the author's handle; empty: not known.
+        find_torch: returns the newest release that a requirement allows and a toolkit exists for.
     """
     metadata = survey.metadata
     draft = Draft(name=canonicalize_name(upstream.project), summary=metadata.summary)
-    source = {"project": upstream.project, "sha256": upstream.sha256}
     draft.values.update(
         name=draft.name,
         version=upstream.version,
         license=metadata.license.value,
-        homepage=metadata.homepage.value,
+        homepage=metadata.homepage.value or upstream.page,
         maintainers=(maintainer or PLACEHOLDER_HANDLE,),
-        source=Call(name="Sdist", keywords=source),
+        source=_source_call(upstream),
     )
+    _note_source(draft, survey)
     _note_license(draft, survey)
-    if not metadata.homepage.value:
-        draft.find_out("homepage", "upstream's home page, https://…")
+    if not draft.values["homepage"]:
+        draft.stop("homepage", "upstream's home page, https://…")
     if not maintainer:
-        draft.find_out("maintainers", "your GitHub handle")
-    _choose_framework(draft, survey)
+        draft.stop("maintainers", "your GitHub handle")
+    _choose_framework(draft, survey, find_torch)
     _choose_archs(draft, survey)
     _choose_python(draft, survey)
     note_resources(draft, survey)
@@ -72,13 +83,34 @@ def draft_of(upstream: Upstream, survey: Survey, maintainer: str) -> Draft:
     return draft
 
 
+def _source_call(upstream: Upstream) -> Call:
+    """Return the declaration with what differs from its defaults."""
+    source = upstream.given or upstream.sdist
+    fields = [field for field in dataclasses.fields(source) if field.name != "version"]
+    values = {field.name: getattr(source, field.name) for field in fields}
+    keywords = {
+        field.name: values[field.name] for field in fields if values[field.name] != field.default
+    }
+    return Call(name=type(source).__name__, keywords=keywords)
+
+
+def _note_source(draft: Draft, survey: Survey) -> None:
+    """Note what the source lacks: files that it compiles, or everything that compiles its own."""
+    missing = survey.missing_sources
+    if missing:
+        files = first_of([f"{file.name} ({file.where})" for file in missing], _SHOWN)
+        draft.stop("source", f"it lacks {files}, which the build compiles")
+    if survey.compiles_nothing:
+        draft.stop("build", "nothing in setup.py compiles its .cu files")
+
+
 def _note_license(draft: Draft, survey: Survey) -> None:
     license_ = survey.metadata.license
     if not license_.value:
         files = sorted(path.name for path in survey.tree.glob("LICEN[CS]E*"))
         where = f"read {files[0]}" if files else "the source has no licence file: ask upstream"
         text = f"its SPDX name ({where}); https://spdx.org/licenses lists them"
-        draft.find_out("license", text)
+        draft.stop("license", text)
     elif "text of" in license_.where:
         draft.guess("license", f"from {license_.where}; the metadata has none")
     elif "Expression" not in license_.where:
@@ -93,26 +125,39 @@ def _note_license(draft: Draft, survey: Survey) -> None:
         draft.find_out("license", f"whether bundled code adds a licence: {listed}")
 
 
-def _choose_framework(draft: Draft, survey: Survey) -> None:
+def _choose_framework(
+    draft: Draft, survey: Survey, find_torch: Callable[[SpecifierSet], FrameworkRelease | None]
+) -> None:
     """Choose the toolkit, and PyTorch if the package is compiled against it."""
     draft.values["toolkits"] = (TOOLKIT,)
     if not survey.uses_torch:
         return
-    keywords = {"name": "torch", "version": TORCH}
+    version, required = TORCH, _required_torch(survey)
+    if not required.contains(TORCH):
+        found = find_torch(required)
+        version, toolkit = (found.version, found.cuda) if found else (TORCH, TOOLKIT)
+        draft.values["toolkits"] = (toolkit,)
+        limit = f"the source requires torch{required}"
+        if found:
+            draft.guess("framework", f"{limit}; a patch of its build files may allow {TORCH}")
+        else:
+            draft.stop("framework", f"{limit}, and no toolkit of cuwheel's is for such a release")
+    keywords: dict[str, Value] = {"name": "torch", "version": version}
     draft.values["framework"] = Call(name="Framework", keywords=keywords)
-    draft.guess("toolkits", f"PyTorch {TORCH} was built with it")
-    for text in (*survey.system.requires, *survey.metadata.requires):
-        if name_of(text) == "torch" and not Requirement(text).specifier.contains(TORCH):
-            draft.find_out(
-                "toolkits",
-                f"whether it works with PyTorch {TORCH}: it requires {text}; the toolkit has to be "
-                "the one that this release was built with",
-            )
+    draft.guess("toolkits", f"PyTorch {version} was built with it")
+
+
+def _required_torch(survey: Survey) -> SpecifierSet:
+    """Return what the build and the finished wheel require of PyTorch."""
+    texts = (*survey.system.requires, *survey.metadata.requires)
+    required = [Requirement(text).specifier for text in texts if name_of(text) == "torch"]
+    return functools.reduce(operator.and_, required, SpecifierSet())
 
 
 def _choose_archs(draft: Draft, survey: Survey) -> None:
     """Choose one arch for each generation of GPUs, and note what makes the source ignore them."""
-    draft.values["archs"] = ARCHS
+    known = toolkit_by_release(draft.toolkit).archs
+    draft.values["archs"] = tuple(arch for arch in ARCHS if arch in known)
     generations = "machine code for one runs on all GPUs of its generation: Ampere, Hopper, …"
     draft.guess("archs", generations)
     fixed = survey.relevant("gencode")
@@ -206,11 +251,11 @@ def _component(library: str) -> str:
 def _note_memory(draft: Draft, survey: Survey) -> None:
     kernels = [name for name in survey.device_files if name.endswith(".cu")]
     kernels = [name for name in kernels if not _FOREIGN.search(name)] or kernels
-    folders = sorted({re.sub(r"/[^/]*$", "", name) for name in kernels})
+    folders = sorted({name.rpartition("/")[0] or "its top folder" for name in kernels})
     if folders:
         draft.find_out(
             "memory_per_job",
-            f"how much memory a compile needs: {len(kernels)} .cu files in "
+            f"how much memory a compile needs: {plural(len(kernels), '.cu file')} in "
             f"{folders[0]}{' and elsewhere' if len(folders) > 1 else ''}, each of which takes from "
             "seconds to minutes for each arch; the default is 2 GiB, `nox -s profile` measures it",
         )

@@ -5,17 +5,24 @@ from __future__ import annotations
 import dataclasses
 import json
 import textwrap
+import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["guess", "find out"]
+Kind = Literal["stops the build", "find out", "guess"]
 
 TORCH = "2.11.0"  # the release that was built with the toolkit of the other recipes
 FIELDS = (  # in the recipe's order
     *("name", "version", "license", "homepage", "maintainers", "source", "toolkits", "archs"),
     *("python", "requires_python", "framework", "patches", "resources", "requires", "build"),
     *("link", "smoke", "memory_per_job"),
+)
+_KINDS = typing.get_args(Kind)
+# What the author reads first: without it there is no wheel, then a wrong one, then a poor one.
+_BY_CONSEQUENCE = (
+    *("source", "framework", "toolkits", "requires", "resources", "build", "archs", "link"),
+    *("smoke", "python", "requires_python", "license", "homepage", "maintainers"),
 )
 _WIDTH = 100  # columns
 _STEP = 4
@@ -47,6 +54,24 @@ class Draft:
     values: dict[str, Value] = dataclasses.field(default_factory=dict)
     notes: list[tuple[str, Kind, str]] = dataclasses.field(default_factory=list)
 
+    @property
+    def toolkit(self) -> str:
+        """The CUDA release that it starts with, `13.0`."""
+        toolkits = self.values["toolkits"]
+        return toolkits[0] if isinstance(toolkits, tuple) else ""
+
+    def stop(self, field: str, text: str) -> None:
+        """Note what makes every build fail until the author has changed it."""
+        self.notes.append((field, "stops the build", text))
+
+    def notes_of(self, kind: Kind) -> list[str]:
+        """Return the notes of a kind with their fields, those with the worst consequence first."""
+        order = (*_BY_CONSEQUENCE, *FIELDS)
+        notes = sorted(
+            (note for note in self.notes if note[1] == kind), key=lambda note: order.index(note[0])
+        )
+        return [f"{field}: {text}" for field, _, text in notes]
+
     def guess(self, field: str, text: str) -> None:
         """Note on a value that the author should check."""
         self.notes.append((field, "guess", text))
@@ -71,7 +96,8 @@ def render_draft(draft: Draft) -> str:
 
 def _render_field(draft: Draft, field: str) -> Iterator[str]:
     margin = " " * _STEP
-    for _, kind, note in (note for note in draft.notes if note[0] == field):
+    notes = sorted(draft.notes, key=lambda note: _KINDS.index(note[1]))
+    for _, kind, note in (note for note in notes if note[0] == field):
         yield from textwrap.wrap(
             f"{kind}: {note}",
             width=_WIDTH,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,15 +18,22 @@ from cuwheel.base.system.folders.temporary import temporary_folder
 from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.base.system.quantities import plural
 from cuwheel.base.system.regular_files import read_text
-from cuwheel.build.drafts.choices import ARCHS, PLACEHOLDER_HANDLE, TOOLKIT, draft_of
-from cuwheel.build.drafts.draft import FIELDS, Call, Draft, Kind, render_draft
+from cuwheel.build.drafts.choices import ARCHS, PLACEHOLDER_HANDLE, draft_of
+from cuwheel.build.drafts.draft import Call, Draft, Kind, render_draft
+from cuwheel.build.drafts.given_source import is_given, read_given
 from cuwheel.build.drafts.readers.survey import Survey, survey_source
 from cuwheel.build.drafts.upstream import Upstream, choose_release, releases_of, unpack_upstream
+from cuwheel.build.environments.framework_release import newest_allowed
 from cuwheel.build.recipe.catalogue import CatalogueEntry
 from cuwheel.build.recipe.recipe_check import is_handle
 from cuwheel.build.workspace.workspace import Workspace
 
 _WIDTH = 100  # columns
+_TITLES: dict[Kind, str] = {
+    "stops the build": "Stops the build",
+    "find out": "To find out",
+    "guess": "Guessed (each has its place in the draft; check it, then remove the comment)",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,28 +65,22 @@ def draft_recipe(
         SourceError: its source holds no CUDA code, or no Python package.
         DownloadError: the index can't be reached.
     """
-    name = canonicalize_name(options.project)
-    path = root / "recipes" / f"{name.replace('-', '_')}.py"
     _check_options(options)
-    _refuse_existing(name, path, entries, overwrites=options.overwrites)
-    with workspace.console.stage("new"):
-        try:
-            releases = releases_of(options.project, workspace)
-        except DownloadError as error:
-            if error.is_missing:
-                error.fix = (
-                    "look up the name on the index: it may differ from the module's name; pin a "
-                    "package that is on no index with Archive(…) or GitCommit(…)"
-                )
-            raise
-        upstream = choose_release(name, releases, options.version)
-        with temporary_folder() as folder:
+    with workspace.console.stage("new"), temporary_folder() as folder:
+        if is_given(options.project):
+            upstream, tree = read_given(
+                options.project, options.version, root, folder / "source", workspace
+            )
+        else:
+            _refuse_existing(options, root, entries, canonicalize_name(options.project))
+            upstream = _choose_upstream(options, workspace)
             tree = unpack_upstream(upstream, folder / "source", workspace)
-            survey = survey_source(tree)
-            _refuse_foreign(upstream, survey)
-            draft = draft_of(upstream, survey, options.maintainer)
+        survey = survey_source(tree)
+        _refuse_foreign(upstream, survey)
+        find_torch = functools.partial(newest_allowed, "torch", workspace=workspace)
+        draft = draft_of(upstream, survey, options.maintainer, find_torch)
         # Another run may have written it meanwhile, and its author changed it since.
-        _refuse_existing(name, path, entries, overwrites=options.overwrites)
+        path = _refuse_existing(options, root, entries, draft.name)
         try:
             write_atomically(path, render_draft(draft))
         except OSError as problem:
@@ -101,7 +103,7 @@ def _check_options(options: DraftOptions) -> None:
             why="it has letters, digits and single hyphens, as on GitHub",
             fix="write yours without @ and spaces, like octocat, or leave the option out",
         )
-    if not canonicalize_name(project).replace("-", "").isalnum():
+    if not is_given(project) and not canonicalize_name(project).replace("-", "").isalnum():
         raise UsageError(
             f'"{project}" is not a valid project name',
             why="a name consists of letters, digits and hyphens; a release is named by --version",
@@ -109,12 +111,28 @@ def _check_options(options: DraftOptions) -> None:
         )
 
 
+def _choose_upstream(options: DraftOptions, workspace: Workspace) -> Upstream:
+    try:
+        releases = releases_of(options.project, workspace)
+    except DownloadError as error:
+        if error.is_missing:
+            error.fix = (
+                "look up the name on the index: it may differ from the module's name; a package "
+                "that is on no index is drafted from its repository, "
+                "`nox -s new -- git+https://…@COMMIT`, or an archive"
+            )
+        raise
+    return choose_release(canonicalize_name(options.project), releases, options.version)
+
+
 def _refuse_existing(
-    name: str, path: Path, entries: tuple[CatalogueEntry, ...], *, overwrites: bool
-) -> None:
+    options: DraftOptions, root: Path, entries: tuple[CatalogueEntry, ...], name: str
+) -> Path:
+    """Return the path of the recipe to write."""
+    path = root / "recipes" / f"{name.replace('-', '_')}.py"
     entry = next((entry for entry in entries if canonicalize_name(entry.name) == name), None)
-    if overwrites or not (path.exists() or entry):
-        return
+    if options.overwrites or not (path.exists() or entry):
+        return path
     where = path if path.exists() or entry is None else entry.root / "recipes" / path.name
     raise UsageError(
         f"the recipe {name} already exists",
@@ -162,17 +180,27 @@ def _report(
         plural(len(survey.variables()), "environment variable"),
     ]
     yield f"  read: {', '.join(parts)}"
-    yield ""
-    yield "[bold]Guessed[/] (each has its place in the draft; check it, then remove the comment)"
-    yield from _listed(draft, "guess")
-    yield ""
-    yield "[bold]To find out[/]"
-    yield from _listed(draft, "find out")
-    yield ""
-    yield "[bold]Next[/]"
-    target = f"build-{draft.name}-{TOOLKIT.replace('.', '')}"
-    if PLACEHOLDER_HANDLE in text:
-        yield f"  write your handle into `maintainers` in {file}"
+    for kind, title in _TITLES.items():
+        if kind != "stops the build" or draft.notes_of(kind):
+            yield from ("", f"[bold]{title}[/]", *_listed(draft, kind))
+    yield from ("", "[bold]Next[/]", *_next_steps(draft, survey, upstream, file))
+
+
+def _next_steps(draft: Draft, survey: Survey, upstream: Upstream, file: Path) -> Iterator[str]:
+    """Yield the commands that lead on; none that can't work as the draft is."""
+    if survey.missing_sources and upstream.given is None:
+        page = str(draft.values["homepage"]) or "https://…"
+        yield "  draft it from a source that has these files: upstream's repository,"
+        yield as_typed(f"  nox -s new -- git+{page}@COMMIT --overwrite")
+        return
+    if survey.compiles_nothing:
+        yield f"  remove {file} if the package compiles its kernels when it is used: that needs no"
+        yield "  recipe; else write into `build` what compiles them"
+        return
+    if stops := draft.notes_of("stops the build"):
+        fields = ", ".join(dict.fromkeys(f"`{note.partition(':')[0]}`" for note in stops))
+        yield f"  settle what stops the build ({fields} in {file}); then"
+    target = f"build-{draft.name}-{draft.toolkit.replace('.', '')}"
     smoke = draft.values["smoke"]
     has_smoke_lock = isinstance(smoke, Call) and "requires" in smoke.keywords
     locks = [f"build:{draft.name}", *([f"smoke:{draft.name}"] if has_smoke_lock else [])]
@@ -182,10 +210,10 @@ def _report(
 
 
 def _listed(draft: Draft, kind: Kind) -> Iterator[str]:
-    notes = [(FIELDS.index(note[0]), note) for note in draft.notes if note[1] == kind]
-    for _, (field, _, text) in sorted(notes, key=lambda note: note[0]):
+    notes = draft.notes_of(kind)
+    for note in notes:
         lines = textwrap.wrap(
-            f"{field}: {text}",
+            note,
             width=_WIDTH,
             initial_indent="  ",
             subsequent_indent="      ",

@@ -8,7 +8,7 @@ has to decide.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -69,17 +69,8 @@ def choose_requires(draft: Draft, survey: Survey) -> tuple[str, ...]:
             if Requirement(text).url:  # a file that is on no index
                 required[name] = f"{QUESTION}{name}"
                 question = f"which release of {name} serves: upstream names {text}"
-                draft.find_out("requires", question)
-    imported: dict[str, str] = {}
-    for module, distribution in match_imports(survey):
-        if not distribution:
-            draft.find_out("requires", _question(module))
-            required[f"{QUESTION}{module.name}"] = f"{QUESTION}{module.name}"
-        elif distribution not in {*required, "torch"}:
-            imported.setdefault(distribution, module.where)
-    if imported:
-        listed = ", ".join(f"{name} ({where})" for name, where in sorted(imported.items()))
-        draft.guess("requires", f"imported by the build, but not in [build-system]: {listed}")
+                draft.stop("requires", question)
+    imported = _choose_imported(draft, survey, required)
     required |= {name: name for name in imported}
     if programs := [call for call in survey.relevant("program") if call.name not in required]:
         first = {call.name: call.where for call in reversed(programs)}
@@ -90,6 +81,28 @@ def choose_requires(draft: Draft, survey: Survey) -> tuple[str, ...]:
     requires = tuple(sorted(required.values()))
     draft.values["requires"] = requires
     return requires
+
+
+def _choose_imported(draft: Draft, survey: Survey, required: Collection[str]) -> tuple[str, ...]:
+    """Return the distributions of what the build imports, beyond those that it states."""
+    imported: dict[str, str] = {}
+    unknown: list[str] = []
+    optional: list[SourceFact] = []
+    for module, distribution in match_imports(survey):
+        if module.kind == "optional import" or (module.guard and not distribution):
+            optional.append(module)
+        elif not distribution:
+            draft.stop("requires", _question(module))
+            unknown.append(f"{QUESTION}{module.name}")
+        elif distribution not in required:
+            imported.setdefault(distribution, module.where)
+    if imported:
+        listed = ", ".join(f"{name} ({where})" for name, where in sorted(imported.items()))
+        draft.guess("requires", f"imported by the build, but not in [build-system]: {listed}")
+    if left_out := [module for module in optional if name_of(module.name) not in required]:
+        listed = ", ".join(f"{module.name} ({module.where})" for module in left_out)
+        draft.guess("requires", f"left out, as the build has a way without: {listed}")
+    return (*imported, *unknown)
 
 
 def match_imports(survey: Survey) -> Iterator[tuple[SourceFact, str]]:
@@ -104,11 +117,13 @@ def match_imports(survey: Survey) -> Iterator[tuple[SourceFact, str]]:
     for name, folder, is_regular in _modules(survey.tree):
         (certain if is_regular and folder.strip(".") in roots else elsewhere).add(name)
     stated = {*map(name_of, (*survey.system.requires, *survey.metadata.requires))}
-    modules = {fact.name: fact for fact in reversed(survey.relevant("import"))}
-    for name in dict.fromkeys(fact.name for fact in survey.relevant("import")):
+    facts = (*survey.relevant("import"), *survey.relevant("optional import"))
+    modules = {fact.name: fact for fact in reversed(facts)}
+    for name in dict.fromkeys(fact.name for fact in facts):
         project = canonicalize_name(name)
         distribution = project if project in stated else _KNOWN.get(name, "")
-        if not {name, name.lower()} & certain and (distribution or name not in elsewhere):
+        is_own = {name, name.lower()} & certain or not (distribution or name not in elsewhere)
+        if not is_own and distribution != "torch":
             yield modules[name], distribution
 
 

@@ -18,7 +18,7 @@ from cuwheel.base.fetch.indexes.indexes import (
 from cuwheel.base.system.quantities import plural
 from cuwheel.build.inputs.archives import unpack_archive
 from cuwheel.build.inputs.pinned import fetch_pinned
-from cuwheel.build.recipe.source import Sdist
+from cuwheel.build.recipe.source import Archive, Folder, GitCommit, Sdist
 from cuwheel.build.workspace.workspace import Workspace
 
 _SHOWN = 8  # releases that a message names
@@ -30,12 +30,14 @@ class Upstream:
 
     Attributes:
         newer: a sentence about the newest final release; empty: this is it.
+        given: a source that is on no index; None: it is the index's sdist.
     """
 
     project: str
     version: str
     sha256: str
     newer: str = ""
+    given: Archive | GitCommit | Folder | None = None
 
     @property
     def is_newest(self) -> bool:
@@ -43,8 +45,14 @@ class Upstream:
         return not self.newer
 
     @property
-    def source(self) -> Sdist:
-        """The recipe's declaration of it."""
+    def page(self) -> str:
+        """The address of a commit's repository; empty: not known."""
+        address = self.given.repository if isinstance(self.given, GitCommit) else ""
+        return address.removesuffix(".git") if address.startswith("https:") else ""
+
+    @property
+    def sdist(self) -> Sdist:
+        """The recipe's declaration of the index's source."""
         return Sdist(project=self.project, sha256=self.sha256, version=self.version)
 
 
@@ -107,7 +115,7 @@ def unpack_upstream(upstream: Upstream, folder: Path, workspace: Workspace) -> P
         CuwheelError: it can't be downloaded, or isn't safe to unpack.
     """
     fix = "download it on another machine and copy it there"
-    return unpack_archive(fetch_pinned(upstream.source, workspace, fix), folder).top
+    return unpack_archive(fetch_pinned(upstream.sdist, workspace, fix), folder).top
 
 
 def _no_source(project: str, releases: Sequence[IndexRelease], version: str) -> DownloadError:

@@ -11,6 +11,7 @@ import re
 from bisect import bisect
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
@@ -26,8 +27,13 @@ from cuwheel.build.environments.lock_file import cuda_of_lock
 from cuwheel.build.environments.uv import resolve
 from cuwheel.build.workspace.serialization import read_record, to_json
 from cuwheel.build.workspace.workspace import Workspace
+from cuwheel.check.cuda.toolkits import TOOLKITS
+
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
 
 _PYTHON_TAG = re.compile(r"cp3(\d+)(t?)")
+_TRIED = 4  # newest releases that a requirement allows
 _NEAR = 2  # releases that a message names on either side
 
 
@@ -73,6 +79,25 @@ def read_framework_release(name: str, version: str, workspace: Workspace) -> Fra
     release = _read_index(name, version, workspace)
     write_atomically(file, to_json(release))
     return release
+
+
+def newest_allowed(
+    name: str, required: SpecifierSet, workspace: Workspace
+) -> FrameworkRelease | None:
+    """Return the newest release that a requirement allows and a toolkit exists for; None: none.
+
+    Raises:
+        DownloadError: the index can't be reached, or has no such framework.
+        InstallError: the requirements of a release can't be resolved.
+    """
+    wheels = find_wheels(name, indexes=configured_indexes(workspace.environ))
+    allowed = {wheel.version for wheel in wheels if required.contains(wheel.version)}
+    known = {toolkit.release for toolkit in TOOLKITS}
+    for version in sorted(allowed & {*_pythons_by_release(wheels)}, reverse=True)[:_TRIED]:
+        release = read_framework_release(name, str(version), workspace)
+        if release.cuda in known:
+            return release
+    return None
 
 
 def _read_index(name: str, version: str, workspace: Workspace) -> FrameworkRelease:

@@ -82,6 +82,15 @@ _FIXES = {
         "`nox -s lock` writes a lock again"
     ),
 }
+_RESOLVER_FIXES = {
+    r"has no usable wheels": (
+        "the index has only its source, or wheels for other systems, and a lock holds wheels: "
+        "require a release that has one, or let a patch of the source do without it"
+    ),
+    r"(?s)^(?!.*there (is|are) no versions? of).*your requirements are unsatisfiable": (
+        "these requirements exclude each other: change one of them in the lock's input"
+    ),
+}
 
 
 def make_environment(folder: Path, python: Path, workspace: Workspace, *, log: Path) -> None:
@@ -212,7 +221,8 @@ def resolve(source: Path, workspace: Workspace, *, python: str, uploaded_before:
         lines, environ = with_lines(read_text(source), workspace.environ)
         argv = (*start, *scope, *form, *lines, "--only-binary", ":all:", *files)
         what = f"{source.name} could not be resolved"
-        run_uv(argv, cache=workspace.cache, environ=environ, what=what)
+        fixes = _RESOLVER_FIXES | _FIXES
+        run_uv(argv, cache=workspace.cache, environ=environ, what=what, fixes=fixes)
         return with_hashes(read_text(lock), environ)
 
 
@@ -289,7 +299,7 @@ def run_uv(  # noqa: PLR0913 - what to run, and what to do with its output
         raise disk_full(Path(file[1]).parent if file else cache)
     if process.status:
         matching = (fix for pattern, fix in fixes.items() if re.search(pattern, "\n".join(lines)))
-        fix = next(matching, "check what uv did")
+        fix = next(matching, "correct what uv names")
         raise InstallError(what, why=f"uv says: {_error_lines(lines)}", fix=fix + whole)
     return lines
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 import email.parser
 from pathlib import Path
@@ -10,7 +11,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.base.errors import SourceError
-from cuwheel.base.system.regular_files import read_text
+from cuwheel.base.system.regular_files import read_module, read_text
 from cuwheel.build.environments.requirements import read_pyproject
 from cuwheel.build.recipe.recipe import Recipe
 from cuwheel.build.recipe.source import Sdist
@@ -22,7 +23,8 @@ def stated_identity(tree: Path) -> tuple[str, str]:
     """Return name and version that a source states; empty: its backend computes it."""
     stated: dict[str, str] = {}
     project = read_pyproject(tree).get("project", {})
-    tables = (_read_pkg_info(tree), _read_setup_cfg(tree), project)  # the last one counts most
+    # The last one counts most.
+    tables = (_read_setup_py(tree), _read_pkg_info(tree), _read_setup_cfg(tree), project)
     for table in filter(lambda table: isinstance(table, dict), tables):
         stated |= {key: value for key, value in table.items() if isinstance(value, str)}
     return stated.get("name", ""), stated.get("version", "")
@@ -72,6 +74,37 @@ def _read_setup_cfg(tree: Path) -> dict[str, str]:
     except (OSError, ValueError, KeyError, configparser.Error):
         return {}
     return {key: value for key, value in metadata.items() if not value.startswith(_COMPUTED)}
+
+
+def _read_setup_py(tree: Path) -> dict[str, str]:
+    """Return the keywords of `setup(…)` that are literals, or constants of the module."""
+    try:
+        module = read_module(tree / "setup.py")
+    except (OSError, ValueError):
+        return {}
+    constants = {
+        target.id: node.value
+        for node in module.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    calls = [node for node in ast.walk(module) if isinstance(node, ast.Call)]
+    keywords = [part for call in calls if _is_setup(call.func) for part in call.keywords]
+    values = {
+        part.arg: constants.get(part.value.id) if isinstance(part.value, ast.Name) else part.value
+        for part in keywords
+        if part.arg
+    }
+    return {
+        name: value.value
+        for name, value in values.items()
+        if isinstance(value, ast.Constant) and isinstance(value.value, str)
+    }
+
+
+def _is_setup(function: ast.expr) -> bool:
+    return "setup" in {getattr(function, "id", ""), getattr(function, "attr", "")}
 
 
 def _read_pkg_info(tree: Path) -> dict[str, str]:

@@ -136,12 +136,14 @@ def _fit(spec: LockSpec, workspace: Workspace) -> LockSpec:
     if release.cuda and not any(
         _is_compatible(release.cuda, toolkit, framework, recipe) for toolkit in toolkits
     ):
+        fix = f"choose a {framework.name} that was built with CUDA {' or '.join(toolkits)}"
+        if _is_known(release.cuda):
+            fix += f', or add "{release.cuda}" to `toolkits` in {recipe.module}'
         raise RecipeError(
             f"{spec.name} can't be locked for {framework.pin}",
             why=f"that was built with CUDA {release.cuda}, and the lock is for a target of CUDA "
             f"{' or '.join(toolkits)}",
-            fix=f"choose a {framework.name} that was built with CUDA {' or '.join(toolkits)}, or "
-            f'add "{release.cuda}" to `toolkits` in {recipe.module}',
+            fix=fix,
         )
     return _for_release(spec, release)
 
@@ -229,9 +231,13 @@ def _refuse_misfit(
     raise_problems(errors, target.id)
 
 
+def _is_known(cuda: str) -> bool:
+    return any(toolkit.release == cuda for toolkit in TOOLKITS)
+
+
 def _declaration_fix(recipe: Recipe, framework: Framework, cuda: str) -> str:
     """Return how to build a recipe with a CUDA release that it doesn't name."""
-    if all(toolkit.release != cuda for toolkit in TOOLKITS):
+    if not _is_known(cuda):
         return f"use a {framework.name} for CUDA {', '.join(recipe.toolkits)}"
     command = f"`nox -s build -- {recipe.name} --framework {framework.pin}`"
     by_toolkit = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Literal
@@ -74,9 +75,19 @@ class RecipeLock:
         return tuple(text for text in _texts(self.recipe, self.kind) if text.startswith(QUESTION))
 
     def way_to_add(self, *names: str) -> str:
-        """Return the fix for packages that it lacks."""
+        """Return the fix for requirements that it doesn't meet; a framework is pinned elsewhere."""
         owner = "`requires`" if self.kind == "build" else "`requires` of `smoke`"
-        return f"add {', '.join(names)} to {owner} in {self.recipe.module}, then `{self.command}`"
+        framework = self.framework.name if self.framework else ""
+        pinned = [name for name in names if re.split(r"[^\w.-]", name)[0].lower() == framework]
+        others = ", ".join(name for name in names if name not in pinned)
+        parts = [f"add {others} to {owner} in {self.recipe.module}"] if others else []
+        if pinned:
+            parts.append(
+                f"declare a release that satisfies {', '.join(pinned)} in `framework` of "
+                f"{self.recipe.module}, or let a patch of the source's build files allow "
+                f"{self.framework.version if self.framework else 'it'}"
+            )
+        return f"{'; '.join(parts)}, then `{self.command}`"
 
     @property
     def _other_framework(self) -> str:

@@ -255,7 +255,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l container-engine -xka "p
 complete -c cuwheel -n '_shtab_cuwheel_using matrix; and test $_shtab_cuwheel_npos -eq 0' -ka "show build" -d 'default: show'
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a new -d 'Draft a recipe from a package'"'"'s source on the index: -- NAME.'
 complete -c cuwheel -n '_shtab_cuwheel_using new' -s h -l help -d 'show this help message and exit'
-complete -c cuwheel -n '_shtab_cuwheel_using new' -l version -x -d 'the release; default: the newest one with an sdist'
+complete -c cuwheel -n '_shtab_cuwheel_using new' -l version -x -d 'the release; default: the newest one with an sdist, or what the source states'
 complete -c cuwheel -n '_shtab_cuwheel_using new' -l maintainer -x -d 'your GitHub handle'
 complete -c cuwheel -n '_shtab_cuwheel_using new' -l overwrite -d 'replace an existing recipe of this name'
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a nightly -d 'Diagnose, build what is due, smoke, perf; report: [-- TARGET].'

@@ -339,10 +339,10 @@ _shtab_cuwheel_matrix_defaults_added=0
 
 _shtab_cuwheel_new_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--version[the release\; default\: the newest one with an sdist]:V:"
+  "--version[the release\; default\: the newest one with an sdist, or what the source states]:V:"
   "--maintainer[your GitHub handle]:HANDLE:"
   "--overwrite[replace an existing recipe of this name]"
-  ":the project\'s name on the index, such as torch-scatter:"
+  ":the project\'s name on the index, such as torch-scatter\; or its source\: git\+URL\@COMMIT, an archive\'s address or path, a folder of the project:"
 )
 
 # guard to ensure default positional specs are added only once per session

@@ -11,14 +11,19 @@ from cuwheel.build.drafts.choices import PLACEHOLDER_HANDLE, draft_of
 from cuwheel.build.drafts.draft import TORCH, Call, Draft, Value
 from cuwheel.build.drafts.readers.survey import survey_source
 from cuwheel.build.drafts.upstream import Upstream
+from cuwheel.build.environments.framework_release import FrameworkRelease
 from cuwheel.build.recipe.catalogue import find_recipe, load_catalogue
 from tests.support.build.drafts import CMAKE_FILES, FILES, write_tree
+
+
+def no_torch(_: object) -> None:
+    """Find no release."""
 
 
 def draft(tree: Path, files: dict[str, str], **changes: str) -> Draft:
     survey = survey_source(write_tree(tree, {**files, **changes}))
     upstream = Upstream(project="tiny-draft", version="1.0", sha256="0" * 64)
-    return draft_of(upstream, survey, "someone")
+    return draft_of(upstream, survey, "someone", no_torch)
 
 
 def value(recipe: Draft, name: str) -> Value | None:
@@ -83,6 +88,7 @@ def test_drafts_cmake_package(tmp_path: Path) -> None:
         ('F = ["-march=native"]', "build", "CPUs like this machine's"),
         ("import requests\nrequests.get(x)", "build", "how to prevent its download"),
         ("if torch.cuda.is_available(): pass", "build", "setup.py:3 requires one"),
+        ("if not torch.cuda.is_available(): raise OSError", "build", "stops the build: setup.py:3"),
         ('os.getenv("TINY_SPEED")', "build", "matters: TINY_SPEED"),
         ("os.getenv(name)", "build", "the name is computed"),
         (
@@ -146,14 +152,65 @@ def test_reports_that_another_torch_is_required(tmp_path: Path) -> None:
 
     recipe = draft(tmp_path, FILES, **{"PKG-INFO": info})
 
-    assert "it requires torch==2.5.1" in notes(recipe, "toolkits")
+    assert [note[1] for note in recipe.notes if note[0] == "framework"] == ["stops the build"]
+
+
+def test_starts_with_the_pytorch_that_the_source_requires(tmp_path: Path) -> None:
+    info = FILES["PKG-INFO"].replace("Requires-Dist: torch", "Requires-Dist: torch>=2.7,<2.8")
+    release = FrameworkRelease(name="torch", version="2.7.1", cuda="12.6", pythons=("3.12",))
+    survey = survey_source(write_tree(tmp_path, {**FILES, "PKG-INFO": info}))
+    upstream = Upstream(project="tiny", version="1.0", sha256="0" * 64)
+
+    recipe = draft_of(upstream, survey, "someone", lambda _: release)
+
+    framework = {"name": "torch", "version": "2.7.1"}
+    assert value(recipe, "framework") == Call(name="Framework", keywords=framework)
+    assert (value(recipe, "toolkits"), value(recipe, "archs")) == (("12.6",), ("80", "90"))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "try:\n    import cv2\nexcept ImportError:\n    pass",
+        "if os.getenv('FORCE_MLU'):\n    import torch_mlu",
+        "try:\n    import torch_npu\nexcept (OSError, ModuleNotFoundError):\n    pass",
+    ],
+)
+def test_leaves_out_what_the_build_goes_without(lines: str, tmp_path: Path) -> None:
+    recipe = draft(tmp_path, FILES, **{"setup.py": setup(lines)})
+
+    assert value(recipe, "requires") == ("ninja", "setuptools", "wheel")
+    assert [kind for field, kind, _ in recipe.notes if field == "requires"] == ["guess"]
+
+
+def test_requires_what_the_build_ends_without(tmp_path: Path) -> None:
+    lines = "try:\n    import psutil\nexcept ImportError as error:\n    raise SystemExit(error)"
+
+    recipe = draft(tmp_path, FILES, **{"setup.py": setup(lines)})
+
+    assert value(recipe, "requires") == ("ninja", "psutil", "setuptools", "wheel")
+
+
+def test_stops_where_nothing_compiles_the_kernels(tmp_path: Path) -> None:
+    recipe = draft(tmp_path, {"setup.py": "import setuptools\nsetuptools.setup()\n", "x.cu": ""})
+
+    assert any(note.startswith("build:") for note in recipe.notes_of("stops the build"))
+
+
+def test_lists_what_stops_the_build_by_consequence(tmp_path: Path) -> None:
+    files = {name: text for name, text in FILES.items() if not name.endswith(".cu")}
+
+    recipe = draft(tmp_path, files, **{"PKG-INFO": "Name: tiny\n"})
+
+    stops = [note.partition(":")[0] for note in recipe.notes_of("stops the build")]
+    assert stops == ["source", "license", "homepage"]
 
 
 def test_leaves_blanks_that_the_check_names(tmp_path: Path) -> None:
     survey = survey_source(write_tree(tmp_path, {"setup.py": setup("'code=sm_80'")}))
     upstream = Upstream(project="tiny", version="1.0", sha256="0" * 64)
 
-    recipe = draft_of(upstream, survey, "")
+    recipe = draft_of(upstream, survey, "", no_torch)
 
     assert value(recipe, "maintainers") == (PLACEHOLDER_HANDLE,)
     assert (value(recipe, "license"), value(recipe, "homepage")) == ("", "")

@@ -21,7 +21,7 @@ def test_draft_is_a_recipe_in_the_form_of_the_others(files: dict[str, str], tmp_
     upstream = Upstream(project="tiny-draft", version="1.0", sha256="0" * 64)
     path = tmp_path / "recipes" / "tiny_draft.py"
     path.parent.mkdir()
-    path.write_text(render_draft(draft_of(upstream, survey, "someone")))
+    path.write_text(render_draft(draft_of(upstream, survey, "someone", lambda _: None)))
 
     [entry] = load_catalogue([tmp_path])
     formatted = run(

@@ -12,6 +12,14 @@ from cuwheel.build.drafts.new import DraftOptions, draft_recipe
 from cuwheel.build.recipe.catalogue import load_catalogue
 from tests.support.build.drafts import FILES, Index, write_tree
 from tests.support.factories import make_workspace
+from tests.support.golden import Golden
+
+WHOLE = {**FILES, "csrc/lost.cu": "__global__ void lost() {}\n"}
+SOURCES = {
+    "whole": WHOLE,
+    "incomplete": FILES,
+    "open": {**WHOLE, "setup.py": f"import strange_words\n{FILES['setup.py']}"},
+}
 
 
 @pytest.fixture
@@ -27,29 +35,20 @@ def draft(index: Index, tmp_path: Path) -> Callable[..., Path]:
     return run
 
 
-def test_writes_recipe_and_prints_next_commands(
-    index: Index, draft: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", SOURCES)
+def test_prints_worst_consequences_first(
+    name: str,
+    index: Index,
+    draft: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+    golden: Golden,
 ) -> None:
-    digest = index.add_sdist("tiny-draft", "1.0", FILES)
+    digest = index.add_sdist("tiny-draft", "1.0", SOURCES[name])
 
-    path = draft(maintainer="someone")
+    path = draft(maintainer="" if name == "open" else "someone")
 
-    assert path.name == "tiny_draft.py"
     assert digest in path.read_text()
-    output = capsys.readouterr().out
-    assert "nox -s lock -- build:tiny-draft smoke:tiny-draft\n" in output
-    assert "nox -s build-tiny-draft-130 -- --arch 90 --until preflight\n" in output
-    assert "write your handle" not in output
-
-
-def test_requests_a_handle(
-    index: Index, draft: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    index.add_sdist("tiny-draft", "1.0", FILES)
-
-    draft()
-
-    assert "write your handle into `maintainers`" in capsys.readouterr().out
+    golden.check(f"new/{name}.txt", capsys.readouterr().out, {path.parent: "recipes"})
 
 
 def test_overwrites_only_on_request(index: Index, draft: Callable[..., Path]) -> None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from cuwheel.base.errors import RecipeError
-from cuwheel.build.environments.framework_release import FrameworkRelease, read_framework_release
+from cuwheel.build.environments.framework_release import (
+    FrameworkRelease,
+    newest_allowed,
+    read_framework_release,
+)
 from cuwheel.build.workspace.workspace import Workspace
 
 
@@ -26,6 +31,15 @@ def test_reads_pythons_from_wheels(lean_workspace: Workspace) -> None:
 
     assert release.pythons == ("3.10", "3.11", "3.12", "3.13", "3.13t", "3.14", "3.14t")
     assert release.oldest_python == "3.10"
+
+
+@pytest.mark.parametrize(("required", "version"), [(">=2.7,<2.8", "2.7.1"), ("<0.1", None)])
+def test_finds_newest_release_that_a_requirement_allows(
+    lean_workspace: Workspace, required: str, version: str | None
+) -> None:
+    release = newest_allowed("torch", SpecifierSet(required), lean_workspace)
+
+    assert (release and release.version) == version
 
 
 def test_names_nearest_releases(lean_workspace: Workspace) -> None:

@@ -189,6 +189,19 @@ def test_refuses_lock_for_other_cuda(workspace: Workspace, tmp_path: Path) -> No
     assert "built with CUDA 13.2, and the lock is for a target of CUDA 13.0" in caught.value.why
 
 
+@pytest.mark.parametrize(("cuda", "is_named"), [("12.6", True), ("12.7", False)])
+def test_names_only_toolkits_that_exist(
+    workspace: Workspace, tmp_path: Path, cuda: str, *, is_named: bool
+) -> None:
+    path = workspace.cache / "frameworks" / f"torch-{NEW.version}.json"
+    path.write_text(path.read_text().replace("13.2", cuda))
+
+    with pytest.raises(RecipeError) as caught:
+        fit_specs(specs_of(recipe_with("13.0"), tmp_path, NEW), workspace)
+
+    assert ("`toolkits`" in caught.value.fix) == is_named
+
+
 @pytest.mark.parametrize(("toolkit", "is_refused"), [("13.0", False), ("12.8", True)])
 def test_release_served_by_stable_abi_needs_the_same_cuda_major(
     workspace: Workspace, tmp_path: Path, toolkit: str, *, is_refused: bool

@@ -120,3 +120,12 @@ def test_other_framework_has_lock_of_its_own() -> None:
 )
 def test_names_fix_that_adds_a_package(lock: RecipeLock, way: str) -> None:
     assert lock.way_to_add("six") == f"{way} `{lock.command}`"
+
+
+def test_names_framework_that_a_requirement_refuses() -> None:
+    """It is pinned by the recipe: with torch<2.8 in `requires` nothing could be resolved."""
+    fix = build_lock(framework=_TORCH).way_to_add("torch<2.8,>=2.7", "six")
+
+    first, second = fix.split("; ")
+    assert first == "add six to `requires` in recipes/tiny_cuda.py"
+    assert second.startswith("declare a release that satisfies torch<2.8,>=2.7 in `framework`")

@@ -17,12 +17,14 @@ Kind = Literal[
     "gencode",  # an arch in a compiler flag
     "flag",  # a compiler flag that a reproducible or portable wheel can't have
     "gpu",  # a check for a GPU
+    "only with gpu",  # one that ends the build where there is none
     "no ninja",  # PyTorch's builds without ninja
     "library",  # a library that is linked
     "header",  # one of CUDA's headers is included: its library
     "extension",  # an extension module
     "stable ABI",  # one wheel for several Pythons
     "import",  # a package that the build imports
+    "optional import",  # one that it does without, where it is missing
     "option",  # CMake: an option
     "archs",  # CMake: `CMAKE_CUDA_ARCHITECTURES` is set
     "language",  # CMake: a language is enabled

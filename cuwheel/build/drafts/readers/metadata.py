@@ -6,7 +6,7 @@ import contextlib
 import email.parser
 import email.policy
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from packaging.requirements import InvalidRequirement, Requirement
 
-from cuwheel.base.system.regular_files import read_text
+from cuwheel.base.system.regular_files import open_regular, read_text
 from cuwheel.build.environments.requirements import read_pyproject
 
 # Trove classifiers that name one licence, with SPDX's name for it (https://spdx.org/licenses);
@@ -48,6 +48,8 @@ _TEXTS = (
 )
 _PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 _LINUX = {"os_name": "posix", "platform_system": "Linux", "sys_platform": "linux"}
+_SOURCES = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
+_HEAD = 4096  # bytes, where a source states its licence
 _LICENSE_FILES = ("LICEN[CS]E*", "COPYING*")
 _PAGES = ("homepage", "home", "source", "repository", "source code", "github", "code")
 
@@ -69,7 +71,7 @@ class Metadata:
         requires: for Linux and the Pythons that recipes are built for.
         dynamic: the build computes the requirements.
         tools: the table `tool` of pyproject.toml.
-        other_licenses: licence files of bundled sources, with their SPDX names.
+        other_licenses: of bundled sources: the file that states each, and its SPDX name.
     """
 
     summary: str
@@ -83,12 +85,16 @@ class Metadata:
 
 
 def read_metadata(tree: Path) -> Metadata:
-    """Read PKG-INFO and pyproject.toml of a source; a missing file gives empty facts."""
+    """Read PKG-INFO and pyproject.toml of a source; a missing file gives empty facts.
+
+    A repository has no PKG-INFO: its fields are then those of pyproject.toml.
+    """
     path = tree / "PKG-INFO"
-    text = read_text(path, errors="replace") if path.is_file() else ""
-    fields = email.parser.Parser(policy=email.policy.compat32).parsestr(text)
     pyproject = read_pyproject(tree)
     project = pyproject.get("project", {})
+    has_fields = path.is_file()
+    text = read_text(path, errors="replace") if has_fields else "\n".join(_fields(project))
+    fields = email.parser.Parser(policy=email.policy.compat32).parsestr(text)
     required = fields.get_all("Requires-Dist", project.get("dependencies", _egg_info(tree)))
     dynamic = {*project.get("dynamic", ()), *map(str.lower, fields.get_all("Dynamic", []))}
     return Metadata(
@@ -97,10 +103,23 @@ def read_metadata(tree: Path) -> Metadata:
         homepage=_homepage(text),
         requires_python=_field(text, "Requires-Python"),
         requires=tuple(sorted({str(requirement) for requirement in _on_linux(required)})),
-        dynamic=bool({"dependencies", "requires-dist"} & dynamic),
+        dynamic=bool({"dependencies", "requires-dist"} & dynamic) or not (has_fields or project),
         tools=pyproject.get("tool", {}),
         other_licenses=tuple(_other_licenses(tree)),
     )
+
+
+def _fields(project: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the fields of the table `project` as PKG-INFO has them (PEP 621)."""
+    license_ = project.get("license", "")
+    single = {
+        "Summary": project.get("description", ""),
+        "License-Expression": license_ if isinstance(license_, str) else license_.get("text", ""),
+        "Requires-Python": project.get("requires-python", ""),
+    }
+    yield from (f"{name}: {value}" for name, value in single.items() if "\n" not in value)
+    yield from (f"Classifier: {text}" for text in project.get("classifiers", ()))
+    yield from (f"Project-URL: {name}, {url}" for name, url in project.get("urls", {}).items())
 
 
 def _egg_info(tree: Path) -> list[str]:
@@ -144,17 +163,29 @@ def _license(tree: Path, text: str, classifiers: list[str]) -> Fact:
 
 
 def _spdx_of_text(path: Path) -> str:
-    text = read_text(path, errors="replace")
+    return _spdx_of(read_text(path, errors="replace"))
+
+
+def _spdx_of(text: str) -> str:
     return next((spdx for pattern, spdx in _TEXTS if re.search(pattern, text)), "")
 
 
 def _other_licenses(tree: Path) -> Iterator[Fact]:
-    """Yield licences of bundled sources, as in `third_party/` and `vendor/`."""
+    """Yield licences of bundled sources: their files, and at the top of a source itself."""
+    covered: list[Path] = [tree / ".git"]
     for pattern in _LICENSE_FILES:
         for path in sorted(tree.rglob(pattern)):
             name = path.relative_to(tree)
             if len(name.parts) > 1 and path.is_file() and ".egg-info" not in str(name):
+                covered.append(path.parent)
                 yield Fact(value=_spdx_of_text(path), where=name.as_posix())
+    for path in sorted(tree.rglob("*")):
+        is_plain = path.is_file() and not path.is_symlink()
+        if path.suffix in _SOURCES and is_plain and not {*covered} & {*path.parents}:
+            with open_regular(path) as file:
+                head = file.read(_HEAD).decode(errors="replace")
+            if spdx := _spdx_of(head):
+                yield Fact(value=spdx, where=path.relative_to(tree).as_posix())
 
 
 def _homepage(text: str) -> Fact:

@@ -24,6 +24,7 @@ _FETCHERS = re.compile(r"(?:^|/)(?:git|wget|curl|aria2c)$")
 _COMPILING = ("cmake", "ninja")  # programs that a build starts, and the index has
 _EXTENSIONS = re.compile(r"(?:\w+\.)*(?!Build)\w*Extension(?:Using\w+)?")
 _SOURCE = re.compile(r"[\w./-]+\.(?:cu|cpp|cc|cxx|c)")
+_MISSING = ("ImportError", "ModuleNotFoundError", "Exception")
 _TRUTHS = ("int", "bool", "strtobool", "str2bool")
 
 
@@ -90,7 +91,7 @@ class _Reader:
         for node in ast.walk(self._module):
             for name in sorted({name.partition(".")[0] for name in _imported(node)}):
                 if name not in sys.stdlib_module_names and not _files_of(self._roots, name):
-                    yield self._fact("import", name, node)
+                    yield self._fact(self._kind_of_import(node), name, node)
         for node in ast.walk(self._module):
             if isinstance(node, ast.Call):
                 yield from self._read_call(node)
@@ -102,6 +103,17 @@ class _Reader:
             elif (text := _text(node)) and not isinstance(self._parents.get(node), ast.Expr):
                 yield from read_flags(text, self._at(node), self._guard(node))
 
+    def _kind_of_import(self, node: ast.AST) -> Kind:
+        """Return whether a `try` around an import goes on without the package."""
+        child, parent = node, self._parents.get(node)
+        while parent is not None:
+            if isinstance(parent, ast.Try) and child in parent.body:
+                handlers = [handler for handler in parent.handlers if _takes_missing(handler)]
+                if handlers and not any(_raises(handler) for handler in handlers):
+                    return "optional import"
+            child, parent = parent, self._parents.get(parent)
+        return "import"
+
     def _read_call(self, node: ast.Call) -> Iterator[SourceFact]:
         name = _dotted(node.func)
         keywords = {keyword.arg: keyword.value for keyword in node.keywords}
@@ -112,13 +124,20 @@ class _Reader:
         elif _RUNNERS.fullmatch(name):
             yield from self._read_process(node)
         elif name.endswith("cuda.is_available"):
-            yield self._fact("gpu", name, node)
+            yield self._fact("only with gpu" if self._is_demanded(node) else "gpu", name, node)
         elif _EXTENSIONS.fullmatch(name) or "sources" in keywords:
             yield from self._read_extension(node, keywords)
         if "use_ninja" in keywords and _is_false(keywords["use_ninja"]):
             yield self._fact("no ninja", "use_ninja=False", node)
         if "py_limited_api" in keywords and not _is_false(keywords["py_limited_api"]):
             yield self._fact("stable ABI", f"py_limited_api in {name}", node)
+
+    def _is_demanded(self, node: ast.expr) -> bool:
+        """Return True for `if not …: raise …`."""
+        negation = self._parents.get(node)
+        owner = self._parents.get(negation) if negation else None
+        is_negated = isinstance(negation, ast.UnaryOp) and isinstance(negation.op, ast.Not)
+        return is_negated and isinstance(owner, ast.If) and any(map(_raises, owner.body))
 
     def _read_lookup(self, node: ast.Subscript | ast.Compare) -> Iterator[SourceFact]:
         """Read `os.environ["X"]` and `"X" in os.environ`."""
@@ -206,6 +225,16 @@ class _Reader:
 
     def _at(self, node: ast.AST) -> str:
         return place_of(self._tree, self._path, getattr(node, "lineno", 1))
+
+
+def _takes_missing(handler: ast.ExceptHandler) -> bool:
+    """Return True if an `except` is for a missing module too."""
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(kind is None or _dotted(kind) in _MISSING for kind in kinds)
+
+
+def _raises(block: ast.AST) -> bool:
+    return any(isinstance(node, ast.Raise) for node in ast.walk(block))
 
 
 def _elements(node: ast.expr | None) -> list[ast.expr]:

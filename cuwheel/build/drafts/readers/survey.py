@@ -89,18 +89,34 @@ class Survey:
         return variables
 
     @property
+    def missing_sources(self) -> tuple[SourceFact, ...]:
+        """The files that the build compiles, as far as is known, and the source lacks."""
+        has_kernels = any(name.endswith(".cu") for name in self.device_files)
+        missing = self.relevant("missing")
+        return tuple(file for file in missing if not (file.guard and has_kernels))
+
+    @property
+    def compiles_nothing(self) -> bool:
+        """True if it has kernels that no build file compiles."""
+        compiles = self.uses_cmake or self.uses_torch or self.of("extension")
+        return not compiles and any(name.endswith(".cu") for name in self.device_files)
+
+    @property
     def uses_torch(self) -> bool:
         """True if it is compiled against PyTorch."""
         packages = {package.name.lower() for package in self.of("package")}
-        return "torch" in packages | {module.name for module in self.of("import")}
+        return "torch" in packages | self._imported
 
     @property
     def uses_cmake(self) -> bool:
         """True if CMake compiles it."""
         if (self.tree / "CMakeLists.txt").is_file() and not self.has_setup:
             return True
-        imported = {module.name for module in self.of("import")}
-        return bool({self.system.module.partition(".")[0], *imported} & _CMAKE_BACKENDS)
+        return bool({self.system.module.partition(".")[0], *self._imported} & _CMAKE_BACKENDS)
+
+    @property
+    def _imported(self) -> set[str]:
+        return {module.name for module in self.of("import", "optional import")}
 
     @property
     def has_cuda(self) -> bool:

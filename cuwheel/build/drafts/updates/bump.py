@@ -258,7 +258,7 @@ def _change_recipe(
     expected = dataclasses.replace(
         recipe,
         version=release.version,
-        source=dataclasses.replace(release.source, version="{version}", max_size=max_size),
+        source=dataclasses.replace(release.sdist, version="{version}", max_size=max_size),
         patches=tuple(patch for patch in recipe.patches if patch.file not in obsolete),
     )
     [loaded] = load_catalogue([project])

@@ -202,10 +202,12 @@ def new_parser() -> Parser:
     """Return the parser of the session `new`."""
     return make_parser(
         "new",
-        "Draft a recipe from a package's source on the package index.",
+        "Draft a recipe from a package's source, on the package index or elsewhere.",
         {
-            "name NAME": "the project's name on the index, such as torch-scatter",
-            "--version V": "the release; default: the newest one with an sdist",
+            "name NAME": "the project's name on the index, such as torch-scatter; or its source: "
+            "git+URL@COMMIT, an archive's address or path, a folder of the project",
+            "--version V": "the release; default: the newest one with an sdist, or what the source "
+            "states",
             "--maintainer HANDLE": Option("your GitHub handle", default=""),
             "--overwrite": "replace an existing recipe of this name",
         },
