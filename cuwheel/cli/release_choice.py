@@ -80,6 +80,6 @@ def _find_sdist(recipe: Recipe, version: str, workspace: Workspace, *, offline: 
     # They load slowly, and most builds need neither.
     from cuwheel.build.drafts.upstream import choose_release, releases_of  # noqa: PLC0415
 
-    sdist = choose_release(project, releases_of(project, workspace), version).source
+    sdist = choose_release(project, releases_of(project, workspace), version).sdist
     write_atomically(file, to_json(sdist))
     return sdist
