@@ -94,6 +94,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise argparse's own errors as a UsageError."""
+        message = re.sub(r"^argument (--[\w-]+)/-\w:", r"argument \1:", message)
         raise UsageError(
             f"{self.prog}: {message}",
             why="the session doesn't support this command line",

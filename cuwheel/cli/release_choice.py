@@ -8,16 +8,16 @@ from packaging.version import InvalidVersion, Version
 
 from cuwheel.base.caller import Caller
 from cuwheel.base.errors import LockError, UsageError
-from cuwheel.base.fetch.download import FIX
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import write_atomically
-from cuwheel.build.inputs.pinned import fetch_pinned
 from cuwheel.build.recipe.catalogue import CatalogueEntry
 from cuwheel.build.recipe.recipe import Recipe
 from cuwheel.build.recipe.source import Sdist
 from cuwheel.build.workspace.request import BuildRequest
 from cuwheel.build.workspace.serialization import read_record, to_json
 from cuwheel.build.workspace.workspace import Workspace, bare_workspace
+
+_FIX = "pass the source with `-- --source FILE`"
 
 
 def at_release(
@@ -51,7 +51,9 @@ def at_release(
     if path is None:
         workspace = bare_workspace(console, caller)
         sdist = _find_sdist(recipe, version, workspace, offline=request.offline)
-        path = fetch_pinned(sdist, workspace, FIX, offline=request.offline)
+        from cuwheel.build.inputs.pinned import fetch_pinned  # noqa: PLC0415 - it loads slowly
+
+        path = fetch_pinned(sdist, workspace, _FIX, offline=request.offline)
         console.note(f"{recipe.name} {version}: {path.name}, SHA-256 {sdist.sha256} by the index")
     console.warn(
         f"{recipe.module} pins {recipe.version}, not {version}: its patches, requirements and "

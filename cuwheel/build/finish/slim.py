@@ -92,7 +92,7 @@ def slim_wheel(wheel: Path, gpus: Sequence[str], folder: Path) -> SlimWheel:
         UnsafeArchiveError: it isn't a wheel, or is damaged.
         AuditError: what was written isn't what it should be.
     """
-    time, size = _checked(wheel)
+    metadata, time, size = _checked(wheel)
     with _made(folder), temporary_folder(folder) as scratch:
         check_free_disk(folder, size + wheel.stat().st_size)
         content, packed = scratch / "content", scratch / "packed"
@@ -111,7 +111,6 @@ def slim_wheel(wheel: Path, gpus: Sequence[str], folder: Path) -> SlimWheel:
                 why=f"every fat binary is needed for {_names(gpus)}",
                 fix="use the wheel as it is",
             )
-        metadata = (dist_info_of(content) / "METADATA").read_text(encoding="utf-8")
         rename(content, version=_version(header(metadata, "Version")[0], gpus))
         pack(content, packed, epoch=time)
         stem = dist_info_of(content).name.removesuffix(".dist-info")
@@ -136,8 +135,8 @@ def _made(folder: Path) -> Iterator[None]:
                 folder.rmdir()
 
 
-def _checked(wheel: Path) -> tuple[int, int]:
-    """Return the time of a wheel's METADATA, seconds since 1970, and its unpacked size, bytes.
+def _checked(wheel: Path) -> tuple[str, int, int]:
+    """Return a wheel's METADATA, their time, seconds since 1970, and its unpacked size, bytes.
 
     Raises UsageError for a wheel that must stay as it is.
     """
@@ -151,7 +150,8 @@ def _checked(wheel: Path) -> tuple[int, int]:
                 )
         time = opened.archive.getinfo(f"{opened.dist_info}/METADATA").date_time
         size = sum(entry.file_size for entry in opened.archive.infolist())
-    return calendar.timegm((*time, 0, 0, 0)), size
+        metadata = opened.read_text("METADATA")
+    return metadata, calendar.timegm((*time, 0, 0, 0)), size
 
 
 def _fatbins(path: Path) -> tuple[Fatbin, ...]:

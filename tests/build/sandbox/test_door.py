@@ -20,12 +20,13 @@ from cuwheel.cli.target_choice import request_of
 
 # A new verb belongs into one of these. The first run code of packages, themselves or by a build.
 RUN_PACKAGES = {
-    *("build", "install", "matrix", "nightly", "perf", "profile", "rebuild", "smoke", "verify"),
+    *("build", "day-zero", "install", "matrix", "nightly", "perf", "profile", "rebuild", "smoke"),
+    "verify",
 }
 RUN_NONE = {
     *("attestations", "audit", "bump", "cache", "completion", "completions", "docs", "explain"),
     *("help", "index", "init", "lock", "lock-check", "lock-verify", "mirror", "new", "outdated"),
-    *("package", "pick", "release", "site", "toolchain", "torch-symbols", "trust"),
+    *("package", "pick", "release", "site", "slim", "toolchain", "torch-symbols", "trust"),
 }
 # What the caller has installed and runs every day, where the caller has it.
 RUN_CALLERS_OWN = {"diagnose"}
@@ -34,6 +35,7 @@ RUN_CALLERS_OWN = {"diagnose"}
 STARTS_OF_PACKAGES = {
     "build/finish/smoke/probe.py",
     "build/pipeline/package_build/requirements.py",
+    "build/pipeline/package_build/trial.py",
     "build/pipeline/checks.py",
     "build/pipeline/stages/build.py",
     "build/pipeline/stages/environment.py",
@@ -50,6 +52,7 @@ STARTS_OF_TOOLS = frozenset(
     base/system/pythons.py
     bootstrap.py
     build/compile/canary.py
+    build/compile/framework_headers.py
     build/compile/toolkit_view.py
     build/drafts/updates/file_changes.py
     build/environments/uv.py

@@ -31,6 +31,7 @@ OPENERS = {
     "base/project_trust": "the caller's list, without blocking; bare `cuwheel` has no engine",
     "base/fetch/download": "a part that is being written, in the cache",
     "base/free_memory": "the kernel's",
+    "build/finish/slim": "a file of a wheel that it has unpacked itself",
     "build/sandbox/unix_server": "a folder, so as to have a short path",
     "build/finish/smoke/loaded_libraries": "a RECORD that was checked with its environment",
     "lab/perf/measured_wheel": "likewise",
@@ -76,6 +77,7 @@ READERS = {
     "build/finish/smoke/loaded_libraries": "as above",
     "publish/rebuild/compare/elf": "sections, whose size was compared with a limit",
     "base/formats/wheel/metadata": "no file: bytes that were read in bounds",
+    "build/finish/slim": "METADATA, whose size was checked with the archive",
     # Scripts that run in the sandbox of the package that has written what they read, or with the
     # rights that it has itself; or they read the kernel's files, or what the engine has written.
     "build/compile/launcher/command_line": "option files of the package",

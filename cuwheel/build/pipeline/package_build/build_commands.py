@@ -62,7 +62,7 @@ class BuildCommands(NamedTuple):
         inside = {name: self.path_map.inside(value) for name, value in of_cache.items()}
         return {**self.inside, **inside, **of_device_code}
 
-    def argv(self, command: list[str | Path], folder: Path) -> list[str]:
+    def command_in(self, command: list[str | Path], folder: Path) -> list[str]:
         """Return a command in the sandbox, with the cache's server."""
         within = self.cache.supervised(map(str, command), self.launcher.python)
         return self.path_map.command(within, folder)

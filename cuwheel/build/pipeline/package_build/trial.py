@@ -239,7 +239,7 @@ def _run(  # noqa: PLR0913 - what to run, and how it is shown
     log.unlink(missing_ok=True)
     try:
         return run(
-            commands.argv(list(command), inputs.tmp),
+            commands.command_in(list(command), inputs.tmp),
             env={**commands.environment, **variables},
             cwd=inputs.tmp,
             log=log,

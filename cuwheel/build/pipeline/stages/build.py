@@ -124,7 +124,7 @@ def _run_all(target: Target, workspace: Workspace, commands: BuildCommands) -> l
             return [
                 run(
                     # Not in the tree: Python would take a build.py of the package for the frontend.
-                    commands.argv(command, inputs.tmp),
+                    commands.command_in(command, inputs.tmp),
                     env=commands.environment,
                     cwd=inputs.tmp,
                     log=log,

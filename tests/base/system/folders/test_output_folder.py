@@ -50,7 +50,7 @@ _REMOVERS = {
     "build/sandbox/unix_server.py": "a socket; sockets/ in the work folder, and a folder of TMPDIR",
     "build/finish/smoke/probe.py": "a folder of the work folder",
     "build/inputs/pinned.py": "a folder of the work folder",
-    "build/pipeline/stages/build.py": "the work folder",
+    "build/pipeline/package_build/build_commands.py": "the work folder",
     "build/pipeline/stages/environment.py": "the cache",
     "build/pipeline/stages/repair.py": "the work folder",
     "build/pipeline/stages/smoke.py": "the work folder",
