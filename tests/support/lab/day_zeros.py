@@ -13,7 +13,7 @@ from tests.support.servers.http import Site
 
 _PYTHON = f"cp{sys.version_info.major}{sys.version_info.minor}"
 _TAG = f"{_PYTHON}-{_PYTHON}-manylinux_2_17_{platform.machine()}"
-_OTHER_TAG = f"cp310-cp310-manylinux_2_17_{platform.machine()}"
+_OTHER_TAG = f"cp39-cp39-manylinux_2_17_{platform.machine()}"
 _OLD = "#define FRAMEWORK_OLD 1\n"
 # GCC 10 has 201709 for C++20.
 _NEW = """\
