@@ -48,6 +48,18 @@ _LINES = {
         slim x.whl
         slim x.whl --arch 90a
         slim x.whl --arch 90
+        slim x.whl --arch 8.6
+        slim x.whl --arch sm_80
+        slim x.whl --arch 80,90
+        slim wheels --arch 90
+        bump gsplat --framework torch==2.15.0 --to 1.5.2
+        bump gsplat --framework torch==2.15.0 --cxx-standard 99
+        explain x.log --python X
+        day-zero tensorflow==2.15.0
+        day-zero torch
+        day-zero torch==2.15.0 --arch 9.0
+        new x.whl
+        audit wheels --sarif wheels/toy-1.0-py3-none-any.whl
         """,
     "names": """
         diagnos

@@ -28,7 +28,12 @@ _FIX = "clone it on another machine, copy the clone, and give git+file:///CLONE@
 
 def is_given(text: str) -> bool:
     """Return True for an address, a path or an archive, which are no project's name."""
-    return text.startswith((_GIT, ".")) or "/" in text or bool(_ARCHIVE.search(text))
+    return (
+        text.startswith((_GIT, "."))
+        or text.endswith(".whl")
+        or "/" in text
+        or bool(_ARCHIVE.search(text))
+    )
 
 
 def read_given(
@@ -105,6 +110,12 @@ def _archive(text: str, folder: Path, workspace: Workspace) -> tuple[Archive, Pa
             f"there is no file or folder {text}",
             why="a project's name has no slash, and no ending of an archive",
             fix="write a project's name, git+https://…@COMMIT, or the path of what exists",
+        )
+    if text.endswith(".whl"):
+        raise UsageError(
+            f"{text} is a wheel, not a source",
+            why="a recipe builds a wheel from the package's source",
+            fix="write the project's name, or the address of its source archive or repository",
         )
     address = text if "://" in text else path.resolve().as_uri()
     name = PurePosixPath(unquote(urlsplit(address).path)).name or "source"

@@ -111,7 +111,7 @@ def _read_index(name: str, version: str, workspace: Workspace) -> FrameworkRelea
         raise RecipeError(
             f"there is no {name} {version} for Linux on {platform.machine()}",
             why=f"the index{f' of {line}' if line else ''} has {near or 'no wheels for it'}",
-            fix="choose one of these with --framework",
+            fix=f"name one of these: {name}=={ordered[-1]}" if ordered else "use another index",
         )
     return FrameworkRelease(
         name=name,

@@ -13,12 +13,14 @@ import calendar
 import contextlib
 import hashlib
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from packaging.version import Version
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
 
 from cuwheel.base.errors import AuditError, UsageError
 from cuwheel.base.formats.binaries.archs import DeviceCode, archs_for, runs_on, sort_archs
@@ -47,6 +49,7 @@ from cuwheel.base.system.folders.temporary import temporary_folder
 from cuwheel.base.system.regular_files import open_file
 
 _CHUNK = 1 << 20  # bytes
+_GPU = re.compile(r"sm\d+")  # part of a version that `slim` has written before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +95,7 @@ def slim_wheel(wheel: Path, gpus: Sequence[str], folder: Path) -> SlimWheel:
         UnsafeArchiveError: it isn't a wheel, or is damaged.
         AuditError: what was written isn't what it should be.
     """
+    wheel = wheel.resolve()  # a link's name has no tags
     metadata, time, size = _checked(wheel)
     with _made(folder), temporary_folder(folder) as scratch:
         check_free_disk(folder, size + wheel.stat().st_size)
@@ -118,7 +122,13 @@ def slim_wheel(wheel: Path, gpus: Sequence[str], folder: Path) -> SlimWheel:
         with open_file(packed) as source, new_file(path) as stream:
             while piece := source.read(_CHUNK):
                 stream.write(piece)
-    stated = [*header(metadata, "License-Expression"), *header(metadata, "License"), "not stated"]
+    classifiers = header(metadata, "Classifier")
+    stated = [
+        *header(metadata, "License-Expression"),
+        *header(metadata, "License"),
+        *(name.rpartition(" :: ")[2] for name in classifiers if name.startswith("License ::")),
+        "not stated",
+    ]
     return SlimWheel(path=path, libraries=libraries, license=stated[0].splitlines()[0])
 
 
@@ -140,6 +150,14 @@ def _checked(wheel: Path) -> tuple[str, int, int]:
 
     Raises UsageError for a wheel that must stay as it is.
     """
+    try:
+        parse_wheel_filename(wheel.name)
+    except (InvalidWheelFilename, InvalidVersion) as problem:
+        raise UsageError(
+            f"{wheel.name} is not the name of a wheel",
+            why=str(problem),
+            fix="give the file the name under which the index has it: its tags count",
+        ) from None
     with open_wheel(wheel) as opened:
         for name in (*SIGNATURES, VARIANT_JSON):
             if f"{opened.dist_info}/{name}" in opened.names:
@@ -271,7 +289,8 @@ def _identity(element: Element) -> tuple[object, ...]:
 def _version(version: str, gpus: Iterable[str]) -> str:
     """Return a version whose local part names the GPUs: `1.0+cu130.sm90`."""
     parsed = Version(version)
-    local = [parsed.local] if parsed.local else []
+    parts = (parsed.local or "").split(".")
+    local = [part for part in parts if part and not _GPU.fullmatch(part)]
     return f"{parsed.public}+{'.'.join([*local, *(f'sm{gpu}' for gpu in gpus)])}"
 
 

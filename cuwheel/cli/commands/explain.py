@@ -32,6 +32,7 @@ def explain_parser() -> Parser:
             "--jsonl": 'read one {"id": …, "log": …} per line, print one {"id": …, "causes": […]} '
             "per line",
         },
+        needs={("--python", "--here"): "a log that is read alone needs no environment"},
         excludes={("--json", "--jsonl"): "they are two forms of the same answer"},
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,17 +61,16 @@ def slim_parser() -> Parser:
 
 def run_slim(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Reduce a wheel, and compare its audit with that of the original."""
-    for arch in args.arch or [""]:
-        if not arch.isdecimal():
-            raise UsageError(
-                f"--arch {arch} is not the compute capability of a GPU"
-                if arch
-                else "slim needs the GPUs that the wheel is to serve",
-                why="write it without dot and letters: 90 keeps sm_90 and sm_90a",
-                fix=f"nox -s slim -- {args.wheel} --arch 90",
-            )
-    wheel = existing(caller.path(args.wheel), "WHEEL", "check the name")
-    slim = slim_wheel(wheel, sort_archs(args.arch), caller.path(args.to))
+    _check_archs(args.arch)
+    wheel, folder = caller.path(args.wheel), caller.path(args.to)
+    existing(wheel, "WHEEL", "check the name")
+    if wheel.is_dir() or (folder.exists() and not folder.is_dir()):
+        raise UsageError(
+            f"{wheel} is a folder" if wheel.is_dir() else f"--to {folder} is a file",
+            why="one wheel is read, and the new one is written into a folder",
+            fix="name one .whl file, and with --to a folder",
+        )
+    slim = slim_wheel(wheel, sort_archs(args.arch), folder)
     before, after = wheel.stat().st_size, slim.path.stat().st_size
     if args.json:
         document = SlimDocument(
@@ -95,6 +95,20 @@ def run_slim(args: argparse.Namespace, console: Console, caller: Caller) -> None
             console.note(f"audit of {path.name}: {_findings(path)}")
         console.note(f"licence: {slim.license}; check whether it allows a changed copy")
     print(slim.path)  # noqa: T201 - data, for scripts
+
+
+def _check_archs(archs: Sequence[str]) -> None:
+    """Raise UsageError unless all are compute capabilities of GPUs; the fix is what was meant."""
+    if archs and all(arch.isdecimal() for arch in archs):
+        return
+    meant = [text.replace(".", "") for text in re.findall(r"\d+(?:\.\d+)?", " ".join(archs))]
+    raise UsageError(
+        f"--arch {' '.join(archs)} is not the compute capability of a GPU"
+        if archs
+        else "slim needs the GPUs that the wheel is to serve",
+        why="write it without dot and letters: 90 keeps sm_90 and sm_90a",
+        fix=" ".join(f"--arch {arch}" for arch in meant or ["90"]),
+    )
 
 
 def _findings(wheel: Path) -> str:

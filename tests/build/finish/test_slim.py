@@ -15,6 +15,7 @@ from cuwheel.base.formats.binaries.fatbin import LOADED_SECTION, hop_fatbins
 from cuwheel.base.formats.wheel.archive import check_table, open_wheel, unpack_wheel
 from cuwheel.base.system.console import Console, silent_console
 from cuwheel.build.finish.slim import slim_wheel
+from cuwheel.check.audit.verdict import audit_wheel
 from cuwheel.cli.dispatch import run_command
 from tests.support.documents import read_document
 from tests.support.factories import compile_cuda, write_wheel
@@ -179,3 +180,31 @@ def test_damaged_library_is_named(tmp_path: Path, library: Path) -> None:
         slim_wheel(wheel, ["90"], tmp_path / "out")
 
     assert caught.value.what == "_C.so can't be reduced"
+
+
+def test_of_a_reduced_wheel_names_the_gpus_once(tmp_path: Path, wheel: Path) -> None:
+    first = slim_wheel(wheel, ["80", "90"], tmp_path / "first")
+
+    second = slim_wheel(first.path, ["90"], tmp_path / "second")
+
+    assert second.path.name == slim_wheel(wheel, ["90"], tmp_path / "out").path.name
+
+
+def test_takes_the_name_that_a_link_leads_to(tmp_path: Path, wheel: Path) -> None:
+    (tmp_path / "short.whl").symlink_to(wheel)
+    (tmp_path / "copy.zip").write_bytes(wheel.read_bytes())
+
+    slim = slim_wheel(tmp_path / "short.whl", ["90"], tmp_path / "out")
+
+    assert slim.path.name.endswith("-cp311-cp311-linux_x86_64.whl")
+    with pytest.raises(UsageError):
+        slim_wheel(tmp_path / "copy.zip", ["90"], tmp_path / "out")
+
+
+def test_audit_takes_code_that_runs_there(tmp_path: Path, library: Path) -> None:
+    wheel = write_wheel(tmp_path, {"pkg/_C.so": library})
+
+    slim = slim_wheel(wheel, ["86"], tmp_path / "out")
+
+    facts = [finding for finding in audit_wheel(slim.path).findings if finding.rule == "archs"]
+    assert facts == []

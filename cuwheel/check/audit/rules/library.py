@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from packaging.version import Version
 
-from cuwheel.base.formats.binaries.archs import DeviceCode
+from cuwheel.base.formats.binaries.archs import DeviceCode, runs_on
 from cuwheel.base.formats.binaries.elf import Elf
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.base.system.quantities import plural, show_size
@@ -314,9 +314,10 @@ def _arch_findings(case: AuditCase) -> Iterator[AuditFinding]:
 
 
 def _claim_findings(case: AuditCase, code: DeviceCode) -> Iterator[AuditFinding]:
-    """Yield archs in the version, `+cu130.sm90`, for which there is no code."""
+    """Yield archs in the version, `+cu130.sm90`, for which no code runs."""
     for arch in _CLAIMED.findall(case.scan.dist_info) if code.sass or code.ptx else ():
-        if arch not in (*code.sass, *code.ptx):
+        is_served = arch.isdecimal() and bool(runs_on(code, arch))
+        if arch not in (*code.sass, *code.ptx) and not is_served:
             fact = f"its version says sm_{arch}, it contains {_archs('sm', code.sass)}"
             yield finding(case.scan.file_name, "archs", fact, "warning")
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from cuwheel.base.caller import Caller
-from cuwheel.base.errors import StepsFailedError, UsageError
+from cuwheel.base.errors import StepsFailedError, UsageError, suggest
+from cuwheel.base.formats.binaries.archs import is_arch
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.base.system.pythons import own_python
@@ -57,12 +58,7 @@ def run_day_zero(args: argparse.Namespace, console: Console, caller: Caller) -> 
     entries = load_catalogue(caller.roots)
     pins = [name for name in args.names if "=" in name]
     names = [name for name in args.names if "=" not in name]
-    if len(pins) > 1 or len(args.python) > 1:
-        raise UsageError(
-            "day-zero tries one release of a framework with one Python",
-            why=f"given are {', '.join([*pins, *args.python])}",
-            fix="run it once for each",
-        )
+    _check_names(args, pins, names)
     chosen = [find_recipe(name, entries) for name in names]
     if not pins:
         pins = [*new_frameworks(chosen or entries, bare_workspace(console, caller))]
@@ -73,14 +69,53 @@ def run_day_zero(args: argparse.Namespace, console: Console, caller: Caller) -> 
         console.note("the recipes name the newest release of each framework: nothing to do")
         return
     found = [entry for entry in chosen or entries if _is_for(entry, framework)]
-    if lost := [entry.name for entry in chosen if entry not in found] or not found:
+    _check_framework(framework, entries, chosen, found)
+    _try_release(args, framework, found, console, caller)
+
+
+def _check_names(args: argparse.Namespace, pins: Sequence[str], names: Sequence[str]) -> None:
+    """Raise UsageError for more than is tried at once, and for what isn't a release or an arch."""
+    if len(pins) > 1 or len(args.python) > 1:
         raise UsageError(
-            f"{', '.join(lost) if isinstance(lost, list) else 'no recipe'} can't be tried with "
-            f"{framework.pin}",
-            why=f"it isn't compiled against {framework.name}",
+            "day-zero tries one release of a framework with one Python",
+            why=f"given are {', '.join([*pins, *args.python])}",
+            fix="run it once for each",
+        )
+    if frameworks := {"jax", "torch"}.intersection(names):
+        raise UsageError(
+            f"{min(frameworks)} is named without a release",
+            why="one release is tried",
+            fix=f"nox -s day-zero -- {min(frameworks)}==VERSION; without it, the newest release "
+            "that no recipe names",
+        )
+    if wrong := [arch for arch in args.arch if not is_arch(arch)]:
+        raise UsageError(
+            f"--arch {wrong[0]} is not a compute capability",
+            why="write it without dot and without sm_: 90, 90a, 100f",
+            fix="--arch 90",
+        )
+
+
+def _check_framework(
+    framework: Framework,
+    entries: Sequence[CatalogueEntry],
+    chosen: Sequence[CatalogueEntry],
+    found: Sequence[CatalogueEntry],
+) -> None:
+    """Raise UsageError for recipes without this framework."""
+    known = {each.name for entry in entries if entry.recipe for each in entry.recipe.frameworks}
+    if framework.name not in known:
+        raise UsageError(
+            f"no recipe is compiled against {framework.name}",
+            why=suggest(framework.name, known),
+            fix="name a release of one of these: nox -s day-zero -- torch==2.15.0",
+        )
+    if lost := [entry.name for entry in chosen if entry not in found]:
+        raise UsageError(
+            f"{', '.join(lost)} can't be tried with {framework.pin}",
+            why=f"not compiled against {framework.name}",
             fix=f"name recipes with {framework.name}, or none for all of them",
         )
-    _try_release(args, framework, found, console, caller)
 
 
 def _is_for(entry: CatalogueEntry, framework: Framework) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from cuwheel.base.caller import Caller
-from cuwheel.base.errors import UsageError
+from cuwheel.base.errors import UsageError, suggest
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.documents import Schema
 from cuwheel.build.drafts.new import DraftOptions, draft_recipe
@@ -23,6 +23,7 @@ from cuwheel.build.locks.framework_fit import fit_specs
 from cuwheel.build.locks.lock_jobs import COOLDOWN, file_jobs, lock_jobs, refuse_questions
 from cuwheel.build.locks.resolve import find_faults, raise_if_faulty, resolve_locks, verify_locks
 from cuwheel.build.recipe.catalogue import find_recipe, load_catalogue
+from cuwheel.build.recipe.recipe import CXX_STANDARDS
 from cuwheel.build.workspace.workspace import bare_workspace
 from cuwheel.cli.parser import Option, Parser, read_days, refuse_none
 from cuwheel.cli.parser import new_parser as make_parser
@@ -293,6 +294,18 @@ def run_bump(args: argparse.Namespace, console: Console, caller: Caller) -> None
             "--cxx-standard and --require need --framework",
             why="they are changes for a release of the framework",
             fix="add --framework, e.g. --framework torch==2.15.0",
+        )
+    if framework and args.to:
+        raise UsageError(
+            "--to and --framework can't be combined",
+            why="with --framework the recipe's own release stays",
+            fix="bump the release first, then the framework",
+        )
+    if args.cxx_standard and args.cxx_standard not in CXX_STANDARDS:
+        raise UsageError(
+            f"--cxx-standard {args.cxx_standard} is not a C++ standard that nvcc has",
+            why=suggest(args.cxx_standard, CXX_STANDARDS),
+            fix="--cxx-standard 20",
         )
     options = BumpOptions(
         version=args.to,
