@@ -354,8 +354,10 @@ def _login_settings(remote: str) -> Iterator[str]:
 
 
 def message_of(error: CommandFailedError) -> str:
-    """Return the last lines of git's output, in one line."""
-    text = "; ".join(line.strip() for line in error.tail[-_SHOWN:])
+    """Return git's own errors in one line, or else the last lines of its output."""
+    lines = [line.strip() for line in error.tail if line.strip()]
+    stated = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))]
+    text = "; ".join([*dict.fromkeys(stated or lines)][-_SHOWN:])
     return text or f"nothing; its exit status is {error.status}"
 
 
