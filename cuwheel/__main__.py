@@ -32,6 +32,8 @@ from cuwheel.base.system.output.terminal import use_locale
 from cuwheel.build.workspace.printed_error import print_error
 from cuwheel.cli.dispatch import run_command
 
+# Commands whose next run takes what a run before has finished.
+_CONTINUED = frozenset({"build", "matrix", "mirror", "nightly", "toolchain"})
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _INTERRUPTED = 130  # what shells use for a program ended by Ctrl-C
 _TERMINATED = 143
@@ -51,7 +53,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return _run(command, rest, console, caller)
     except KeyboardInterrupt:
-        console.warn("interrupted; no partial files are left, and the next run continues from here")
+        more = ", and the next run continues from here" if command in _CONTINUED else ""
+        console.warn(f"interrupted; no partial files are left{more}")
         return _INTERRUPTED
     except BrokenPipeError:  # the reader ended: `… | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
