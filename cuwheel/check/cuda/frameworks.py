@@ -223,9 +223,11 @@ def dependencies_of(requirements: Iterable[str]) -> tuple[Dependency, ...]:
 def toolkit_conflict(torch: SpecifierSet, requirement: Requirement) -> str:
     """Return the CUDA release of all allowed releases of PyTorch if a requirement excludes it."""
     part = _TOOLKIT_PART.fullmatch(canonicalize_name(requirement.name))
+    if part is None:
+        return ""
     known = {minor: SpecifierSet(f"=={minor}.*") for minor in _TORCH_TOOLKITS}
     others = SpecifierSet(",".join(f"!={minor}.*" for minor in known))
-    if part is None or has_common_release(others, torch):
+    if has_common_release(others, torch):
         return ""
     allowed = (minor for minor, releases in known.items() if has_common_release(releases, torch))
     toolkits = {_TORCH_TOOLKITS[minor] for minor in allowed}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Iterator
-from itertools import combinations
+from itertools import chain, combinations, product
+from typing import TYPE_CHECKING
 
 from packaging.errors import ExceptionGroup
 from packaging.metadata import Metadata, parse_email
@@ -22,6 +23,10 @@ from cuwheel.check.audit.findings import AuditFinding, finding
 from cuwheel.check.audit.tags import list_tags, minor_of, policy_of
 from cuwheel.check.cuda.frameworks import extras_of, has_common_release, toolkit_conflict
 
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+_OF_ONE_NAME = 20  # requirements that are compared with each other; real wheels have a few
 _TAG_DASHES = 2  # between a tag's three parts
 _GLIBC = re.compile(r"^manylinux(_\d+_\d+|\d+)")
 _PYTHON_SUFFIX = re.compile(r"\.cpython-3(\d+)t?-[-\w]*\.so$")
@@ -207,23 +212,26 @@ def _installer_findings(case: AuditCase) -> Iterator[AuditFinding]:
 
 def _requirement_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield requirements that the index refuses, or that no installer can meet together."""
-    active = [r for line in case.requires if (r := parse_requirement(line)) and "" in extras_of(r)]
-    for parsed in (r for line in case.requires if (r := parse_requirement(line)) and r.url):
-        is_local = str(parsed.url).startswith("file:")
-        fact = f"{parsed.name} is required from an address, which the index refuses: {parsed.url}"
-        yield finding("METADATA", "metadata", fact, "error" if is_local else "warning")
-    for first, second in combinations(active, 2):
-        if canonicalize_name(first.name) == canonicalize_name(second.name) and not (
-            has_common_release(first.specifier, second.specifier)
-        ):
+    parsed = [r for line in dict.fromkeys(case.requires) if (r := parse_requirement(line))]
+    for each in parsed:
+        if each.url:
+            is_local = str(each.url).startswith("file:")
+            fact = f"{each.name} is required from an address, which the index refuses: {each.url}"
+            yield finding("METADATA", "metadata", fact, "error" if is_local else "warning")
+    by_name: dict[str, list[Requirement]] = {}
+    for each in parsed:
+        group = by_name.setdefault(canonicalize_name(each.name), [])
+        if "" in extras_of(each) and len(group) < _OF_ONE_NAME:
+            group.append(each)
+    for first, second in chain.from_iterable(combinations(group, 2) for group in by_name.values()):
+        if not has_common_release(first.specifier, second.specifier):
             fact = f"{first} and {second} exclude each other: no installer takes the wheel"
             yield finding("METADATA", "metadata", fact)
-    for torch in (parsed for parsed in active if parsed.name == "torch"):
-        for parsed in active:
-            if brought := toolkit_conflict(torch.specifier, parsed):
-                fact = f"torch{torch.specifier} requires the libraries of CUDA {brought}, which "
-                fact += f"{parsed} excludes: no installer takes the wheel"
-                yield finding("METADATA", "metadata", fact)
+    for torch, each in product(by_name.get("torch", ()), chain.from_iterable(by_name.values())):
+        if brought := toolkit_conflict(torch.specifier, each):
+            fact = f"torch{torch.specifier} requires the libraries of CUDA {brought}, which "
+            fact += f"{each} excludes: no installer takes the wheel"
+            yield finding("METADATA", "metadata", fact)
 
 
 def _description_findings(case: AuditCase) -> Iterator[AuditFinding]:
