@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from cuwheel.base.errors import UsageError, suggest
+from cuwheel.base.formats.binaries.archs import is_arch
 from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.quantities import read_size
 
@@ -198,6 +199,17 @@ def existing(path: Path, option: str, fix: str, *, is_folder: bool = False) -> P
             fix=fix,
         )
     return path
+
+
+def check_archs(archs: Sequence[str], fix: str) -> None:
+    """Raise a UsageError for an arch that isn't a compute capability."""
+    for arch in archs:
+        if not is_arch(arch):
+            raise UsageError(
+                f"--arch {arch} is not a compute capability",
+                why="write it without dot and without sm_: 90, 90a, 100f",
+                fix=fix,
+            )
 
 
 def read_days(text: str) -> int:

@@ -274,11 +274,11 @@ def _kept_code(
     chosen: dict[Fatbin, tuple[ElementPlace, ...]],
 ) -> list[tuple[object, ...]]:
     """Return the identities of the chosen elements, before anything is written."""
-    ends = {place.offset + place.size for places in chosen.values() for place in places}
+    kept = {place for places in chosen.values() for place in places}
     places = [place for fatbin in fatbins for place in element_places(stream, fatbin)]
     elements = elements_of(stream, fatbins)
     pairs = zip(places, elements, strict=True)
-    return [_identity(element) for place, element in pairs if place.offset + place.size in ends]
+    return [_identity(element) for place, element in pairs if place in kept]
 
 
 def _identity(element: Element) -> tuple[object, ...]:

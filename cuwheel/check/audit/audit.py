@@ -16,7 +16,7 @@ from cuwheel.base.system.quantities import plural
 from cuwheel.check.audit.case import Contract
 from cuwheel.check.audit.findings import SEVERITIES
 from cuwheel.check.audit.report import audit_document, counts_of, print_result, print_verdicts
-from cuwheel.check.audit.sarif import check_sarif, write_sarif
+from cuwheel.check.audit.sarif import write_sarif
 from cuwheel.check.audit.verdict import AuditResult, audit_wheel, unreadable
 
 
@@ -55,7 +55,6 @@ def audit_session(
     """
     results, terminal = [], report_terminal()
     wheels = _wheels(paths)
-    sarif = check_sarif(options.sarif, wheels) if options.sarif else None
     for wheel in wheels:
         with console.live(f"reading {wheel.name}"):
             result = _audit(wheel, contract_for(wheel), options.excludes)
@@ -67,8 +66,8 @@ def audit_session(
         console.answer(audit_document(results))
     elif len(results) > 1 and not console.is_quiet:
         print_verdicts(results, terminal)
-    if sarif:
-        write_sarif(sarif, dict(zip(wheels, results, strict=True)), options.folder)
+    if options.sarif:
+        write_sarif(options.sarif, dict(zip(wheels, results, strict=True)), options.folder)
     rows = {result.case.scan.file_name: counts_of(result) for result in results}
     console.add_to_summary(github.table(rows))
     _raise_for(results, options.fails_on)

@@ -7,37 +7,16 @@ from __future__ import annotations
 
 import json
 import urllib.parse
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cuwheel.base.errors import UsageError
 from cuwheel.base.system.files import write_atomically
 from cuwheel.check.audit.findings import AuditFinding
 from cuwheel.check.audit.verdict import AuditResult
 from cuwheel.version import __version__
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-
-
-def check_sarif(path: Path, wheels: Iterable[Path]) -> Path:
-    """Return the file to write, a link's target; raise UsageError for one that must stay."""
-    target = path.resolve()
-    if path.suffix == ".whl" or target in {wheel.resolve() for wheel in wheels}:
-        fault = "it is a wheel"
-    elif target.is_dir():
-        fault = "it is a folder"
-    elif target.exists() and not target.is_file():
-        fault = "it is no regular file"
-    elif path.name == "-":
-        fault = "it names no file"
-    else:
-        return target
-    raise UsageError(
-        f"SARIF can't be written to {path}",
-        why=fault,
-        fix="name a new file: --sarif audit.sarif; for the output of a program: --json",
-    )
 
 
 def write_sarif(path: Path, results: Mapping[Path, AuditResult], folder: Path) -> None:

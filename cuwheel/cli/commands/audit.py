@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 
 from cuwheel.base.caller import Caller
-from cuwheel.base.errors import UsageError
-from cuwheel.base.formats.binaries.archs import is_arch, sorted_archs
+from cuwheel.base.formats.binaries.archs import sorted_archs
 from cuwheel.base.system.console import Console
+from cuwheel.base.system.folders.output_folder import check_output_file
 from cuwheel.build.recipe.catalogue import load_catalogue
 from cuwheel.build.recipe.contract import contract_of_wheel
 from cuwheel.check.audit.audit import AuditOptions, audit_session
-from cuwheel.cli.parser import JSON_TEXT, Option, Parser, new_parser
+from cuwheel.cli.parser import JSON_TEXT, Option, Parser, check_archs, new_parser
 
 
 def audit_parser() -> Parser:
@@ -41,21 +41,18 @@ def audit_parser() -> Parser:
 
 def run_audit(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Audit wheels."""
-    for arch in args.arch:
-        if not is_arch(arch):
-            raise UsageError(
-                f"--arch {arch} is not a compute capability",
-                why="write it without dot and without sm_: 90, 90a, 100f",
-                fix="nox -s audit -- --arch 90 --arch 100 WHEEL",
-            )
+    check_archs(args.arch, "nox -s audit -- --arch 90 --arch 100 WHEEL")
+    wheels = [caller.path(text) for text in args.wheels]
+    sarif = None
+    if args.sarif:
+        sarif = check_output_file(caller.path(args.sarif), "--sarif", wheels)
     options = AuditOptions(
         excludes=tuple(args.exclude),
         fails_on=args.fail_on,
         as_json=args.json,
-        sarif=caller.path(args.sarif) if args.sarif else None,
+        sarif=sarif,
         folder=caller.path("."),
     )
-    wheels = [caller.path(text) for text in args.wheels]
     entries = () if args.any_wheel else load_catalogue(caller.roots)
     archs = sorted_archs(args.arch)
     audit_session(wheels, lambda wheel: contract_of_wheel(wheel, entries, archs), console, options)

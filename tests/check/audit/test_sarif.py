@@ -11,6 +11,7 @@ import pytest
 from cuwheel.base.errors import AuditError, UsageError
 from cuwheel.base.system.console import silent_console
 from cuwheel.check.audit.audit import AuditOptions, audit_session
+from cuwheel.cli.dispatch import run_command
 from tests.support.factories import compile_library, write_wheel
 
 
@@ -53,16 +54,18 @@ def test_wheel_elsewhere_and_unreadable_one(tmp_path: Path) -> None:
     assert location["physicalLocation"]["artifactLocation"]["uri"] == broken.as_uri()
 
 
-@pytest.mark.parametrize("name", ["x-1.0-py3-none-any.whl", "other.whl", "folder", "-", "null"])
+@pytest.mark.parametrize(
+    "name", ["x-1.0-py3-none-any.whl", "other.whl", "folder", "-", "null", "copy"]
+)
 def test_replaces_nothing_but_files(tmp_path: Path, name: str) -> None:
     wheel = write_wheel(tmp_path, {"pkg/__init__.py": b""}, name="x", version="1.0")
     (tmp_path / "folder").mkdir()
     (tmp_path / "null").symlink_to("/dev/null")
-    before = wheel.read_bytes()
+    (tmp_path / "copy").write_bytes(before := wheel.read_bytes())
+    words = [str(wheel), str(tmp_path / "copy"), "--sarif", str(tmp_path / name)]
 
-    options = AuditOptions(sarif=tmp_path / name, folder=tmp_path)
     with pytest.raises(UsageError):
-        audit_session([wheel], lambda _: None, silent_console(), options)
+        run_command("audit", words, silent_console())
 
-    assert wheel.read_bytes() == before
+    assert wheel.read_bytes() == (tmp_path / "copy").read_bytes() == before
     assert (tmp_path / "null").is_symlink()

@@ -76,6 +76,32 @@ def check_output(folder: Path, kind: FolderKind) -> None:
     check_writable(folder)
 
 
+def check_output_file(path: Path, option: str, inputs: Iterable[Path] = ()) -> Path:
+    """Return the file to write for an option, a link's target; raise UsageError where it must stay.
+
+    Files are replaced, so a device, a folder or a wheel that was named by mistake would be lost.
+
+    Args:
+        inputs: files that the command reads.
+    """
+    target = path.resolve()
+    if ".whl" in {path.suffix, target.suffix}:
+        fault = "it is a wheel"
+    elif target in {file.resolve() for file in inputs}:
+        fault = "the command reads it"
+    elif target.is_dir():
+        fault = "it is a folder"
+    elif target.exists() and not target.is_file():
+        fault = "it is no regular file"
+    elif path.name == "-":
+        fault = "it names no file"
+    else:
+        return target
+    raise UsageError(
+        f"{option} can't be written to {path}", why=fault, fix=f"name a new file after {option}"
+    )
+
+
 def check_writable(folder: Path) -> None:
     """Create a temporary file in a folder, or in the nearest existing one above it.
 

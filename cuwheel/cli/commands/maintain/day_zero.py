@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import argparse
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from cuwheel.base.caller import Caller
 from cuwheel.base.errors import StepsFailedError, UsageError, suggest
-from cuwheel.base.formats.binaries.archs import is_arch
 from cuwheel.base.system.console import Console
+from cuwheel.base.system.folders.output_folder import check_output_file
 from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.base.system.pythons import own_python
 from cuwheel.build.recipe.catalogue import CatalogueEntry, find_recipe, load_catalogue
 from cuwheel.build.recipe.recipe import Framework
 from cuwheel.build.workspace.job import Job, Machine
 from cuwheel.build.workspace.workspace import bare_workspace
-from cuwheel.cli.parser import Parser, new_parser
+from cuwheel.cli.parser import Parser, check_archs, new_parser
 from cuwheel.cli.target_choice import (
     build_options,
     framework_of,
@@ -58,7 +59,8 @@ def run_day_zero(args: argparse.Namespace, console: Console, caller: Caller) -> 
     entries = load_catalogue(caller.roots)
     pins = [name for name in args.names if "=" in name]
     names = [name for name in args.names if "=" not in name]
-    _check_names(args, pins, names)
+    known = {each.name for entry in entries if entry.recipe for each in entry.recipe.frameworks}
+    _check_names(args, pins, names, known)
     chosen = [find_recipe(name, entries) for name in names]
     if not pins:
         pins = [*new_frameworks(chosen or entries, bare_workspace(console, caller))]
@@ -69,11 +71,13 @@ def run_day_zero(args: argparse.Namespace, console: Console, caller: Caller) -> 
         console.note("the recipes name the newest release of each framework: nothing to do")
         return
     found = [entry for entry in chosen or entries if _is_for(entry, framework)]
-    _check_framework(framework, entries, chosen, found)
+    _check_framework(framework, known, chosen, found)
     _try_release(args, framework, found, console, caller)
 
 
-def _check_names(args: argparse.Namespace, pins: Sequence[str], names: Sequence[str]) -> None:
+def _check_names(
+    args: argparse.Namespace, pins: Sequence[str], names: Sequence[str], known: Collection[str]
+) -> None:
     """Raise UsageError for more than is tried at once, and for what isn't a release or an arch."""
     if len(pins) > 1 or len(args.python) > 1:
         raise UsageError(
@@ -81,29 +85,23 @@ def _check_names(args: argparse.Namespace, pins: Sequence[str], names: Sequence[
             why=f"given are {', '.join([*pins, *args.python])}",
             fix="run it once for each",
         )
-    if frameworks := {"jax", "torch"}.intersection(names):
+    if frameworks := {*known}.intersection(names):
         raise UsageError(
             f"{min(frameworks)} is named without a release",
             why="one release is tried",
             fix=f"nox -s day-zero -- {min(frameworks)}==VERSION; without it, the newest release "
             "that no recipe names",
         )
-    if wrong := [arch for arch in args.arch if not is_arch(arch)]:
-        raise UsageError(
-            f"--arch {wrong[0]} is not a compute capability",
-            why="write it without dot and without sm_: 90, 90a, 100f",
-            fix="--arch 90",
-        )
+    check_archs(args.arch, "--arch 90")
 
 
 def _check_framework(
     framework: Framework,
-    entries: Sequence[CatalogueEntry],
+    known: Collection[str],
     chosen: Sequence[CatalogueEntry],
     found: Sequence[CatalogueEntry],
 ) -> None:
-    """Raise UsageError for recipes without this framework."""
-    known = {each.name for entry in entries if entry.recipe for each in entry.recipe.frameworks}
+    """Raise UsageError for recipes without this framework; `known` are those that recipes have."""
     if framework.name not in known:
         raise UsageError(
             f"no recipe is compiled against {framework.name}",
@@ -125,6 +123,15 @@ def _is_for(entry: CatalogueEntry, framework: Framework) -> bool:
     return framework.name in {each.name for each in entry.recipe.frameworks}
 
 
+def _report_files(args: argparse.Namespace, caller: Caller) -> tuple[Path | None, Path | None]:
+    """Return the files of `--json` and `--page`; raise UsageError before anything is tried."""
+    json, page = (
+        check_output_file(caller.path(name), option) if name else None
+        for name, option in ((args.json, "--json"), (args.page, "--page"))
+    )
+    return json, page
+
+
 def _try_release(
     args: argparse.Namespace,
     framework: Framework,
@@ -133,6 +140,7 @@ def _try_release(
     caller: Caller,
 ) -> None:
     """Try all recipes that were found; without names none that is held back."""
+    files = _report_files(args, caller)
     has_names = any("=" not in name for name in args.names)
     held_back = [
         entry for entry in found if not has_names and entry.recipe and entry.recipe.held_back
@@ -164,7 +172,7 @@ def _try_release(
     finally:  # Ctrl-C among them
         if verdicts:
             document = replace(document, verdicts=tuple(verdicts))
-            _report(document, args, console, caller)
+            _report(document, files, console)
     _raise_failure(document)
 
 
@@ -184,10 +192,9 @@ def _job_maker(
 
 
 def _report(
-    document: DayZeroDocument, args: argparse.Namespace, console: Console, caller: Caller
+    document: DayZeroDocument, files: tuple[Path | None, Path | None], console: Console
 ) -> None:
-    json, page = (caller.path(name) if name else None for name in (args.json, args.page))
-    write_reports(document, json, page)
+    write_reports(document, *files)
     console.has_answered = True  # an error adds nothing to the file
     if console.is_quiet:
         report_terminal().print(summary_of(document), soft_wrap=True)

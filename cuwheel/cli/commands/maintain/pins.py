@@ -281,6 +281,11 @@ def bump_parser() -> Parser:
                 default=COOLDOWN,
             ),
         },
+        needs=dict.fromkeys(
+            (("--cxx-standard", "--framework"), ("--require", "--framework")),
+            "it is a change for a release of the framework",
+        ),
+        excludes={("--to", "--framework"): "with --framework the recipe's own release stays"},
     )
 
 
@@ -289,18 +294,6 @@ def run_bump(args: argparse.Namespace, console: Console, caller: Caller) -> None
     entries = load_catalogue(caller.roots)
     refuse_none("bump", "recipe", args.names, [entry.name for entry in entries])
     framework = framework_of(args.framework)
-    if not framework and (args.cxx_standard or args.require):
-        raise UsageError(
-            "--cxx-standard and --require need --framework",
-            why="they are changes for a release of the framework",
-            fix="add --framework, e.g. --framework torch==2.15.0",
-        )
-    if framework and args.to:
-        raise UsageError(
-            "--to and --framework can't be combined",
-            why="with --framework the recipe's own release stays",
-            fix="bump the release first, then the framework",
-        )
     if args.cxx_standard and args.cxx_standard not in CXX_STANDARDS:
         raise UsageError(
             f"--cxx-standard {args.cxx_standard} is not a C++ standard that nvcc has",

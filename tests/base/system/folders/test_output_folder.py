@@ -19,6 +19,7 @@ from cuwheel.base.system.folders.output_folder import (
     FolderKind,
     check_files,
     check_output,
+    check_output_file,
     claim,
     make_empty,
     new_tree,
@@ -333,3 +334,20 @@ def test_lock_with_content_is_a_users_file(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError):
         claim(tmp_path, KIND)
+
+
+@pytest.mark.parametrize("name", ["x-1.0-py3-none-any.whl", "folder", "-", "null", "link"])
+def test_replaces_no_wheel_device_or_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / "x-1.0-py3-none-any.whl").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "null").symlink_to("/dev/null")
+    (tmp_path / "link").symlink_to("x-1.0-py3-none-any.whl")
+
+    with pytest.raises(UsageError):
+        check_output_file(tmp_path / name, "--page")
+
+
+def test_writes_through_a_link_to_a_file(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("report.json")
+
+    assert check_output_file(tmp_path / "link", "--json") == tmp_path.resolve() / "report.json"
