@@ -14,7 +14,8 @@ with the same --work; what a stage has recorded isn't run again:
 FOLDER is the patched source of causal-conv1d, `build causal-conv1d-130 --stage patch`; a library
 that DIR has already isn't built. `perf` runs several variants at once and times nothing; `against`
 and `sanitize` try what it passed. `alone` has those that only times or memory show, and comparisons
-of the good build with itself, minutes each. `--seconds` starts no more after that time.
+of the good build with itself, minutes each, one at a time on each GPU; `again` only comparisons
+of good builds with themselves. `--seconds` starts no more after that time.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import argparse
 import json
 import math
 import os
+import queue
 import re
 import shutil
 import subprocess
@@ -58,7 +60,6 @@ from cuwheel.lab.perf.sanitizer import (  # noqa: E402
 HERE = Path(__file__).parent / "variants"
 GOOD = "good"
 WORSE = 3.0  # times the good build's error: this variant is wrong
-AGAINST_ITSELF = 3  # comparisons of the good build with itself, each package
 PROBE = """
 import dataclasses, runpy
 probe = runpy.run_path({probe!r}, run_name="probe")
@@ -308,6 +309,7 @@ class Trial:
     package: Package
     variant: str
     work: Path
+    gpu: str = ""  # its UUID; empty: the first
 
     @property
     def site(self) -> Path:
@@ -354,7 +356,7 @@ class Trial:
             folder=self.site,
             name=self.variant,
             confinement=own,
-            environ=os.environ,
+            environ={**os.environ, **({"CUDA_VISIBLE_DEVICES": self.gpu} if self.gpu else {})},
         )
 
 
@@ -362,7 +364,10 @@ def try_truth(trial: Trial) -> dict[str, Any]:
     """Compute cases that the gate hasn't got, against float64."""
     script = str(HERE / "truth.py")
     command = [sys.executable, script, str(trial.package.probe), str(trial.site)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    environ = trial.place(trial.work).environ
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=500, check=False, env=environ
+    )
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     return {"status": done.returncode, "errors": lines, "tail": done.stderr[-600:]}
 
@@ -415,22 +420,30 @@ def judged(run: PerfRun, *, is_alone: bool) -> dict[str, Any]:
     return {"outcome": outcome, "faults": faults, "run": as_data(run)}
 
 
-def stage(
-    kind: str, trials: list[Trial], attempt: Callable[[Trial], dict[str, Any]], given: Any
-) -> None:
-    """Try what has no record yet, several at once, and record each."""
-    end = time.monotonic() + given.seconds
+Attempt = Callable[[Trial], dict[str, Any]]
 
-    def one(trial: Trial) -> None:
+
+def stage(trials: list[tuple[str, Trial]], attempt: Attempt, jobs: int, given: Any) -> None:
+    """Try what has no record yet of its kind, so many at once on each GPU, and record each."""
+    end = time.monotonic() + given.seconds
+    free: queue.Queue[str] = queue.Queue()
+    gpus = gpu_uuids()
+    for _ in range(jobs):
+        for gpu in gpus:
+            free.put(gpu)
+
+    def one(kind: str, trial: Trial) -> None:
         target = trial.record(kind)
         if target.exists() or time.monotonic() > end or not (trial.site / "RECORD").exists():
             return
+        gpu = free.get()
         started = time.monotonic()
         try:
-            found = attempt(trial)
+            found = attempt(replace(trial, gpu=gpu))
         except Exception as problem:  # noqa: BLE001 - recorded
             what = getattr(problem, "why", "")
             found = {"outcome": "error", "error": f"{type(problem).__name__}: {problem} {what}"}
+        free.put(gpu)
         target.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({**found, "seconds": round(time.monotonic() - started, 1)})
         target.write_text(text)
@@ -438,8 +451,14 @@ def stage(
         outcome = found.get("outcome", "")
         note(f"{kind} {trial.package.name} {trial.variant}: {outcome} {why}"[:400])
 
-    with ThreadPoolExecutor(given.jobs) as pool:
-        list(pool.map(one, trials))
+    with ThreadPoolExecutor(jobs * len(gpus)) as pool:
+        list(pool.map(one, *zip(*trials, strict=True)))
+
+
+def gpu_uuids() -> list[str]:
+    """Return the machine's GPUs: a number is ambiguous where several are visible."""
+    command = ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
 
 def note(text: str) -> None:
@@ -545,7 +564,8 @@ def main() -> int:
     parser.add_argument("--work", type=lambda text: Path(text).absolute(), required=True)
     parser.add_argument("--causal-conv1d", type=Path, metavar="FOLDER")
     parser.add_argument("--out", type=lambda text: Path(text).absolute(), metavar="DIR")
-    parser.add_argument("--jobs", type=int, default=8)
+    parser.add_argument("--jobs", type=int, default=8, help="at once, on each GPU")
+    parser.add_argument("--times", type=int, default=3, help="comparisons of each good build")
     parser.add_argument("--seconds", type=float, default=math.inf)
     parser.add_argument("--package", default="", help="only variants of this one")
     parser.add_argument("--only", default="", help="only variants with this in their name")
@@ -561,17 +581,16 @@ def main() -> int:
     elif given.stage == "table":
         make_table(given, trials)
     elif given.stage in {"alone", "again"}:
-        given.jobs = 1
-        chosen = [trial for trial in trials if trial.is_alone or trial.variant == GOOD]
+        good = [trial for trial in trials if trial.variant == GOOD]
+        chosen = [("alone", trial) for trial in trials if trial.is_alone]
         if given.stage == "again":
-            chosen = [trial for trial in trials if trial.variant == GOOD] * AGAINST_ITSELF
-        for number, trial in enumerate(chosen):
-            kind = "alone" if given.stage == "alone" else f"again{number}"
-            stage(kind, [trial], try_alone, given)
+            times = range(given.times)
+            chosen = [(f"again{number}", trial) for number in times for trial in good]
+        stage(chosen, try_alone, 1, given)
     else:
         if given.stage in {"sanitize", "against"}:  # what is caught already needs no more
             trials = [trial for trial in trials if trial.is_open]
-        stage(given.stage, trials, ATTEMPTS[given.stage], given)
+        stage([(given.stage, trial) for trial in trials], ATTEMPTS[given.stage], given.jobs, given)
     return 0
 
 
