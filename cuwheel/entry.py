@@ -38,9 +38,11 @@ PACKAGES = {
     ),
 }
 # Commands that need no project.
-_ANYWHERE = frozenset({*PACKAGES, "attestations", "cache", "index", "rebuild", "slim", "toolchain"})
+_ANYWHERE = frozenset(
+    {*PACKAGES, "attestations", "cache", "index", "mcp", "rebuild", "slim", "toolchain"}
+)
 
-Environment = Literal["", "dev", "engine", "perf", "report"]
+Environment = Literal["", "dev", "engine", "mcp", "perf", "report"]
 
 
 def main() -> int:

@@ -21,7 +21,12 @@ from tests.support.factories import write_wheel
 
 # Of those that maintain something, these look at it.
 _LOOKING = {"cache", "index", "lock-check", "lock-verify", "outdated", "release"}
-REPORTING = [one.name for one in VERBS if one.tag != "maintain" or one.name in _LOOKING]
+_SERVING = {"mcp"}  # whose answers are a protocol's
+REPORTING = [
+    one.name
+    for one in VERBS
+    if (one.tag != "maintain" or one.name in _LOOKING) and one.name not in _SERVING
+]
 _NAMED = {
     "build": ["x-130"],
     "audit": ["x.whl"],

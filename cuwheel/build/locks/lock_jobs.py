@@ -35,6 +35,7 @@ _ENGINE_LOCKS = (
     "engine",
     "dev",
     "lock",
+    "mcp",
     "nox",
     "perf",
     "report",

@@ -32,7 +32,7 @@ class Session:
     summary: str
     tag: Tag
     takes: Literal["", "target", "toolkit"] = ""
-    environment: Literal["dev", "engine", "perf"] = "engine"
+    environment: Literal["dev", "engine", "mcp", "perf"] = "engine"
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -80,6 +80,12 @@ VERBS = (
     ),
     Session("pick", "Show which wheel fits this machine, or why none does: -- NAME.", "report"),
     Session("explain", "Explain what went wrong in a log, of any tool: -- LOG.", "report"),
+    Session(
+        "mcp",
+        "Serve these four to an assistant (Model Context Protocol).",
+        "report",
+        environment="mcp",
+    ),
     Session("new", "Draft a recipe from a package's source on the index: -- NAME.", "maintain"),
     Session("outdated", "List what is newer than the recipes' pins: [-- NAME].", "maintain"),
     Session(

@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/cuwheel
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_cuwheel_subparsers=(attestations audit build bump cache completion day-zero diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify)
+_shtab_cuwheel_subparsers=(attestations audit build bump cache completion day-zero diagnose explain help index init install lock lock-check lock-verify matrix mcp new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify)
 
 _shtab_cuwheel_attestations_option_strings=(-h --help --policy --statements --quiet -q --verbose -v --json)
 _shtab_cuwheel_audit_option_strings=(-h --help --exclude --arch --any-wheel --fail-on --sarif --quiet -q --verbose -v --json)
@@ -24,6 +24,7 @@ _shtab_cuwheel_lock_option_strings=(-h --help --framework --cooldown --note)
 _shtab_cuwheel_lock_check_option_strings=(-h --help --quiet -q --verbose -v --json)
 _shtab_cuwheel_lock_verify_option_strings=(-h --help --offline --quiet -q --verbose -v --json)
 _shtab_cuwheel_matrix_option_strings=(-h --help --only --cuda --python --framework --changed-since --keep-going --no-keep-going --quiet -q --verbose -v --json --executor --partition --cores --time-limit --retries --at-once --arch --platform --target-root --link --toolchain --host-compiler --work --offline --any-driver --jobs -j --dist --sandbox --container --container-engine)
+_shtab_cuwheel_mcp_option_strings=(-h --help)
 _shtab_cuwheel_new_option_strings=(-h --help --version --maintainer --overwrite)
 _shtab_cuwheel_nightly_option_strings=(-h --help --python --update --quick --to --time-limit --keep --on-failure --no-wait --quiet -q --verbose -v --json --arch --work --offline --any-driver --jobs -j --dist --sandbox)
 _shtab_cuwheel_outdated_option_strings=(-h --help --days --quiet -q --verbose -v --json)
@@ -163,7 +164,7 @@ _shtab_cuwheel_verify___link_choices=(external bundled static)
 _shtab_cuwheel_verify___toolchain_choices=(pypi debian conda redist system)
 _shtab_cuwheel_verify___host_compiler_choices=(system gcc10 gcc12)
 _shtab_cuwheel_verify___sandbox_choices=(auto bubblewrap unshare none)
-_shtab_cuwheel_pos_0_choices=(attestations audit build bump cache completion day-zero diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify)
+_shtab_cuwheel_pos_0_choices=(attestations audit build bump cache completion day-zero diagnose explain help index init install lock lock-check lock-verify matrix mcp new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify)
 
 _shtab_cuwheel_attestations_pos_0_nargs=+
 _shtab_cuwheel_attestations__h_nargs=0
@@ -299,6 +300,8 @@ _shtab_cuwheel_matrix__v_nargs=0
 _shtab_cuwheel_matrix___json_nargs=0
 _shtab_cuwheel_matrix___offline_nargs=0
 _shtab_cuwheel_matrix___any_driver_nargs=0
+_shtab_cuwheel_mcp__h_nargs=0
+_shtab_cuwheel_mcp___help_nargs=0
 _shtab_cuwheel_new__h_nargs=0
 _shtab_cuwheel_new___help_nargs=0
 _shtab_cuwheel_new___overwrite_nargs=0

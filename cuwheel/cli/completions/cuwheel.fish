@@ -50,7 +50,7 @@ function _shtab_cuwheel_using
   test "$_shtab_cuwheel_cmdpath" = "$argv"
 end
 
-set -g _shtab_cuwheel_commands attestations audit build bump cache completion day-zero diagnose explain help index init install lock lock-check lock-verify matrix new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify
+set -g _shtab_cuwheel_commands attestations audit build bump cache completion day-zero diagnose explain help index init install lock lock-check lock-verify matrix mcp new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify
 set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --cxx-standard --days --dist --exclude --executor --fail-on --fallback --for --framework --history --host-compiler --index --jobs --json --keep --key --link --maintainer --max-download --model --new-key --note --on-failure --only --page --partition --platform --policy --python --reason --remote --report --reports --requests --require --retries --sandbox --sarif --size --snapshot --source --stage --statements --sweep-max --tag --target-root --time-limit --to --tolerance --toolchain --trust-config --until --unused-for --unyank --upload --version --wheel --work --yank -j
 
 complete -c cuwheel -e
@@ -253,6 +253,8 @@ complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l sandbox -xka "auto bubbl
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l container -x -d 'build in this image, with its compilers and C library; the network is off while the package'"'"'s own build runs'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l container-engine -xka "podman docker" -d 'program that runs the image; default: podman if it is installed'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix; and test $_shtab_cuwheel_npos -eq 0' -ka "show build" -d 'default: show'
+complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a mcp -d 'Serve these four to an assistant (Model Context Protocol).'
+complete -c cuwheel -n '_shtab_cuwheel_using mcp' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a new -d 'Draft a recipe from a package'"'"'s source on the index: -- NAME.'
 complete -c cuwheel -n '_shtab_cuwheel_using new' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using new' -l version -x -d 'the release; default: the newest one with an sdist, or what the source states'

@@ -27,6 +27,7 @@ _shtab_cuwheel_commands() {
     lock-check:'Fail when a lock doesn'"'"'t match its input.'
     lock-verify:'Download the files of conda and redist locks, verify hashes: -- 122.'
     matrix:'Show all possible wheels; build the missing ones: -- build.'
+    mcp:'Serve these four to an assistant (Model Context Protocol).'
     new:'Draft a recipe from a package'"'"'s source on the index: -- NAME.'
     nightly:'Diagnose, build what is due, smoke, perf; report: [-- TARGET].'
     outdated:'List what is newer than the recipes'"'"' pins: [-- NAME].'
@@ -337,6 +338,13 @@ _shtab_cuwheel_matrix_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_cuwheel_matrix_defaults_added=0
 
+_shtab_cuwheel_mcp_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cuwheel_mcp_defaults_added=0
+
 _shtab_cuwheel_new_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--version[the release\; default\: the newest one with an sdist, or what the source states]:V:"
@@ -627,6 +635,7 @@ _shtab_cuwheel() {
         lock-check) _arguments -C -s $_shtab_cuwheel_lock_check_options ;;
         lock-verify) _arguments -C -s $_shtab_cuwheel_lock_verify_options ;;
         matrix) _arguments -C -s $_shtab_cuwheel_matrix_options ;;
+        mcp) _arguments -C -s $_shtab_cuwheel_mcp_options ;;
         new) _arguments -C -s $_shtab_cuwheel_new_options ;;
         nightly) _arguments -C -s $_shtab_cuwheel_nightly_options ;;
         outdated) _arguments -C -s $_shtab_cuwheel_outdated_options ;;

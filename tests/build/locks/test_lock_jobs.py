@@ -67,7 +67,19 @@ def test_all_means_every_lock(entries: tuple[CatalogueEntry, ...]) -> None:
     pythons = {f"python:{tag}" for tag in ("310", "311", "312", "313")}
     recipes = {"build:plain", "build:with-torch"}
     engine = {
-        *("clients", "engine", "dev", "lock", "nox", "perf", "report", "sigstore", "site", "twine")
+        *(
+            "clients",
+            "engine",
+            "dev",
+            "lock",
+            "mcp",
+            "nox",
+            "perf",
+            "report",
+            "sigstore",
+            "site",
+            "twine",
+        )
     }
     assert names == engine | toolchains | thirteen | debian | pythons | recipes
 

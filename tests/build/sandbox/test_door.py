@@ -29,7 +29,7 @@ RUN_NONE = {
     *("package", "pick", "release", "site", "slim", "toolchain", "torch-symbols", "trust"),
 }
 # What the caller has installed and runs every day, where the caller has it.
-RUN_CALLERS_OWN = {"diagnose"}
+RUN_CALLERS_OWN = {"diagnose", "mcp"}
 
 # Modules that start a process of a package's code, by a place's `command`.
 STARTS_OF_PACKAGES = {
