@@ -58,10 +58,10 @@ Inputs = tuple[torch.Tensor, ...]
 
 def inputs(batch: int, length: int, seed: int) -> Inputs:
     """Random queries, keys, values and gradient of the output: batch, length, heads, width."""
-    generator = torch.Generator("cuda").manual_seed(seed)
+    generator = torch.Generator(DEVICE).manual_seed(seed)
     shape = (batch, length, HEADS, WIDTH)
     return tuple(
-        torch.randn(shape, device="cuda", dtype=torch.bfloat16, generator=generator)
+        torch.randn(shape, device=DEVICE, dtype=torch.bfloat16, generator=generator)
         for _ in range(4)
     )
 

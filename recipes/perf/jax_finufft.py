@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from grid import cases_of, name_of
 from jax import numpy as jnp
 from jax_finufft import nufft1, nufft2, nufft3
+from jax_finufft.options import Opts
 from perf_case import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 PACKAGE = "jax_finufft"
 FRAMEWORK = "jax"
 OWN_SHARE = 0.5  # an H100 had 0.74 at least
+UNTOUCHED = (
+    "options that only the code for the CPU reads, gpu_upsampfac and gpu_debug",
+    "forward-mode and second gradients, options for each type or direction",
+    "no points, more than 2^31 points or modes",
+    "a second stream: JAX chooses the streams",
+)
 
 TYPES = (1, 2, 3)
 SMALL = ((500,), (40, 36), (12, 14, 10))  # modes in 1, 2 and 3 dimensions
@@ -156,6 +168,181 @@ def large_case(kind: int, how: Precision) -> Case:
     )
 
 
+# The grid: what the three functions offer, in pairs, against a direct sum in double precision.
+
+Row = dict[str, Any]
+AXES: dict[str, tuple[Any, ...]] = {
+    "kind": (1, 2, 3),
+    "what": ("transform", "gradients"),
+    "precision": ("single", "double"),
+    "eps": ("usual", "coarse"),
+    "modes": ((50,), (51,), (12, 15), (6, 9, 8), (2, 2)),
+    "points": (200, 1, 33),
+    "sign": (1, -1),
+    "batch": ("none", "strengths", "places too", "pairs", "mapped", "mapped places"),
+    "places": ("one period", "three periods"),
+    "options": ("none", "modeord", "driven", "shared", "unsorted", "exact kernel", "one by one"),
+    "values": ("normal", "large", "special", "zeros"),
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "modeord": {"modeord": True},
+    "driven": {"gpu_method": 1},
+    "shared": {"gpu_method": 2},
+    "unsorted": {"gpu_sort": False},
+    "exact kernel": {"gpu_kerevalmeth": False},
+    "one by one": {"gpu_maxbatchsize": 1},
+}
+LEADING = {"none": (), "strengths": (3,), "places too": (2,), "pairs": (2, 3)}
+COARSE = 1e-3
+SHARES = {"single": SINGLE, "double": DOUBLE}
+
+
+def exists(row: Row) -> bool:
+    """Leave out what the package doesn't take, and gradients of NaN, which are NaN everywhere."""
+    if row["options"] == "modeord" and row["kind"] == 3:
+        return False  # it has no modes
+    # Its tiles need more shared memory than the default limit in three dimensions.
+    if row["options"] == "shared" and (row["kind"] != 1 or len(row["modes"]) == 3):
+        return False
+    return row["values"] != "special" or row["what"] == "transform"
+
+
+def precision_of(row: Row) -> Precision:
+    """The types and the tolerance of a row."""
+    how = SHARES[row["precision"]]
+    if row["eps"] == "coarse":
+        return replace(how, eps=COARSE, limit=10 * COARSE)
+    return how
+
+
+def grid_inputs(row: Row, seed: int) -> tuple[Any, ...]:
+    """Strengths, places, frequencies, and the gradient of the result."""
+    how, modes, points = precision_of(row), row["modes"], row["points"]
+    keys = iter(jax.random.split(jax.random.key(seed), 9))
+    leading = LEADING.get(row["batch"], (3,))
+    of_places = {"pairs": leading[:1], "strengths": ()}.get(row["batch"], leading)
+    of_places = () if row["batch"] == "mapped" else of_places
+    few = points if row["kind"] != 3 else max(1, points - 3)
+    shapes = {1: ((points,), modes), 2: (modes, (points,)), 3: ((points,), (few,))}
+    first, last = shapes[row["kind"]]
+    values = jax.random.normal(next(keys), (*leading, *first), how.complex)
+    if row["values"] == "large":
+        values *= 1e30
+    if row["values"] == "zeros":
+        values *= 0
+    if row["values"] == "special":
+        values = values.at[(0,) * values.ndim].set(jnp.nan)
+    far = np.pi if row["places"] == "one period" else 3 * np.pi
+
+    def even(shape: tuple[int, ...], most: float) -> jax.Array:
+        return jax.random.uniform(next(keys), shape, how.real, minval=-most, maxval=most)
+
+    places = [even((*of_places, points), far) for _ in modes]
+    others = [even((*of_places, few), n / 2) for n in modes] if row["kind"] == 3 else []
+    ahead = jax.random.normal(next(keys), (*leading, *last), how.complex)
+    return values, *places, *others, ahead
+
+
+def package(row: Row, *arrays: jax.Array) -> jax.Array:
+    """The package's transform."""
+    given = OPTIONS.get(row["options"])
+    more = {"iflag": row["sign"], "eps": precision_of(row).eps}
+    more["opts"] = Opts(**given) if given else None
+    calls = {1: partial(nufft1, row["modes"], **more), 2: partial(nufft2, **more)}
+    return mapped(row, calls.get(row["kind"], partial(nufft3, **more)), arrays)
+
+
+def mapped(row: Row, call: Callable[..., Any], arrays: Sequence[jax.Array]) -> Any:
+    """A call, or one for each strength, perhaps with places of its own."""
+    if not row["batch"].startswith("mapped"):
+        return call(*arrays)
+    of_places = 0 if row["batch"] == "mapped places" else None
+    return jax.vmap(call, (0, *[of_places] * (len(arrays) - 1)))(*arrays)
+
+
+def exact(row: Row, *arrays: jax.Array) -> jax.Array:
+    """The definition, for each of the leading axes."""
+    values, *axes = arrays
+    call = partial(summed, row)
+    leading = {"none": 0, "pairs": 2}.get(row["batch"], 1)
+    of_places = axes[0].ndim - 1
+    for number in reversed(range(leading)):
+        has_places = number < of_places
+        call = jax.vmap(call, (0, *[0 if has_places else None] * len(axes)))
+    return call(values, *axes)
+
+
+def summed(row: Row, values: jax.Array, *axes: jax.Array) -> jax.Array:
+    """A transform by its definition."""
+    modes, kind = row["modes"], row["kind"]
+    ranges = [np.arange(-(n // 2), (n + 1) // 2) for n in modes]
+    if row["options"] == "modeord":  # from 0 on, then the negative ones
+        ranges = [np.roll(one, -(n // 2)) for one, n in zip(ranges, modes, strict=True)]
+    grid = np.stack([one.ravel() for one in np.meshgrid(*ranges, indexing="ij")])
+    places = jnp.stack(axes[: len(modes)])
+    frequencies = jnp.stack(axes[len(modes) :]) if kind == 3 else jnp.asarray(grid, "float64")
+    phases = jnp.exp(1j * row["sign"] * (frequencies.T @ places))
+    if kind == 2:
+        return phases.T @ values.ravel()
+    found = phases @ values
+    return found.reshape(modes) if kind == 1 else found
+
+
+def outputs(function: Callable[..., Any], row: Row, *arrays: jax.Array) -> Any:
+    """The result, or gradients of strengths, places and frequencies."""
+    *given, ahead = arrays
+    if row["what"] == "transform":
+        return function(row, *given)
+    _, back = jax.vjp(partial(function, row), *given)
+    return back(ahead)
+
+
+@cache
+def compiled(row: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+    """The package's part of a row, compiled once."""
+    found: Callable[..., Any] = jax.jit(partial(outputs, package, dict(row)))
+    return found
+
+
+def called(row: Row, *arrays: jax.Array) -> Any:
+    """The package."""
+    return compiled(tuple(row.items()))(*arrays)
+
+
+def expected(row: Row, *arrays: jax.Array) -> Any:
+    """In double precision."""
+    wide = [
+        one.astype("complex128" if jnp.iscomplexobj(one) else "float64") for one in arrays
+    ]
+    return jax.jit(partial(outputs, exact, row))(*wide)
+
+
+def grid_case(row: Row) -> Case:
+    """A transform, or its gradients."""
+    how = precision_of(row)
+    # Float32 holds a place of three periods three times as coarsely; gradients by places are sums
+    # times the frequency, of which the largest have the largest errors.
+    factor = 3 if row["places"] != "one period" else 1
+    factor *= 4 if row["what"] == "gradients" else 1
+    return Case(
+        name=name_of({**row, "modes": "x".join(map(str, row["modes"]))}),
+        inputs=partial(grid_inputs, row),
+        call=partial(called, row),
+        expected=partial(expected, row),
+        limit=factor * how.limit,
+        block_factor=10.0,
+        block_reason="the tolerance is of the whole; some modes have the largest errors",
+        is_special=row["values"] == "special",
+        same_bits=None,  # points are added to a grid by atomics
+        is_grid=True,
+        is_timed=False,
+        memory=1 << 28,
+    )
+
+
+GRIDS = ((AXES, exists, grid_case),)
+
+
 def cases() -> list[Case]:
     """Small ones to check, large ones to check and to measure."""
     return [
@@ -166,4 +353,5 @@ def cases() -> list[Case]:
             for modes in SMALL
         ),
         *(large_case(kind, how) for how in (SINGLE, DOUBLE) for kind in TYPES),
+        *cases_of(*GRIDS),
     ]

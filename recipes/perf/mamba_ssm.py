@@ -51,8 +51,8 @@ def inputs(shape: tuple[int, int, int], kind: torch.dtype, seed: int) -> Inputs:
 
     A is negative, as Mamba's is; A, D and the bias are in float32, as its code has them.
     """
-    generator = torch.Generator("cuda").manual_seed(seed)
-    normal = partial(torch.randn, device="cuda", generator=generator)
+    generator = torch.Generator(DEVICE).manual_seed(seed)
+    normal = partial(torch.randn, device=DEVICE, generator=generator)
     batch, channels, length = shape
     sequence = (batch, 1, STATE, length)
     return (
