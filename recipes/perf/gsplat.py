@@ -161,7 +161,7 @@ def project_with(
     counts = tile.bincount(minlength=across * down)
     return Projected(
         flat=flat,
-        seen=rows[tile.argsort(stable=True)],
+        seen=torch.nn.functional.pad(rows[tile.argsort(stable=True)], (0, 1), value=len(flat) - 1),
         starts=counts.cumsum(0) - counts,
         counts=counts,
     )

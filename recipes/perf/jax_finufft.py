@@ -179,7 +179,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "modes": ((50,), (51,), (12, 15), (6, 9, 8), (2, 2)),
     "points": (200, 1, 33),
     "sign": (1, -1),
-    "batch": ("none", "strengths", "places too", "pairs", "mapped", "mapped places"),
+    "batch": ("none", "strengths", "places too", "pairs", "mapped places"),
     "places": ("one period", "three periods"),
     "options": ("none", "modeord", "driven", "shared", "unsorted", "exact kernel", "one by one"),
     "values": ("normal", "large", "special", "zeros"),
@@ -221,7 +221,6 @@ def grid_inputs(row: Row, seed: int) -> tuple[Any, ...]:
     keys = iter(jax.random.split(jax.random.key(seed), 9))
     leading = LEADING.get(row["batch"], (3,))
     of_places = {"pairs": leading[:1], "strengths": ()}.get(row["batch"], leading)
-    of_places = () if row["batch"] == "mapped" else of_places
     few = points if row["kind"] != 3 else max(1, points - 3)
     shapes = {1: ((points,), modes), 2: (modes, (points,)), 3: ((points,), (few,))}
     first, last = shapes[row["kind"]]
@@ -253,54 +252,73 @@ def package(row: Row, *arrays: jax.Array) -> jax.Array:
 
 
 def mapped(row: Row, call: Callable[..., Any], arrays: Sequence[jax.Array]) -> Any:
-    """A call, or one for each strength, perhaps with places of its own."""
-    if not row["batch"].startswith("mapped"):
-        return call(*arrays)
-    of_places = 0 if row["batch"] == "mapped places" else None
-    return jax.vmap(call, (0, *[of_places] * (len(arrays) - 1)))(*arrays)
+    """A call, or one for each of the first axis."""
+    return jax.vmap(call)(*arrays) if row["batch"] == "mapped places" else call(*arrays)
 
 
-def exact(row: Row, *arrays: jax.Array) -> jax.Array:
-    """The definition, for each of the leading axes."""
-    values, *axes = arrays
-    call = partial(summed, row)
-    leading = {"none": 0, "pairs": 2}.get(row["batch"], 1)
-    of_places = axes[0].ndim - 1
-    for number in reversed(range(leading)):
-        has_places = number < of_places
-        call = jax.vmap(call, (0, *[0 if has_places else None] * len(axes)))
-    return call(values, *axes)
+def exact(row: Row, *arrays: Any) -> Any:
+    """The definition, or its gradients, for each of the leading axes."""
+    values, *axes, ahead = arrays
+    leading = axes[0].shape[:-1]
+    groups = int(np.prod(leading, dtype=int))  # of strengths that share their places
+    size = {2: row["modes"]}.get(row["kind"], values.shape[-1:])
+    strengths = values.reshape(groups, -1, int(np.prod(size)))
+    later = ahead.reshape(groups, strengths.shape[1], -1)
+    split = [axis.reshape(groups, -1) for axis in axes]
+    found = [
+        exact_group(row, strengths[group], later[group], *(axis[group] for axis in split))
+        for group in range(groups)
+    ]
+    outs, to_values, *to_axes = (np.stack(parts) for parts in zip(*found, strict=True))
+    if row["what"] == "transform":
+        return outs.reshape(ahead.shape)
+    gradients = (to_values, *to_axes)
+    return tuple(one.reshape(of.shape) for one, of in zip(gradients, arrays[:-1], strict=True))
 
 
-def summed(row: Row, values: jax.Array, *axes: jax.Array) -> jax.Array:
-    """A transform by its definition."""
-    modes, kind = row["modes"], row["kind"]
-    ranges = [np.arange(-(n // 2), (n + 1) // 2) for n in modes]
+def exact_group(row: Row, strengths: Any, later: Any, *axes: Any) -> tuple[Any, ...]:
+    """Results of some strengths at the same places, and gradients as JAX defines them.
+
+    A gradient of a linear function is its transpose, not conjugated; of real numbers, the real
+    part of that.
+    """
+    count, factor = len(row["modes"]), 1j * row["sign"]
+    places = np.stack(axes[:count])
+    frequencies = np.stack(axes[count:]) if row["kind"] == 3 else frequencies_of(row)
+    phases = np.exp(factor * (frequencies.T @ places))  # of frequencies and places
+    if row["kind"] == 2:
+        to_places = [
+            factor * later * (strengths * one @ phases) for one in frequencies
+        ]
+        return strengths @ phases, later @ phases.T, *(one.sum(0).real for one in to_places)
+    to_axes = [factor * strengths * (later * one @ phases) for one in frequencies]
+    if row["kind"] == 3:
+        to_axes += [factor * later * (strengths * one @ phases.T) for one in places]
+    return strengths @ phases.T, later @ phases, *(one.sum(0).real for one in to_axes)
+
+
+def frequencies_of(row: Row) -> Any:
+    """Of each mode, in the order of memory."""
+    ranges = [np.arange(-(n // 2), (n + 1) // 2) for n in row["modes"]]
     if row["options"] == "modeord":  # from 0 on, then the negative ones
-        ranges = [np.roll(one, -(n // 2)) for one, n in zip(ranges, modes, strict=True)]
-    grid = np.stack([one.ravel() for one in np.meshgrid(*ranges, indexing="ij")])
-    places = jnp.stack(axes[: len(modes)])
-    frequencies = jnp.stack(axes[len(modes) :]) if kind == 3 else jnp.asarray(grid, "float64")
-    phases = jnp.exp(1j * row["sign"] * (frequencies.T @ places))
-    if kind == 2:
-        return phases.T @ values.ravel()
-    found = phases @ values
-    return found.reshape(modes) if kind == 1 else found
+        ranges = [np.roll(one, -(n // 2)) for one, n in zip(ranges, row["modes"], strict=True)]
+    grid = [one.ravel() for one in np.meshgrid(*ranges, indexing="ij")]
+    return np.stack(grid).astype("float64")
 
 
-def outputs(function: Callable[..., Any], row: Row, *arrays: jax.Array) -> Any:
-    """The result, or gradients of strengths, places and frequencies."""
+def outputs(row: Row, *arrays: jax.Array) -> Any:
+    """The package's result, or gradients of strengths, places and frequencies."""
     *given, ahead = arrays
     if row["what"] == "transform":
-        return function(row, *given)
-    _, back = jax.vjp(partial(function, row), *given)
+        return package(row, *given)
+    _, back = jax.vjp(partial(package, row), *given)
     return back(ahead)
 
 
 @cache
 def compiled(row: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
     """The package's part of a row, compiled once."""
-    found: Callable[..., Any] = jax.jit(partial(outputs, package, dict(row)))
+    found: Callable[..., Any] = jax.jit(partial(outputs, dict(row)))
     return found
 
 
@@ -310,11 +328,10 @@ def called(row: Row, *arrays: jax.Array) -> Any:
 
 
 def expected(row: Row, *arrays: jax.Array) -> Any:
-    """In double precision."""
-    wide = [
-        one.astype("complex128" if jnp.iscomplexobj(one) else "float64") for one in arrays
-    ]
-    return jax.jit(partial(outputs, exact, row))(*wide)
+    """In double precision, by numpy: nothing has to be compiled."""
+    given = [np.asarray(one) for one in arrays]
+    wide = [one.astype("complex128" if np.iscomplexobj(one) else "float64") for one in given]
+    return exact(row, *wide)
 
 
 def grid_case(row: Row) -> Case:
