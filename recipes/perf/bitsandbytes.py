@@ -842,9 +842,7 @@ def excess(
     shares = flat / scales
     ordered = known.sort().values
     right = torch.bucketize(shares, ordered).clamp(1, len(codes) - 1)
-    nearest = torch.minimum(
-        (shares - ordered[right - 1]).abs(), (shares - ordered[right]).abs()
-    )
+    nearest = torch.minimum((shares - ordered[right - 1]).abs(), (shares - ordered[right]).abs())
     farther = (shares - known[chosen]).abs() - nearest
     return torch.where(scales > 1e-200, farther, 0)[: values.numel()]
 

@@ -269,7 +269,9 @@ def package(row: Row, q: Any, k: Any, v: Any, slopes: Any) -> Any:
 
 def of_sequences(row: Row, q: Any, k: Any, v: Any, more: dict[str, Any]) -> Any:
     """The same by the functions for sequences in a row: the batch's second has no tokens."""
-    lengths = [torch.tensor([0, n, n, 2 * n], dtype=torch.int32, device=DEVICE) for n in row["lengths"]]
+    lengths = [
+        torch.tensor([0, n, n, 2 * n], dtype=torch.int32, device=DEVICE) for n in row["lengths"]
+    ]
     q, k, v = (torch.cat((one[0], one[-1])) for one in (q, k, v))
     if row["call"] == "varlen packed":
         packed = torch.stack((q, k, v), 1)

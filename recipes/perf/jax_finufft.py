@@ -287,9 +287,7 @@ def exact_group(row: Row, strengths: Any, later: Any, *axes: Any) -> tuple[Any, 
     frequencies = np.stack(axes[count:]) if row["kind"] == 3 else frequencies_of(row)
     phases = np.exp(factor * (frequencies.T @ places))  # of frequencies and places
     if row["kind"] == 2:
-        to_places = [
-            factor * later * (strengths * one @ phases) for one in frequencies
-        ]
+        to_places = [factor * later * (strengths * one @ phases) for one in frequencies]
         return strengths @ phases, later @ phases.T, *(one.sum(0).real for one in to_places)
     to_axes = [factor * strengths * (later * one @ phases) for one in frequencies]
     if row["kind"] == 3:

@@ -344,7 +344,7 @@ def sparse_inputs(row: Row, seed: int) -> Inputs:
     kind = getattr(torch, row["dtype"])
     x, other = (one.to(kind) for one in distinct(row["rows"], row["columns"], seed))
     if row["values"] == "large":
-        x, other = (one * 2.0 ** (8 if row["dtype"] == "float16" else 100) for one in (x, other))
+        x, other = (one * 2.0 ** (4 if row["dtype"] == "float16" else 100) for one in (x, other))
     if row["values"] == "equal":
         other.fill_(3)
     if row["layout"] == "slice":
@@ -487,7 +487,9 @@ def has_attention(row: Row) -> bool:
     if row["layout"] == "groups":  # of the forward pass alone, with one bias for all
         return row["what"] == "forward" and row["mask"] in {"none", "causal"}
     if "sequences" in row["mask"]:  # they are packed into one row
-        return row["layout"] in {"rows", "slice"} and (row["mask"] == "sequences" or queries <= keys)
+        return row["layout"] in {"rows", "slice"} and (
+            row["mask"] == "sequences" or queries <= keys
+        )
     return row["mask"] != "bias" or row["layout"] != "no heads"
 
 

@@ -63,7 +63,9 @@ def _values(axes: Mapping[str, Sequence[Any]], row: Mapping[str, int]) -> dict[s
     return {name: values[row[name]] for name, values in axes.items()}
 
 
-def cases_of(*grids: tuple[Mapping[str, Sequence[Any]], Callable[..., bool], Callable[..., Any]]) -> list[Any]:
+def cases_of(
+    *grids: tuple[Mapping[str, Sequence[Any]], Callable[..., bool], Callable[..., Any]],
+) -> list[Any]:
     """Return the case of each row of some grids: axes, which rows exist, what makes a case."""
     return [make(row) for axes, exists, make in grids for row in pairwise(axes, exists)]
 
@@ -91,7 +93,10 @@ def in_float64(values: Sequence[Any]) -> list[Any]:
     import torch  # noqa: PLC0415
 
     kinds = {True: torch.complex128, False: torch.float64}
-    return [value.to(kinds[value.is_complex()]) if is_differentiable(value) else value for value in values]
+    return [
+        value.to(kinds[value.is_complex()]) if is_differentiable(value) else value
+        for value in values
+    ]
 
 
 def is_differentiable(value: Any) -> bool:
