@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import gsplat
 import torch
+from grid import cases_of, gradients_of, in_float64, name_of, on_second_stream, random_of
 from gsplat.cuda._torch_impl import (
     _fisheye_proj,
     _fully_fused_projection,
@@ -18,7 +19,6 @@ from gsplat.cuda._torch_impl import (
     _spherical_harmonics,
 )
 from gsplat.relocation import compute_relocation
-from grid import cases_of, gradients_of, in_float64, name_of, on_second_stream, random_of
 from perf_case import Case
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ def scene_cases(scene: Scene, *, packed: bool) -> list[Case]:
     ]
 
 
-# The grid: options of `rasterization`, in pairs, and the functions that can be called by themselves.
+# The grids: options of `rasterization`, in pairs, and functions that can be called by themselves.
 
 Row = dict[str, Any]
 PICTURES: dict[str, tuple[Any, ...]] = {

@@ -439,7 +439,7 @@ def exact_pruned(row: Row, x: torch.Tensor, _: object) -> torch.Tensor:
 def pruned_inputs(row: Row, seed: int) -> Inputs:
     """Of bf16, the only type that it takes; no two of eight are equal."""
     x, other = sparse_inputs({**row, "dtype": "bfloat16"}, seed)
-    if row["of"] == 8:  # noqa: PLR2004 - whole numbers below 256, each once in eight
+    if row["of"] == 8:
         generator = torch.Generator(DEVICE).manual_seed(seed)
         ranks = torch.rand(x.numel() // 8, 8, device=DEVICE, generator=generator).argsort(-1)
         signs = 2 * (ranks % 2) - 1
@@ -478,7 +478,7 @@ EXTREME = -1e300  # a score whose probability is 0; its gradient is no NaN, as i
 
 
 def has_attention(row: Row) -> bool:
-    """Leave out what the CUTLASS operators don't take (SUPPORTED_ATTN_BIAS_TYPES and its checks)."""
+    """Leave out what CUTLASS's operators don't take (SUPPORTED_ATTN_BIAS_TYPES and checks)."""
     queries, keys = row["lengths"]
     if row["mask"] == "window" and row["what"] == "backward":
         return False  # "some infs/nans in the BW pass", says cutlass.py
