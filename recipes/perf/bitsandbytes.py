@@ -12,6 +12,7 @@ References are written from the formats' definitions and share no code with the 
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import importlib.util
 import itertools
 import math
@@ -24,6 +25,15 @@ from typing import TYPE_CHECKING, Any
 
 import bitsandbytes
 import torch
+from grid import (
+    cases_of,
+    gradients_of,
+    in_float64,
+    name_of,
+    on_second_stream,
+    random_of,
+    rounding_of,
+)
 from perf_case import Case, Sweep
 from torch import nn
 from torch.nn.functional import embedding, layer_norm, linear, scaled_dot_product_attention, silu
@@ -37,6 +47,12 @@ FRAMEWORK = "torch"
 # BNB_DISABLE is not the package's: `sweep` takes the float16 path where it is 1.
 VARIABLES = ("BNB_CUDA_VERSION", "BNB_DISABLE")
 
+UNTOUCHED = (
+    "optimizers other than AdamW with 8-bit states, pages in the host's memory",
+    "double quantization, products of sparse matrices, igemm",
+    "modules of nn besides what their functions are called with",
+    "quantizing NaN and infinities, which have no code; more than 2^31 elements, which are 32 bits",
+)
 DEVICE = "cuda"
 Inputs = tuple[torch.Tensor, ...]
 Shape = tuple[int, int]
@@ -723,6 +739,367 @@ def optimizer_cases() -> Iterator[Case]:
     )
 
 
+# The grids: what `bitsandbytes.functional` offers, in pairs, against the definitions in float64.
+# Of a quantized value the distance is compared that a better code would be nearer: one in the
+# middle of two may get either.
+
+Row = dict[str, Any]
+BLOCKS = (64, 128, 256, 512, 1024, 2048, 4096)
+KINDS = ("float16", "bfloat16", "float32")
+NEARER = 2e-6  # of a block's largest size: roundings of float32
+FOUR_BITS: dict[str, tuple[Any, ...]] = {
+    "what": ("quantize", "dequantize", "matmul", "gradient"),
+    "kind": ("nf4", "fp4"),
+    "dtype": KINDS,
+    "block": BLOCKS,
+    "shape": ((96, 4096), (48, 320), (1, 64), (40, 25), (7, 13)),
+    "tokens": (1, 5, 130),
+    "storage": ("uint8", "bfloat16", "float32"),
+    "scales": ("plain", "compressed"),
+    "values": ("normal", "large", "zeros", "outlier"),
+    "stream": ("current", "second"),
+}
+OFFSET = 1.5  # of compressed scales
+
+
+def has_4bit(row: Row) -> bool:
+    """Leave out what the functions don't take, and what upstream starts on another stream."""
+    is_quantized = row["what"] == "quantize"
+    # cquantize_blockwise_* get no stream (backends/cuda/ops.py) and run on the default one.
+    if is_quantized and (row["stream"] == "second" or row["scales"] == "compressed"):
+        return False
+    is_product = row["what"] in {"matmul", "gradient"}
+    if not is_product and row["tokens"] != 1:
+        return False
+    rows, columns = row["shape"]
+    # Bytes are views of the storage type, which has to hold them all.
+    if row["storage"] != "uint8" and rows * columns % 8:
+        return False
+    # One row: dequantize_4bit can't tell it from a transposed one. One token: rows of whole blocks.
+    return not is_product or (rows > 1 and columns % 64 == 0)
+
+
+def values_of(row: Row, draw: Callable[..., torch.Tensor], *shape: int) -> torch.Tensor:
+    """Values to quantize."""
+    values = draw(*shape)
+    if row["values"] == "zeros":
+        values[: max(1, len(values) // 2)] = 0
+    if row["values"] == "large":
+        values *= 1e3 if row["dtype"] == "float16" else 1e30
+    if row["values"] == "outlier":
+        values.view(-1)[len(values) // 2] = 1e3
+    return values
+
+
+def inputs_4bit(row: Row, seed: int) -> tuple[Any, ...]:
+    """Weight, or its bytes and scales; input, and the gradient of the output."""
+    draw = functools.partial(random_of(seed, DEVICE), dtype=row["dtype"])
+    rows, columns = row["shape"]
+    if row["what"] == "quantize":
+        return (values_of(row, draw, *row["shape"]),)
+    count = rows * columns
+    packed = random_bytes(seed, (count + 1) // 2).reshape(-1, 1)
+    blocks = -(-count // row["block"])
+    sizes = 0.5 + random_of(seed, DEVICE)(blocks).abs()
+    if row["values"] == "large":
+        sizes *= 10 if row["dtype"] == "float16" else 1e30
+    if row["values"] == "zeros":
+        sizes.zero_()
+    numbers = random_bytes(seed + 1, blocks) if row["scales"] == "compressed" else None
+    outer = 0.2 + random_of(seed, DEVICE)(-(-blocks // BLOCK_8BIT)).abs()
+    x = draw(row["tokens"], columns)
+    return packed, sizes, numbers, outer, x, draw(row["tokens"], rows)
+
+
+def state_4bit(row: Row, sizes: Any, numbers: Any, outer: Any) -> Any:
+    """What the package keeps beside the bytes."""
+    functional = bitsandbytes.functional
+    inner = None
+    if numbers is not None:
+        inner = functional.QuantState(
+            absmax=outer, code=table(SIGNED), blocksize=BLOCK_8BIT, dtype=torch.float32
+        )
+    return functional.QuantState(
+        absmax=sizes if numbers is None else numbers,
+        shape=torch.Size(row["shape"]),
+        code=functional.get_4bit_type(row["kind"], device=DEVICE),
+        blocksize=row["block"],
+        quant_type=row["kind"],
+        dtype=getattr(torch, row["dtype"]),
+        offset=None if inner is None else torch.tensor(OFFSET, device=DEVICE),
+        state2=inner,
+    )
+
+
+def excess(
+    values: torch.Tensor, numbers: torch.Tensor, sizes: torch.Tensor, codes: list[float], block: int
+) -> torch.Tensor:
+    """How much nearer than the code of each value another is, relative to its block's largest."""
+    flat = nn.functional.pad(values.double().reshape(-1), (0, -values.numel() % block))
+    chosen = nn.functional.pad(numbers.reshape(-1).long(), (0, -values.numel() % block))
+    scales = sizes.double().clamp(min=1e-300).repeat_interleave(block)
+    known = table(codes, torch.float64)
+    shares = flat / scales
+    ordered = known.sort().values
+    right = torch.bucketize(shares, ordered).clamp(1, len(codes) - 1)
+    nearest = torch.minimum((shares - ordered[right - 1]).abs(), (shares - ordered[right]).abs())
+    farther = (shares - known[chosen]).abs() - nearest
+    return torch.where(scales > 1e-200, farther, 0)[: values.numel()]
+
+
+def largest_of(values: torch.Tensor, block: int) -> torch.Tensor:
+    """The largest size of each block, of which the last may be shorter."""
+    flat = nn.functional.pad(values.double().reshape(-1), (0, -values.numel() % block))
+    return flat.reshape(-1, block).abs().amax(1)
+
+
+def package_4bit(row: Row, *values: Any) -> Any:
+    """The package's function."""
+    functional = bitsandbytes.functional
+    kind = getattr(torch, row["storage"])
+    if row["what"] == "quantize":
+        [weight] = values
+        packed, state = functional.quantize_4bit(
+            weight, blocksize=row["block"], quant_type=row["kind"], quant_storage=kind
+        )
+        flat = packed.view(torch.uint8).reshape(-1)
+        numbers = torch.stack((flat >> 4, flat & 15), dim=1).reshape(-1)[: weight.numel()]
+        farther = excess(weight, numbers, state.absmax, CODES_OF[row["kind"]], row["block"])
+        return farther, state.absmax
+    packed, *scales, x, ahead = values
+    state = state_4bit(row, *scales)
+    packed = packed.reshape(-1).view(kind).reshape(-1, 1)
+    if row["what"] == "dequantize":
+        return functional.dequantize_4bit(packed, state)
+
+    def product(leaf: torch.Tensor) -> torch.Tensor:
+        return bitsandbytes.matmul_4bit(leaf, packed.t(), quant_state=state)
+
+    return product(x) if row["what"] == "matmul" else gradients_of(product, (x,), ahead)
+
+
+def exact_4bit(row: Row, *values: Any) -> Any:
+    """The definition, in float64."""
+    if row["what"] == "quantize":
+        [weight] = values
+        largest = largest_of(weight, row["block"])
+        return torch.zeros(weight.numel(), device=DEVICE, dtype=torch.float64), largest
+    packed, sizes, numbers, outer, x, ahead = in_float64(values)
+    if numbers is not None:
+        inner = outer.repeat_interleave(BLOCK_8BIT)[: len(numbers)]
+        sizes = table(SIGNED, torch.float64)[numbers.long()] * inner + OFFSET
+    rows, columns = row["shape"]
+    flat = torch.stack((packed >> 4, packed & 15), dim=1).reshape(-1)[: rows * columns]
+    scales = sizes.repeat_interleave(row["block"])[: rows * columns]
+    weight = (table(CODES_OF[row["kind"]], torch.float64)[flat.long()] * scales).reshape(rows, -1)
+    if row["what"] == "dequantize":
+        return weight
+    return x @ weight.T if row["what"] == "matmul" else (ahead @ weight,)
+
+
+def on_stream(function: Callable[..., Any], row: Row, *values: Any) -> Any:
+    """The package, on the row's stream."""
+    call = functools.partial(function, row)
+    return on_second_stream(call, *values) if row["stream"] == "second" else call(*values)
+
+
+def case_4bit(row: Row) -> Case:
+    """One function of 4-bit formats."""
+    is_product = row["what"] in {"matmul", "gradient"}
+    matmul = {"float16": MATMUL, "bfloat16": MATMUL_BF16, "float32": 1e-5}[row["dtype"]]
+    limit = matmul if is_product else rounding_of(row["dtype"])
+    return Case(
+        name=f"4 bits {name_of({**row, 'shape': 'x'.join(map(str, row['shape']))})}",
+        inputs=functools.partial(inputs_4bit, row),
+        call=functools.partial(on_stream, package_4bit, row),
+        expected=functools.partial(exact_4bit, row),
+        limit=NEARER if row["what"] == "quantize" else limit,
+        units=4.0 if row["what"] == "dequantize" else None,
+        is_uniform=True,  # sixteen codes
+        same_bits=True,
+        is_grid=True,
+        is_timed=False,
+        memory=1 << 28,
+    )
+
+
+EIGHT_BITS: dict[str, tuple[Any, ...]] = {
+    "what": ("quantize", "dequantize"),
+    "dtype": ("float32", "float16", "bfloat16"),
+    "block": BLOCKS,
+    "count": (70000, 1000, 1, 4099),
+    "codes": ("signed", "unsigned", "linear"),
+    "values": ("normal", "large", "zeros", "outlier"),
+    "stream": ("current", "second"),
+}
+LINEAR = [number / 127 for number in range(-128, 128)]
+TABLES = {"signed": SIGNED, "unsigned": UNSIGNED, "linear": LINEAR}
+
+
+def has_8bit(row: Row) -> bool:
+    """Quantizing gets no stream either."""
+    return row["what"] == "dequantize" or row["stream"] == "current"
+
+
+def inputs_8bit(row: Row, seed: int) -> Inputs:
+    """Values, or numbers of codes and scales; the codes."""
+    codes = table(TABLES[row["codes"]])
+    if row["what"] == "quantize":
+        draw = functools.partial(random_of(seed, DEVICE), dtype=row["dtype"])
+        return values_of(row, draw, row["count"]), codes
+    sizes = 0.5 + random_of(seed, DEVICE)(-(-row["count"] // row["block"])).abs()
+    if row["values"] == "zeros":
+        sizes.zero_()
+    return random_bytes(seed, row["count"]), sizes, codes
+
+
+def package_8bit(row: Row, *values: torch.Tensor) -> Any:
+    """The package's function."""
+    functional = bitsandbytes.functional
+    if row["what"] == "quantize":
+        x, codes = values
+        numbers, state = functional.quantize_blockwise(x, code=codes, blocksize=row["block"])
+        farther = excess(x, numbers, state.absmax, TABLES[row["codes"]], row["block"])
+        return farther, state.absmax
+    numbers, sizes, codes = values
+    kind = getattr(torch, row["dtype"])
+    state = functional.QuantState(absmax=sizes, code=codes, blocksize=row["block"], dtype=kind)
+    return functional.dequantize_blockwise(numbers, state)
+
+
+def exact_8bit(row: Row, *values: torch.Tensor) -> Any:
+    """The definition, in float64."""
+    if row["what"] == "quantize":
+        x, _ = values
+        largest = largest_of(x, row["block"])
+        return torch.zeros(len(x), device=DEVICE, dtype=torch.float64), largest
+    numbers, sizes, codes = values
+    scales = sizes.double().repeat_interleave(row["block"])[: len(numbers)]
+    return codes.double()[numbers.long()] * scales
+
+
+def case_8bit(row: Row) -> Case:
+    """One function of 8-bit codes."""
+    is_quantized = row["what"] == "quantize"
+    return Case(
+        name=f"8 bits {name_of(row)}",
+        inputs=functools.partial(inputs_8bit, row),
+        call=functools.partial(on_stream, package_8bit, row),
+        expected=functools.partial(exact_8bit, row),
+        limit=NEARER if is_quantized else rounding_of(row["dtype"]),
+        units=None if is_quantized else 4.0,
+        is_uniform=True,
+        same_bits=True,
+        is_grid=True,
+        is_timed=False,
+        memory=1 << 28,
+    )
+
+
+ROWS: dict[str, tuple[Any, ...]] = {
+    "what": ("quantize", "sums", "scale", "linear"),
+    "tokens": (130, 1, 7),
+    "shape": ((96, 512), (40, 100), (17, 64), (8, 4097)),
+    "threshold": (0.0, 2.5),
+    "bias": ("none", "float16", "bfloat16"),
+    "values": ("normal", "zeros", "outlier"),
+    "stream": ("current", "second"),
+}
+
+
+def has_row(row: Row) -> bool:
+    """Leave out options without effect, and lengths that have no kernel for these."""
+    if row["what"] in {"sums", "scale"} and (row["threshold"] or row["values"] != "normal"):
+        return False
+    if row["what"] != "scale" and row["bias"] != "none":
+        return False
+    # Outliers are read back by the host (argwhere), in its own order of streams.
+    if row["threshold"] and row["stream"] == "second":
+        return False
+    return row["what"] != "linear" or row["shape"][1] % 4 == 0
+
+
+def row_inputs(row: Row, seed: int) -> tuple[Any, ...]:
+    """Input in fp16; codes and scales of input and weight; sums, bias."""
+    draw = functools.partial(random_of(seed, DEVICE), dtype="float16")
+    rows, columns = row["shape"]
+    weight, weight_scales = rows_to_int8(draw(rows, columns))
+    x = draw(row["tokens"], columns)
+    codes, scales = rows_to_int8(x)
+    if row["values"] == "zeros":
+        x[0] = 0
+    if row["values"] == "outlier":
+        x[-1, columns // 2] = 60
+    sums = int8_product(codes, weight).to(torch.int32)
+    bias = None if row["bias"] == "none" else draw(rows).to(getattr(torch, row["bias"]))
+    return x, codes, scales, weight, weight_scales, sums, bias
+
+
+def package_row(row: Row, *values: Any) -> Any:
+    """The package's function."""
+    x, codes, scales, weight, weight_scales, sums, bias = values
+    functional = bitsandbytes.functional
+    if row["what"] == "sums":
+        return functional.int8_linear_matmul(codes, weight)
+    if row["what"] == "scale":
+        return functional.int8_mm_dequant(sums, scales, weight_scales, bias=bias)
+    if row["what"] == "linear":
+        return linear8bit(x, (weight, weight_scales), row["threshold"])
+    found, sizes, _ = functional.int8_vectorwise_quant(x, threshold=row["threshold"])
+    kept, largest = without_outliers(row, x)
+    shares = kept * (127 / largest.clamp(min=1e-300)[:, None])
+    return ((found - shares).abs() - 0.5).clamp(min=0), sizes
+
+
+def without_outliers(row: Row, x: torch.Tensor) -> Inputs:
+    """The input without columns that hold an outlier; the largest size of each row's others."""
+    is_far = (x.abs() >= row["threshold"]) if row["threshold"] else torch.zeros_like(x, dtype=bool)
+    kept = x.double().masked_fill(is_far, 0)
+    return kept.masked_fill(is_far.any(0), 0), kept.abs().amax(1)
+
+
+def exact_row(row: Row, *values: Any) -> Any:
+    """The definition, in float64."""
+    x, codes, scales, weight, weight_scales, sums, bias = values
+    if row["what"] == "sums":
+        return int8_product(codes, weight)
+    if row["what"] == "scale":
+        found = sums * (scales[:, None].double() * weight_scales / 127**2)
+        return found if bias is None else found + bias.double()
+    kept, largest = without_outliers(row, x)
+    if row["what"] == "quantize":
+        return torch.zeros_like(kept), largest
+    columns = (x.abs() >= row["threshold"]).any(0) if row["threshold"] else None
+    plain = weight.double() * (weight_scales[:, None].double() / 127)
+    rounded = torch.round(kept.float() * (127 / largest.float().clamp(min=1e-30)[:, None])).double()
+    found = (rounded * largest[:, None] / 127) @ plain.T
+    return found if columns is None else found + (x.double() * columns) @ plain.T
+
+
+def row_case(row: Row) -> Case:
+    """One function of LLM.int8."""
+    limits = {"quantize": 1e-3, "sums": EXACT, "scale": DEQUANTIZED, "linear": MATMUL}
+    return Case(
+        name=f"int8 {name_of({**row, 'shape': 'x'.join(map(str, row['shape']))})}",
+        inputs=functools.partial(row_inputs, row),
+        call=functools.partial(on_stream, package_row, row),
+        expected=functools.partial(exact_row, row),
+        limit=limits[row["what"]],
+        has_own_kernels=row["what"] != "sums",  # those are cuBLASLt's
+        same_bits=True,
+        is_grid=True,
+        is_timed=False,
+        memory=1 << 28,
+    )
+
+
+GRIDS = (
+    (FOUR_BITS, has_4bit, case_4bit),
+    (EIGHT_BITS, has_8bit, case_8bit),
+    (ROWS, has_row, row_case),
+)
+
+
 def cases() -> list[Case]:
     """int8 and NF4 at every shape, FP4 at one (others are checked), the 8-bit optimizer."""
     found = list(int8_cases())
@@ -730,7 +1107,7 @@ def cases() -> list[Case]:
         for shape in SHAPES:
             found += cases_4bit(Weight4bit(kind, shape))
         found += checks_4bit(Weight4bit(kind, SHAPES[0]))
-    return [*found, *optimizer_cases()]
+    return [*found, *optimizer_cases(), *cases_of(*GRIDS)]
 
 
 # Requests by several clients at once.

@@ -8,7 +8,15 @@ from typing import Any
 
 import torch
 from causal_conv1d import causal_conv1d_fn, causal_conv1d_update
-from grid import name_of, on_second_stream, pairwise
+from grid import (
+    cases_of,
+    gradients_of,
+    in_float64,
+    name_of,
+    on_second_stream,
+    random_of,
+    rounding_of,
+)
 from perf_case import Case
 
 PACKAGE = "causal_conv1d"
@@ -162,12 +170,9 @@ def laid_out(values: torch.Tensor, layout: str) -> torch.Tensor:
 
 def grid_inputs(row: Row, seed: int) -> tuple[Any, ...]:
     """Input, weight, bias, sequence numbers, initial states, gradients of output and states."""
-    draw = torch.Generator(DEVICE).manual_seed(seed)
     batch, channels = row["size"]
-    kind, weight_kind = (getattr(torch, row[name]) for name in ("x", "weight"))
-
-    def random(*shape: int, dtype: torch.dtype = kind) -> torch.Tensor:
-        return torch.randn(shape, device=DEVICE, generator=draw).to(dtype)
+    weight_kind = row["weight"]
+    random = functools.partial(random_of(seed, DEVICE), dtype=row["x"])
 
     x = random(batch, channels, row["length"])
     if row["values"] == "large":
@@ -226,17 +231,8 @@ def outputs(function: Callable[..., Any], row: Row, *values: Any) -> Any:
     *arguments, gradient, later = values
     if row["what"] == "forward":
         return function(row, *arguments)
-    leaves = [
-        value.detach().requires_grad_()
-        if value is not None and value.is_floating_point()
-        else value
-        for value in arguments
-    ]
-    out = function(row, *leaves)
-    of = [leaf for leaf in leaves if leaf is not None and leaf.requires_grad]
-    if later is None:
-        return torch.autograd.grad(out, of, gradient)
-    return torch.autograd.grad(out, of, (gradient, later))
+    ahead = gradient if later is None else (gradient, later)
+    return gradients_of(functools.partial(function, row), arguments, ahead)
 
 
 def called(row: Row, *values: Any) -> Any:
@@ -247,16 +243,7 @@ def called(row: Row, *values: Any) -> Any:
 
 def expected(row: Row, *values: Any) -> Any:
     """In float64."""
-    wide = [
-        value.double() if value is not None and value.is_floating_point() else value
-        for value in values
-    ]
-    return outputs(exact, row, *wide)
-
-
-def rounding_of(*kinds: str) -> float:
-    """The relative error of one rounding to the coarsest of some types; of sums in float32."""
-    return max(1e-5, *(0.5 * torch.finfo(getattr(torch, kind)).eps for kind in kinds))
+    return outputs(exact, row, *in_float64(values))
 
 
 def grid_case(row: Row) -> Case:
@@ -297,12 +284,9 @@ UPDATES: dict[str, tuple[Any, ...]] = {
 
 def update_inputs(row: Row, seed: int) -> tuple[Any, ...]:
     """Input, states, weight, bias, numbers of steps so far, places of the states."""
-    draw = torch.Generator(DEVICE).manual_seed(seed)
     batch, entries = 3, 5
-    kind, weight_kind = (getattr(torch, row[name]) for name in ("x", "weight"))
-
-    def random(*shape: int, dtype: torch.dtype = kind) -> torch.Tensor:
-        return torch.randn(shape, device=DEVICE, generator=draw).to(dtype)
+    weight_kind = row["weight"]
+    random = functools.partial(random_of(seed, DEVICE), dtype=row["x"])
 
     steps = (row["steps"],) if row["steps"] else ()
     by_index = row["states"] == "by index"
@@ -459,7 +443,7 @@ def cases() -> list[Case]:
             memory=1 << 28,
         ),
         *host_cases(),
-        *(make_case(row) for axes, fits, make_case in GRIDS for row in pairwise(axes, fits)),
+        *cases_of(*GRIDS),
         Case(
             name="forward bf16 of more than 2^31 elements",
             inputs=huge_inputs,

@@ -4,19 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from math import comb
+from typing import TYPE_CHECKING, Any
 
 import gsplat
 import torch
-from gsplat.cuda._torch_impl import _fully_fused_projection, _quat_scale_to_covar_preci
+from grid import cases_of, gradients_of, in_float64, name_of, on_second_stream, random_of
+from gsplat.cuda._torch_impl import (
+    _fisheye_proj,
+    _fully_fused_projection,
+    _ortho_proj,
+    _persp_proj,
+    _quat_scale_to_covar_preci,
+    _spherical_harmonics,
+)
+from gsplat.relocation import compute_relocation
 from perf_case import Case
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 PACKAGE = "gsplat"
 FRAMEWORK = "torch"
 OWN_SHARE = 0.4  # an H100 had 0.6 at least
+UNTOUCHED = (
+    "rasterization_2dgs and what is under it",
+    "the unscented transform, Gaussians in the world, distortions, rolling shutters",
+    "pictures by several GPUs, several scenes at once, no Gaussians, radius_clip, absgrad",
+    "rasterize_to_indices_in_range, compression, strategies and export",
+)
+DEVICE = "cuda"
 
 TILE = 16  # pixels along a side
 TOGETHER = 32  # tiles that the reference composes at once: about 2 GiB with their gradients
@@ -54,9 +71,9 @@ LARGE = Scene(count=1_000_000, width=1920, height=1080, size=0.01)
 
 def inputs(scene: Scene, seed: int) -> Inputs:
     """Random Gaussians before a camera; the camera; gradients of picture and opacity."""
-    generator = torch.Generator("cuda").manual_seed(seed)
-    even = partial(torch.rand, device="cuda", generator=generator)
-    normal = partial(torch.randn, device="cuda", generator=generator)
+    generator = torch.Generator(DEVICE).manual_seed(seed)
+    even = partial(torch.rand, device=DEVICE, generator=generator)
+    normal = partial(torch.randn, device=DEVICE, generator=generator)
     means = even(scene.count, 3) * 4 - 2
     means[:, 2] += 5
     focal = float(scene.width)
@@ -67,8 +84,8 @@ def inputs(scene: Scene, seed: int) -> Inputs:
         even(scene.count, 3) * scene.size + 0.005,
         even(scene.count),
         even(scene.count, 3),
-        torch.eye(4, device="cuda")[None],
-        torch.tensor(camera, device="cuda")[None],
+        torch.eye(4, device=DEVICE)[None],
+        torch.tensor(camera, device=DEVICE)[None],
         normal(1, scene.height, scene.width, 3),
         normal(1, scene.height, scene.width, 1),
     )
@@ -110,10 +127,20 @@ def project(*tensors: torch.Tensor, scene: Scene) -> Projected:
     """The projection in float64, by gsplat's own reference in PyTorch."""
     means, quats, scales, opacities, colors, views, cameras = tensors
     covariances, _ = _quat_scale_to_covar_preci(quats, scales, compute_preci=False)
+    return project_with(means, covariances, opacities, colors, views, cameras, scene=scene)
+
+
+def project_with(
+    *tensors: torch.Tensor, scene: Scene, has_depths: bool = False, **options: Any
+) -> Projected:
+    """The same of covariances, for the first of some cameras; the depth may be the last color."""
+    means, covariances, opacities, colors, views, cameras = tensors
     size = (scene.width, scene.height)
-    radii, centers, depths, conics, _ = _fully_fused_projection(
-        means, covariances, views, cameras, *size
+    radii, centers, depths, conics, factors = _fully_fused_projection(
+        means, covariances, views, cameras, *size, **options
     )
+    opacities = opacities if factors is None else opacities * factors[0]
+    colors = torch.cat((colors, depths[0][:, None]), dim=-1) if has_depths else colors
     flat = torch.cat((centers[0], conics[0], opacities[:, None], colors), dim=-1)
     flat = torch.nn.functional.pad(flat, (0, 0, 0, 1))
 
@@ -134,7 +161,7 @@ def project(*tensors: torch.Tensor, scene: Scene) -> Projected:
     counts = tile.bincount(minlength=across * down)
     return Projected(
         flat=flat,
-        seen=rows[tile.argsort(stable=True)],
+        seen=torch.nn.functional.pad(rows[tile.argsort(stable=True)], (0, 1), value=len(flat) - 1),
         starts=counts.cumsum(0) - counts,
         counts=counts,
     )
@@ -167,17 +194,29 @@ def compose(rows: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tenso
     after = (1 - alpha).cumprod(-1)
     before = torch.nn.functional.pad(after[..., :-1], (1, 0), value=1)
     weights = torch.where(after > LEAST_LEFT, alpha * before, 0)
-    return torch.cat((weights @ rows[..., 6:], weights.sum(-1, keepdim=True)), dim=-1)
+    colors = rows[..., 6:]
+    is_bad = colors.isnan()
+    picture = weights @ colors.masked_fill(is_bad, 0)
+    if is_bad.any():  # of those that are drawn
+        seen = (weights > 0).to(colors.dtype) @ is_bad.to(colors.dtype)
+        picture = picture.masked_fill(seen > 0, torch.nan)
+    return torch.cat((picture, weights.sum(-1, keepdim=True)), dim=-1)
 
 
 def exact_forward(*tensors: torch.Tensor, scene: Scene) -> Inputs:
     """The picture by its definition, in float64."""
     found = project(*(tensor.double() for tensor in tensors[:7]), scene=scene)
-    whole = found.flat.new_zeros(scene.height + TILE, scene.width + TILE, 4)
+    picture = drawn(found, scene)[None]
+    return picture[..., :3], picture[..., 3:]
+
+
+def drawn(found: Projected, scene: Scene) -> torch.Tensor:
+    """Colors and opacity of all pixels."""
+    shape = (scene.height + TILE, scene.width + TILE, found.flat.shape[-1] - 5)
+    whole = found.flat.new_zeros(shape)
     for rows, (x, y) in groups(found, scene):
         whole[y, x] = compose(found.flat[rows], x, y)
-    picture = whole[None, : scene.height, : scene.width]
-    return picture[..., :3], picture[..., 3:]
+    return whole[: scene.height, : scene.width]
 
 
 def exact_backward(*tensors: torch.Tensor, scene: Scene) -> Inputs:
@@ -194,7 +233,7 @@ def exact_backward(*tensors: torch.Tensor, scene: Scene) -> Inputs:
     return torch.autograd.grad(found.flat, leaves, to_flat)
 
 
-def cases_of(scene: Scene, *, packed: bool) -> list[Case]:
+def scene_cases(scene: Scene, *, packed: bool) -> list[Case]:
     """A picture, and one with its gradients."""
     size = f"fp32 {scene.count} Gaussians, {scene.width}x{scene.height}"
     name = f"{size}{', packed' if packed else ''}"
@@ -225,10 +264,357 @@ def cases_of(scene: Scene, *, packed: bool) -> list[Case]:
     ]
 
 
+# The grids: options of `rasterization`, in pairs, and functions that can be called by themselves.
+
+Row = dict[str, Any]
+PICTURES: dict[str, tuple[Any, ...]] = {
+    "what": ("forward", "backward"),
+    "packed": (True, False),
+    "mode": ("RGB", "D", "ED", "RGB+D", "RGB+ED"),
+    "colors": (3, 1, 6, 33, "degree 0", "degree 1", "degree 3"),  # 32 are drawn at once
+    "of": ("Gaussian", "Gaussian and camera"),
+    "camera": ("pinhole", "ortho", "fisheye"),
+    "cameras": (1, 2),
+    "mask": ("classic", "antialiased"),
+    "shape": ("quaternions", "covariances"),
+    "count": (200, 1),
+    "size": ((96, 64), (49, 33)),
+    "background": (False, True),
+    "planes": ((0.01, 1e10), (4.4, 5.6)),
+    "eps2d": (0.3, 1.0),
+    "sorted": ("at once", "by segments"),
+    "sparse": (False, True),
+    "values": ("normal", "large", "special"),
+    "stream": ("current", "second"),
+}
+BASES = 16  # coefficients of each color; a degree of 3 uses all
+# Few pixels, of which one may be at a threshold.
+GRID_LIMIT, GRID_GRADIENT_LIMIT = 5e-4, 5e-3
+
+
+def exists(row: Row) -> bool:
+    """Leave out options without effect, and NaN in gradients, which spreads to all."""
+    if row["sparse"] and not (row["packed"] and row["what"] == "backward"):
+        return False
+    if row["mode"] in {"D", "ED"} and row["background"]:
+        return False  # zeros take its place
+    return row["values"] != "special" or row["what"] == "forward"
+
+
+def channels_of(row: Row) -> int:
+    """Numbers of each pixel."""
+    colors = row["colors"] if isinstance(row["colors"], int) else 3
+    return {"RGB": colors, "D": 1, "ED": 1}.get(row["mode"], colors + 1)
+
+
+def grid_inputs(row: Row, seed: int) -> tuple[Any, ...]:
+    """Learned values (some None), cameras, gradients of picture and opacity."""
+    width, height = row["size"]
+    scene = Scene(count=row["count"], width=width, height=height, size=0.4)
+    means, quats, scales, opacities, _, view, camera, *_ = inputs(scene, seed)
+    if row["count"] == 1:
+        means[:, :2] *= 0.2  # it is seen
+    draw = random_of(seed, DEVICE)
+    count, cameras = row["count"], row["cameras"]
+    leading = (cameras, count) if row["of"] == "Gaussian and camera" else (count,)
+    is_harmonic = not isinstance(row["colors"], int)
+    colors = draw(*leading, *((BASES, 3) if is_harmonic else (row["colors"],)))
+    if row["values"] == "large":
+        colors *= 1e4
+    if row["values"] == "special":
+        colors[..., count // 2, 0, 0 if is_harmonic else ...] = torch.nan
+    covariances = None
+    if row["shape"] == "covariances":
+        covariances, _ = _quat_scale_to_covar_preci(quats, scales, compute_preci=False)
+        quats = scales = None
+    turn = torch.tensor(0.2, device=DEVICE)
+    other = torch.eye(4, device=DEVICE)
+    other[0, 0] = other[2, 2] = turn.cos()
+    other[0, 2], other[2, 0] = turn.sin(), -turn.sin()
+    other[:3, 3] = torch.tensor([0.0, 0.1, 5.0], device=DEVICE) - other[:3, 2] * 5
+    if row["camera"] == "ortho":
+        camera = camera.clone()
+        camera[:, 0, 0] = camera[:, 1, 1] = width / 4  # pixels of a unit, not of an angle
+    x = channels_of(row)
+    return (
+        *(means, quats, scales, opacities, colors, torch.stack((view[0], other))[:cameras]),
+        draw(cameras, x) if row["background"] else None,
+        covariances,
+        camera.expand(cameras, -1, -1).contiguous(),
+        *(draw(cameras, height, width, x), draw(cameras, height, width, 1)),
+    )
+
+
+def degree_of(row: Row) -> int | None:
+    """The degree of spherical harmonics; None: colors are given."""
+    return None if isinstance(row["colors"], int) else int(row["colors"].split()[1])
+
+
+def package(row: Row, camera: torch.Tensor, *learned: Any) -> Inputs:
+    """Picture and opacity by the package."""
+    means, quats, scales, opacities, colors, views, background, covariances = learned
+    width, height = row["size"]
+    near, far = row["planes"]
+    if background is not None and row["mode"].startswith("RGB+"):
+        background = background[:, :-1]  # the package adds the depth's, zero
+    colors, opacity, _ = gsplat.rasterization(
+        *(means, quats, scales, opacities, colors, views, camera, width, height),
+        near_plane=near,
+        far_plane=far,
+        eps2d=row["eps2d"],
+        sh_degree=degree_of(row),
+        packed=row["packed"],
+        backgrounds=background,
+        render_mode=row["mode"],
+        sparse_grad=row["sparse"],
+        rasterize_mode=row["mask"],
+        camera_model=row["camera"],
+        segmented=row["sorted"] == "by segments",
+        covars=covariances,
+    )
+    return colors, opacity
+
+
+def exact(row: Row, cameras: torch.Tensor, *learned: Any) -> Inputs:
+    """The same by the definition, one camera after another."""
+    pictures = [exact_picture(row, at, cameras, *learned) for at in range(row["cameras"])]
+    whole = torch.stack(pictures)
+    picture, opacity = whole[..., :-1], whole[..., -1:]
+    background = learned[6]
+    if background is not None:
+        if row["mode"].startswith("RGB+"):
+            background = torch.nn.functional.pad(background[:, :-1], (0, 1))
+        picture = picture + (1 - opacity) * background[:, None, None]
+    if "ED" in row["mode"]:
+        depth = picture[..., -1:] / opacity.clamp(min=1e-10)
+        picture = torch.cat((picture[..., :-1], depth), dim=-1)
+    return picture, opacity
+
+
+def exact_picture(row: Row, at: int, cameras: torch.Tensor, *learned: Any) -> torch.Tensor:
+    """What one camera sees: colors, perhaps the depth, opacity."""
+    means, quats, scales, opacities, colors, views, _, covariances = learned
+    if covariances is None:
+        covariances, _ = _quat_scale_to_covar_preci(quats, scales, compute_preci=False)
+    else:  # the package reads the upper half
+        upper = covariances.triu()
+        covariances = upper + upper.triu(1).transpose(-1, -2)
+    colors = colors[at] if row["of"] == "Gaussian and camera" else colors
+    if (degree := degree_of(row)) is not None:
+        rays = means - torch.inverse(views)[at, :3, 3]
+        colors = (_spherical_harmonics(degree, rays, colors) + 0.5).clamp(min=0)
+    if row["mode"] in {"D", "ED"}:
+        colors = colors[:, :0]
+    scene = Scene(count=row["count"], width=row["size"][0], height=row["size"][1], size=0)
+    near, far = row["planes"]
+    found = project_with(
+        *(means, covariances, opacities, colors, views[at : at + 1], cameras[at : at + 1]),
+        scene=scene,
+        has_depths="D" in row["mode"],
+        eps2d=row["eps2d"],
+        near_plane=near,
+        far_plane=far,
+        calc_compensations=row["mask"] == "antialiased",
+        camera_model=row["camera"],
+    )
+    return drawn(found, scene)
+
+
+def outputs(function: Callable[..., Any], row: Row, *values: Any) -> Inputs:
+    """Picture and opacity, or gradients of all that is learned."""
+    *learned, camera, to_picture, to_opacity = values
+    if row["what"] == "forward":
+        found: Inputs = function(row, camera, *learned)
+        return found
+    gradients = gradients_of(partial(function, row, camera), learned, (to_picture, to_opacity))
+    return tuple(one.to_dense() if one.is_sparse else one for one in gradients)
+
+
+def called(function: Callable[..., Any], row: Row, *values: Any) -> Any:
+    """The package, on the row's stream."""
+    call = partial(function, row)
+    return on_second_stream(call, *values) if row["stream"] == "second" else call(*values)
+
+
+def expected(function: Callable[..., Any], row: Row, *values: Any) -> Any:
+    """In float64."""
+    return function(row, *in_float64(values))
+
+
+def picture_case(row: Row) -> Case:
+    """A picture, or gradients."""
+    is_forward = row["what"] == "forward"
+    texts = {"size": "x".join(map(str, row["size"])), "planes": "-".join(map(str, row["planes"]))}
+    return Case(
+        name=f"picture {name_of({**row, **texts})}",
+        inputs=partial(grid_inputs, row),
+        call=partial(called, partial(outputs, package), row),
+        expected=partial(expected, partial(outputs, exact), row),
+        limit=GRID_LIMIT if is_forward else GRID_GRADIENT_LIMIT,
+        block_factor=10.0,
+        block_reason=EDGES,
+        is_special=row["values"] == "special",
+        same_bits=is_forward,  # gradients are added by atomics
+        is_grid=True,
+        is_timed=False,
+        memory=1 << 30,
+    )
+
+
+PARTS: dict[str, tuple[Any, ...]] = {
+    "part": (
+        *("covariances", "upper covariances", "pinhole", "ortho", "fisheye"),
+        *("degree 0", "degree 1", "degree 2", "degree 3", "degree 4", "Adam", "relocation"),
+    ),
+    "what": ("forward", "backward"),
+    "count": (1000, 1, 257),
+    "layout": ("rows", "every second"),
+    "stream": ("current", "second"),
+}
+CAMERAS = {"pinhole": _persp_proj, "ortho": _ortho_proj, "fisheye": _fisheye_proj}
+MOST = 20  # copies of a Gaussian; sums of alternating terms lose float32's digits with more
+# Single precision with fast square roots; gradients of projections are sums of products.
+PART_UNITS = {"forward": 64.0, "backward": 512.0}
+SIZE, RATE, BETAS, EPSILON = (96, 64), 1e-3, (0.9, 0.999), 1e-8
+
+
+def has_part(row: Row) -> bool:
+    """Optimizer and relocation have no gradients, and take rows without gaps."""
+    is_last = row["part"] in {"Adam", "relocation"}
+    return not is_last or (row["what"] == "forward" and row["layout"] == "rows")
+
+
+def part_inputs(row: Row, seed: int) -> tuple[Any, ...]:
+    """Arguments of a part, and gradients of its outputs."""
+    draw = random_of(seed, DEVICE)
+    count = row["count"]
+
+    def laid_out(values: torch.Tensor) -> torch.Tensor:
+        return values.repeat_interleave(2, 0)[::2] if row["layout"] != "rows" else values
+
+    if "covariances" in row["part"]:
+        shape = (count, 6) if "upper" in row["part"] else (count, 3, 3)
+        given = draw(count, 4), 0.2 + draw(count, 3).abs()
+        return *map(laid_out, given), draw(*shape), draw(*shape)
+    if row["part"] in CAMERAS:
+        means = draw(2, count, 3)
+        means[..., 2] = 5 + means[..., 2].clamp(-2, 2)
+        factors = 0.3 * draw(2, count, 3, 3)
+        camera = torch.tensor([[90.0, 0, 48], [0, 80, 32], [0, 0, 1]], device=DEVICE)
+        covariances = factors @ factors.transpose(-1, -2)
+        gradients = draw(2, count, 2), draw(2, count, 2, 2)
+        return *map(laid_out, (means, covariances, camera.repeat(2, 1, 1))), *gradients
+    if "degree" in row["part"]:
+        is_seen = draw(count) > -1
+        return *map(laid_out, (draw(count, 3), draw(count, 25, 3))), is_seen, draw(count, 3)
+    if row["part"] == "Adam":
+        return draw(count, 7) * RATE, draw(count, 7), draw(count, 7), draw(count) > -1
+    copies = torch.arange(count, device=DEVICE) % MOST + 1
+    table = [[comb(n, k) if k <= n else 0 for k in range(MOST)] for n in range(MOST)]
+    binomials = torch.tensor(table, device=DEVICE, dtype=torch.float32)
+    opacities = 0.05 + 0.8 * torch.sigmoid(draw(count))
+    return opacities, draw(count, 3).abs(), copies, binomials
+
+
+def package_part(row: Row, *values: Any) -> Any:
+    """A part by the package."""
+    part = row["part"]
+    if "covariances" in part:
+        return gsplat.quat_scale_to_covar_preci(*values, triu="upper" in part)
+    if part in CAMERAS:
+        return gsplat.proj(*values, *SIZE, camera_model=part)
+    if "degree" in part:
+        found = gsplat.spherical_harmonics(int(part.split()[1]), *values)
+        return torch.where(values[2][:, None], found, 0)  # others are left as memory was
+    if part == "Adam":
+        weights, *gradients, is_seen = values
+        leaf = torch.nn.Parameter(weights.clone())
+        optimizer = gsplat.SelectiveAdam([leaf], EPSILON, BETAS)
+        for gradient in gradients:
+            leaf.grad = gradient.clone()
+            optimizer.step(is_seen)
+        state = optimizer.state[leaf]
+        return leaf.detach() - weights, state["exp_avg"], state["exp_avg_sq"]
+    opacities, scales, copies, binomials = values
+    return compute_relocation(opacities, scales, copies.clone(), binomials)
+
+
+def exact_part(row: Row, *values: Any) -> Any:
+    """A part by its definition."""
+    part = row["part"]
+    if "covariances" in part:
+        return _quat_scale_to_covar_preci(*values, triu="upper" in part)
+    if part in CAMERAS:
+        return CAMERAS[part](*values, *SIZE)
+    if "degree" in part:
+        found = _spherical_harmonics(int(part.split()[1]), *values[:2])
+        return torch.where(values[2][:, None], found, 0)
+    return exact_adam(*values) if part == "Adam" else exact_relocation(*values)
+
+
+def exact_adam(weights: torch.Tensor, *values: torch.Tensor) -> Inputs:
+    """Changes and moments of those that are seen; this optimizer corrects no bias."""
+    *gradients, is_seen = values
+    first, second = torch.zeros_like(weights), torch.zeros_like(weights)
+    change = torch.zeros_like(weights)
+    for gradient in gradients:
+        first = BETAS[0] * first + (1 - BETAS[0]) * gradient
+        second = BETAS[1] * second + (1 - BETAS[1]) * gradient**2
+        change = change - RATE * first / (second.sqrt() + EPSILON)
+    return tuple(torch.where(is_seen[:, None], one, 0) for one in (change, first, second))
+
+
+def exact_relocation(*values: torch.Tensor) -> Inputs:
+    """Opacities and scales of so many copies, https://arxiv.org/abs/2404.09591, equation 9."""
+    opacities, scales, copies, binomials = values
+    after = 1 - (1 - opacities) ** (1 / copies)
+    total = torch.zeros_like(after)
+    for n in range(MOST):
+        terms = [
+            binomials[n, k] * (-1) ** k / (k + 1) ** 0.5 * after ** (k + 1) for k in range(n + 1)
+        ]
+        total = total + torch.where(n < copies, sum(terms), 0)
+    return after, (opacities / total)[:, None] * scales
+
+
+def part_outputs(function: Callable[..., Any], row: Row, *values: Any) -> Any:
+    """Outputs of a part, or gradients of its arguments."""
+    if row["part"] in {"Adam", "relocation"}:
+        return function(row, *values)
+    ahead = values[-1:] if "degree" in row["part"] else values[-2:]
+    given = values[: -len(ahead)]
+    if row["what"] == "forward":
+        return function(row, *given)
+    last = () if "degree" in row["part"] else given[2:]  # cameras have no gradients
+    learned = given[: len(given) - len(last)]
+    return gradients_of(lambda *some: function(row, *some, *last), learned, ahead)
+
+
+def part_case(row: Row) -> Case:
+    """One of the functions that can be called by themselves."""
+    is_relocated = row["part"] == "relocation"  # powers and alternating sums in float32
+    return Case(
+        name=f"part {name_of(row)}",
+        inputs=partial(part_inputs, row),
+        call=partial(called, partial(part_outputs, package_part), row),
+        expected=partial(expected, partial(part_outputs, exact_part), row),
+        limit=LIMIT if is_relocated else 1e-5,
+        units=None if is_relocated else PART_UNITS[row["what"]],
+        same_bits=True,
+        is_grid=True,
+        is_timed=False,
+        memory=1 << 24,
+    )
+
+
+GRIDS = ((PICTURES, exists, picture_case), (PARTS, has_part, part_case))
+
+
 def cases() -> list[Case]:
     """Small ones to check, large ones to check and to measure; packed is the package's default."""
     return [
-        *cases_of(SMALL, packed=False),
-        *cases_of(SMALL, packed=True),
-        *cases_of(LARGE, packed=True),
+        *scene_cases(SMALL, packed=False),
+        *scene_cases(SMALL, packed=True),
+        *scene_cases(LARGE, packed=True),
+        *cases_of(*GRIDS),
     ]

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from grid import cases_of, name_of
 from jax import numpy as jnp
 from jax_finufft import nufft1, nufft2, nufft3
+from jax_finufft.options import Opts
 from perf_case import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 PACKAGE = "jax_finufft"
 FRAMEWORK = "jax"
 OWN_SHARE = 0.5  # an H100 had 0.74 at least
+UNTOUCHED = (
+    "options that only the code for the CPU reads, gpu_upsampfac and gpu_debug",
+    "forward-mode and second gradients, options for each type or direction",
+    "gradients of complex64 by places, which fail upstream while 64-bit types are on",
+    "no points, more than 2^31 points or modes",
+    "a second stream: JAX chooses the streams",
+)
 
 TYPES = (1, 2, 3)
 SMALL = ((500,), (40, 36), (12, 14, 10))  # modes in 1, 2 and 3 dimensions
@@ -156,6 +169,206 @@ def large_case(kind: int, how: Precision) -> Case:
     )
 
 
+# The grid: what the three functions offer, in pairs, against a direct sum in double precision.
+
+Row = dict[str, Any]
+AXES: dict[str, tuple[Any, ...]] = {
+    "kind": (1, 2, 3),
+    "what": ("transform", "gradients"),
+    "precision": ("single", "double"),
+    "eps": ("usual", "coarse"),
+    "modes": ((50,), (51,), (12, 15), (6, 9, 8), (2, 2)),
+    "points": (200, 1, 33),
+    "sign": (1, -1),
+    "batch": ("none", "strengths", "places too", "pairs", "mapped places"),
+    "places": ("one period", "three periods"),
+    "options": ("none", "modeord", "driven", "shared", "unsorted", "exact kernel", "one by one"),
+    "values": ("normal", "large", "special", "zeros"),
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "modeord": {"modeord": True},
+    "driven": {"gpu_method": 1},
+    "shared": {"gpu_method": 2},
+    "unsorted": {"gpu_sort": False},
+    "exact kernel": {"gpu_kerevalmeth": False},
+    "one by one": {"gpu_maxbatchsize": 1},
+}
+LEADING = {"none": (), "strengths": (3,), "places too": (2,), "pairs": (2, 3)}
+COARSE = 1e-3
+SHARES = {"single": SINGLE, "double": DOUBLE}
+
+
+def exists(row: Row) -> bool:
+    """Leave out what the package doesn't take, and gradients of NaN, which are NaN everywhere."""
+    if row["options"] == "modeord" and row["kind"] == 3:
+        return False  # it has no modes
+    # Its tiles need more shared memory than the default limit in three dimensions.
+    if row["options"] == "shared" and (row["kind"] != 1 or len(row["modes"]) == 3):
+        return False
+    return row["values"] != "special" or row["what"] == "transform"
+
+
+def precision_of(row: Row) -> Precision:
+    """The types and the tolerance of a row."""
+    how = SHARES[row["precision"]]
+    if row["eps"] == "coarse":
+        return replace(how, eps=COARSE, limit=10 * COARSE)
+    return how
+
+
+def grid_inputs(row: Row, seed: int) -> tuple[Any, ...]:
+    """Strengths, places, frequencies, and the gradient of the result."""
+    how, modes, points = precision_of(row), row["modes"], row["points"]
+    keys = iter(jax.random.split(jax.random.key(seed), 9))
+    leading = LEADING.get(row["batch"], (3,))
+    of_places = {"pairs": leading[:1], "strengths": ()}.get(row["batch"], leading)
+    few = points if row["kind"] != 3 else max(1, points - 3)
+    shapes = {1: ((points,), modes), 2: (modes, (points,)), 3: ((points,), (few,))}
+    first, last = shapes[row["kind"]]
+    values = jax.random.normal(next(keys), (*leading, *first), how.complex)
+    if row["values"] == "large":
+        values *= 1e30
+    if row["values"] == "zeros":
+        values *= 0
+    if row["values"] == "special":
+        values = values.at[(0,) * values.ndim].set(jnp.nan)
+    far = np.pi if row["places"] == "one period" else 3 * np.pi
+
+    def even(shape: tuple[int, ...], most: float) -> jax.Array:
+        return jax.random.uniform(next(keys), shape, how.real, minval=-most, maxval=most)
+
+    places = [even((*of_places, points), far) for _ in modes]
+    others = [even((*of_places, few), n / 2) for n in modes] if row["kind"] == 3 else []
+    ahead = jax.random.normal(next(keys), (*leading, *last), how.complex)
+    return values, *places, *others, ahead
+
+
+def package(row: Row, *arrays: jax.Array) -> jax.Array:
+    """The package's transform."""
+    given = OPTIONS.get(row["options"])
+    more = {"iflag": row["sign"], "eps": precision_of(row).eps}
+    more["opts"] = Opts(**given) if given else None
+    calls = {1: partial(nufft1, row["modes"], **more), 2: partial(nufft2, **more)}
+    return mapped(row, calls.get(row["kind"], partial(nufft3, **more)), arrays)
+
+
+def mapped(row: Row, call: Callable[..., Any], arrays: Sequence[jax.Array]) -> Any:
+    """A call, or one for each of the first axis."""
+    return jax.vmap(call)(*arrays) if row["batch"] == "mapped places" else call(*arrays)
+
+
+def exact(row: Row, *arrays: Any) -> Any:
+    """The definition, or its gradients, for each of the leading axes."""
+    values, *axes, ahead = arrays
+    leading = axes[0].shape[:-1]
+    groups = int(np.prod(leading, dtype=int))  # of strengths that share their places
+    size = {2: row["modes"]}.get(row["kind"], values.shape[-1:])
+    strengths = values.reshape(groups, -1, int(np.prod(size)))
+    later = ahead.reshape(groups, strengths.shape[1], -1)
+    split = [axis.reshape(groups, -1) for axis in axes]
+    found = [
+        exact_group(row, strengths[group], later[group], *(axis[group] for axis in split))
+        for group in range(groups)
+    ]
+    outs, to_values, *to_axes = (np.stack(parts) for parts in zip(*found, strict=True))
+    if row["what"] == "transform":
+        return outs.reshape(ahead.shape)
+    gradients = (to_values, *to_axes)[: learned_of(row, len(arrays) - 1)]
+    return tuple(one.reshape(of.shape) for one, of in zip(gradients, arrays, strict=False))
+
+
+def exact_group(row: Row, strengths: Any, later: Any, *axes: Any) -> tuple[Any, ...]:
+    """Results of some strengths at the same places, and gradients as JAX defines them.
+
+    A gradient of a linear function is its transpose, not conjugated; of real numbers, the real
+    part of that.
+    """
+    count, factor = len(row["modes"]), 1j * row["sign"]
+    places = np.stack(axes[:count])
+    frequencies = np.stack(axes[count:]) if row["kind"] == 3 else frequencies_of(row)
+    phases = np.exp(factor * (frequencies.T @ places))  # of frequencies and places
+    if row["kind"] == 2:
+        to_places = [factor * later * (strengths * one @ phases) for one in frequencies]
+        return strengths @ phases, later @ phases.T, *(one.sum(0).real for one in to_places)
+    to_axes = [factor * strengths * (later * one @ phases) for one in frequencies]
+    if row["kind"] == 3:
+        to_axes += [factor * later * (strengths * one @ phases.T) for one in places]
+    return strengths @ phases.T, later @ phases, *(one.sum(0).real for one in to_axes)
+
+
+def frequencies_of(row: Row) -> Any:
+    """Of each mode, in the order of memory."""
+    ranges = [np.arange(-(n // 2), (n + 1) // 2) for n in row["modes"]]
+    if row["options"] == "modeord":  # from 0 on, then the negative ones
+        ranges = [np.roll(one, -(n // 2)) for one, n in zip(ranges, row["modes"], strict=True)]
+    grid = [one.ravel() for one in np.meshgrid(*ranges, indexing="ij")]
+    return np.stack(grid).astype("float64")
+
+
+def outputs(row: Row, *arrays: jax.Array) -> Any:
+    """The package's result, or gradients of strengths, places and frequencies."""
+    *given, ahead = arrays
+    if row["what"] == "transform":
+        return package(row, *given)
+    count = learned_of(row, len(given))
+    _, back = jax.vjp(lambda *some: package(row, *some, *given[count:]), *given[:count])
+    return back(ahead)
+
+
+def learned_of(row: Row, count: int) -> int:
+    """How many of the inputs get a gradient.
+
+    Frequencies of modes are in double precision upstream (`factor` in ops.py), and so are products
+    with them: of complex64, places get none while 64-bit types are on.
+    """
+    return 1 if row["precision"] == "single" and row["kind"] != 3 else count
+
+
+@cache
+def compiled(row: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+    """The package's part of a row, compiled once."""
+    found: Callable[..., Any] = jax.jit(partial(outputs, dict(row)))
+    return found
+
+
+def called(row: Row, *arrays: jax.Array) -> Any:
+    """The package."""
+    return compiled(tuple(row.items()))(*arrays)
+
+
+def expected(row: Row, *arrays: jax.Array) -> Any:
+    """In double precision, by numpy: nothing has to be compiled."""
+    given = [np.asarray(one) for one in arrays]
+    wide = [one.astype("complex128" if np.iscomplexobj(one) else "float64") for one in given]
+    return exact(row, *wide)
+
+
+def grid_case(row: Row) -> Case:
+    """A transform, or its gradients."""
+    how = precision_of(row)
+    # Float32 holds a place of three periods three times as coarsely; gradients by places are sums
+    # times the frequency, of which the largest have the largest errors.
+    factor = 3 if row["places"] != "one period" else 1
+    factor *= 4 if row["what"] == "gradients" else 1
+    return Case(
+        name=name_of({**row, "modes": "x".join(map(str, row["modes"]))}),
+        inputs=partial(grid_inputs, row),
+        call=partial(called, row),
+        expected=partial(expected, row),
+        limit=factor * how.limit,
+        block_factor=10.0,
+        block_reason="the tolerance is of the whole; some modes have the largest errors",
+        is_special=row["values"] == "special",
+        same_bits=None,  # points are added to a grid by atomics
+        is_grid=True,
+        is_timed=False,
+        memory=1 << 28,
+    )
+
+
+GRIDS = ((AXES, exists, grid_case),)
+
+
 def cases() -> list[Case]:
     """Small ones to check, large ones to check and to measure."""
     return [
@@ -166,4 +379,5 @@ def cases() -> list[Case]:
             for modes in SMALL
         ),
         *(large_case(kind, how) for how in (SINGLE, DOUBLE) for kind in TYPES),
+        *cases_of(*GRIDS),
     ]

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import llama_cpp
 import numpy as np
+from grid import cases_of as grid_cases
+from grid import name_of
 from perf_case import Case
 
 if TYPE_CHECKING:
@@ -27,6 +29,13 @@ if TYPE_CHECKING:
 
 PACKAGE = "llama_cpp"
 FRAMEWORK = "host"
+UNTOUCHED = (
+    "formats of weights besides the five of `FORMATS`, architectures besides llama",
+    "sampling, grammars, chat formats and tokens of texts, which use no GPU",
+    "adapters, embeddings, several sequences, sliding windows, states, pictures",
+    "several GPUs; a second stream: a context has its own",
+    "NaN in weights, empty prompts, caches besides fp16 and Q8_0",
+)
 OWN_SHARE = 0.4  # an H100 had 0.62 at least
 # Variables of ggml's CUDA part that choose other kernels.
 VARIABLES = (
@@ -311,21 +320,21 @@ def normed(x: Array, weight: Array) -> Array:
     return x / np.sqrt((x**2).mean(-1, keepdims=True) + EPSILON) * weight
 
 
-def turned(x: Array) -> Array:
+def turned(x: Array, scale: float) -> Array:
     """Pairs of neighbours turned by an angle that grows with the token's position."""
     tokens, _, width = x.shape
     rates = BASE ** (-np.arange(0, width, 2) / width)
-    angles = (np.arange(tokens)[:, None] * rates)[:, None, :]
+    angles = (scale * np.arange(tokens)[:, None] * rates)[:, None, :]
     pairs = x[..., ::2] + 1j * x[..., 1::2]
     found = pairs * np.exp(1j * angles)
     return np.stack((found.real, found.imag), axis=-1).reshape(x.shape).astype("f4")
 
 
-def attention(model: Model, x: Array, weight: Callable[[str], Array]) -> Array:
+def attention(model: Model, x: Array, weight: Callable[[str], Array], scale: float) -> Array:
     """Every token sees itself and those before it."""
     tokens, width = len(x), model.width // model.heads
-    query = turned((x @ weight("attn_q").T).reshape(tokens, model.heads, width))
-    key = turned((x @ weight("attn_k").T).reshape(tokens, model.shared, width))
+    query = turned((x @ weight("attn_q").T).reshape(tokens, model.heads, width), scale)
+    key = turned((x @ weight("attn_k").T).reshape(tokens, model.shared, width), scale)
     value = (x @ weight("attn_v").T).reshape(tokens, model.shared, width)
     keys, values = (np.repeat(one, model.heads // model.shared, axis=1) for one in (key, value))
     scores: Array = query.transpose(1, 0, 2) @ keys.transpose(1, 2, 0) / width**0.5
@@ -336,7 +345,7 @@ def attention(model: Model, x: Array, weight: Callable[[str], Array]) -> Array:
     return seen @ weight("attn_output").T
 
 
-def logits(model: Model, tokens: Array, count: int) -> Array:
+def logits(model: Model, tokens: Array, count: int, scale: float = 1.0) -> Array:
     """Of the last `count` tokens, as the architecture says, in float32."""
     weights = model.weights
     x = weights["token_embd"].values[tokens]
@@ -345,7 +354,7 @@ def logits(model: Model, tokens: Array, count: int) -> Array:
         def weight(name: str, layer: int = layer % model.distinct) -> Array:
             return weights[f"blk.{layer}.{name}"].values
 
-        x = x + attention(model, normed(x, weight("attn_norm")), weight)
+        x = x + attention(model, normed(x, weight("attn_norm")), weight, scale)
         y = normed(x, weight("ffn_norm"))
         gate = y @ weight("ffn_gate").T
         x = x + (gate / (1 + np.exp(-gate)) * (y @ weight("ffn_up").T)) @ weight("ffn_down").T
@@ -358,21 +367,28 @@ def logits(model: Model, tokens: Array, count: int) -> Array:
 
 @functools.cache
 def loaded(model: Model, *, is_on_gpu: bool) -> llama_cpp.Llama:
-    """The model in the GPU's memory or the host's; its file is gone again."""
+    """The model in the GPU's memory or the host's."""
+    return loaded_with(
+        model,
+        n_gpu_layers=-1 if is_on_gpu else 0,
+        offload_kqv=is_on_gpu,
+        op_offload=is_on_gpu,
+    )
+
+
+def loaded_with(model: Model, **options: Any) -> llama_cpp.Llama:
+    """The model in a context of its own; its file is gone again."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "random.gguf")
         with path.open("wb") as file:
             write(model, file)
         return llama_cpp.Llama(
             str(path),
-            n_gpu_layers=-1 if is_on_gpu else 0,
             split_mode=llama_cpp.LLAMA_SPLIT_MODE_NONE,  # the first GPU, not all
-            offload_kqv=is_on_gpu,
-            op_offload=is_on_gpu,
             n_ctx=2 * PROMPT,
             n_batch=PROMPT,
-            n_ubatch=PROMPT,
             verbose=False,
+            **{"n_ubatch": PROMPT, **options},
         )
 
 
@@ -406,6 +422,98 @@ def tokens_of(model: Model, count: int, seed: int) -> tuple[Array]:
     return (np.random.default_rng(seed).integers(0, model.vocabulary, count),)
 
 
+# The grid: what a context offers, in pairs, with small models.
+
+Row = dict[str, Any]
+AXES: dict[str, tuple[Any, ...]] = {
+    "form": tuple(FORMATS),
+    "prompt": (48, 1, 7, 130),
+    "answer": (0, 3),  # tokens after it, one after another
+    "heads": ((4, 2), (4, 4), (4, 1)),  # of attention, of keys and values
+    "width": (256, 512),
+    "batch": (512, 32),  # tokens at once on the GPU
+    "flash": (False, True),
+    "cache": ("F16", "Q8_0"),
+    "on GPU": ("all", "layers", "two layers", "not the cache"),
+    "scale": (1.0, 0.5),  # of positions
+}
+PLACES: dict[str, dict[str, Any]] = {
+    "all": {"n_gpu_layers": -1},
+    "layers": {"n_gpu_layers": 3},  # not the product with the vocabulary
+    "two layers": {"n_gpu_layers": 2},
+    "not the cache": {"n_gpu_layers": -1, "offload_kqv": False},
+}
+CACHES = {"F16": llama_cpp.GGML_TYPE_F16, "Q8_0": llama_cpp.GGML_TYPE_Q8_0}
+
+
+def exists(row: Row) -> bool:
+    """A cache in 8 bits needs flash attention (llama-context.cpp: V cache quantization)."""
+    return row["cache"] == "F16" or bool(row["flash"])
+
+
+def model_of(row: Row) -> Model:
+    """A small model."""
+    heads, shared = row["heads"]
+    width = row["width"]
+    return Model(row["form"], width, 3 * width, 3, 3, heads, shared, vocabulary=512)
+
+
+@functools.lru_cache(maxsize=1)
+def loaded_row(row: tuple[tuple[str, Any], ...]) -> llama_cpp.Llama:
+    """The row's model; the one before is freed."""
+    options = dict(row)
+    cache = CACHES[options["cache"]]
+    return loaded_with(
+        model_of(options),
+        n_ubatch=options["batch"],
+        flash_attn=options["flash"],
+        type_k=cache,
+        type_v=cache,
+        rope_freq_scale=options["scale"],
+        **PLACES[options["on GPU"]],
+    )
+
+
+def row_inputs(row: Row, seed: int) -> tuple[Array]:
+    """Random tokens of prompt and answer."""
+    return tokens_of(model_of(row), row["prompt"] + row["answer"], seed)
+
+
+def answer_row(row: Row, tokens: Array) -> Array:
+    """Logits after the prompt and after each token that follows."""
+    llama = loaded_row(tuple(row.items()))
+    llama.reset()
+    llama.eval(tokens[: row["prompt"]].tolist())
+    found = [last_logits(llama)]
+    for token in tokens[row["prompt"] :].tolist():
+        llama.eval([token])
+        found.append(last_logits(llama))
+    return np.stack(found)
+
+
+def exact_row(row: Row, tokens: Array) -> Array:
+    """The same by numpy."""
+    return logits(model_of(row), tokens, row["answer"] + 1, row["scale"])
+
+
+def row_case(row: Row) -> Case:
+    """A prompt and an answer."""
+    is_half = row["form"] == "F16" and row["cache"] == "F16"
+    return Case(
+        name=name_of({**row, "heads": "x".join(map(str, row["heads"]))}),
+        inputs=functools.partial(row_inputs, row),
+        call=functools.partial(answer_row, row),
+        expected=functools.partial(exact_row, row),
+        limit=HALF if is_half else QUANTIZED,
+        is_grid=True,
+        is_timed=False,
+        memory=1 << 29,
+    )
+
+
+GRIDS = ((AXES, exists, row_case),)
+
+
 LARGE = Model("Q8_0", 2048, 5632, layers=6, distinct=1, heads=32, shared=32, vocabulary=8192)
 
 
@@ -416,7 +524,8 @@ def cases() -> list[Case]:
         small = Model(form, 256, 768, layers=3, distinct=3, heads=4, shared=2, vocabulary=512)
         limit = HALF if form == "F16" else QUANTIZED
         found += cases_of(small, SMALL_PROMPT, SMALL_ANSWER, limit)
-    return [*found, *cases_of(LARGE, PROMPT, ANSWER, QUANTIZED)]
+    large = cases_of(LARGE, PROMPT, ANSWER, QUANTIZED)
+    return [*found, *large, *grid_cases(*GRIDS)]
 
 
 def cases_of(model: Model, prompt: int, answer: int, limit: float) -> Iterator[Case]:

@@ -7,6 +7,15 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import torch
+from grid import (
+    cases_of,
+    gradients_of,
+    in_float64,
+    name_of,
+    on_second_stream,
+    random_of,
+    rounding_of,
+)
 from perf_case import Case
 from torch.nn.functional import scaled_dot_product_attention
 from xformers import ops
@@ -18,6 +27,14 @@ if TYPE_CHECKING:
 
 PACKAGE = "xformers"
 FRAMEWORK = "torch"
+UNTOUCHED = (
+    "products of sparse matrices, which refuse all GPUs but those of compute capability 8.x",
+    "cuSPARSELt, and sparse24_largest_with_Krandom_mask_2d, which is random",
+    "dropout, the bias's gradient, masks of padded, gappy and paged keys",
+    "attention by flash-attn and Triton, SwiGLU, RMS norm, rope, indexing, which the wheel hasn't",
+    "sides of matrices that 64 doesn't divide, which the kernels refuse or pad",
+)
+DEVICE = "cuda"
 
 HEADS, WIDTH = 16, 128
 SMALL = ((1, 113), (2, 512), (1, 1000))  # batch, length: with lengths that are no power of two
@@ -44,10 +61,10 @@ Inputs = tuple[torch.Tensor, ...]
 
 def inputs(batch: int, length: int, seed: int) -> Inputs:
     """Random queries, keys, values and gradient of the output: batch, length, heads, width."""
-    generator = torch.Generator("cuda").manual_seed(seed)
+    generator = torch.Generator(DEVICE).manual_seed(seed)
     shape = (batch, length, HEADS, WIDTH)
     return tuple(
-        torch.randn(shape, device="cuda", dtype=torch.bfloat16, generator=generator)
+        torch.randn(shape, device=DEVICE, dtype=torch.bfloat16, generator=generator)
         for _ in range(4)
     )
 
@@ -158,12 +175,12 @@ def distinct(rows: int, columns: int, seed: int) -> Inputs:
     They are whole numbers of 7 bits, which bf16 holds exactly: 16 ranks, three random bits and a
     random sign; two of a tile differ in their absolute values too.
     """
-    generator = torch.Generator("cuda").manual_seed(seed)
-    made = partial(torch.randint, device="cuda", generator=generator)
+    generator = torch.Generator(DEVICE).manual_seed(seed)
+    made = partial(torch.randint, device=DEVICE, generator=generator)
     tiles = (rows * columns // TILE**2, TILE**2)
 
     def matrix() -> torch.Tensor:
-        ranks = torch.rand(tiles, device="cuda", generator=generator).argsort(-1)
+        ranks = torch.rand(tiles, device=DEVICE, generator=generator).argsort(-1)
         values = (8 * ranks + made(0, 8, tiles)).clamp_(min=1) * (2 * made(0, 2, tiles) - 1)
         return untile(values.to(torch.bfloat16), rows, columns)
 
@@ -300,6 +317,306 @@ def sparsity_cases() -> list[Case]:
     ]
 
 
+# The grids. Of sparsity everything is exact: values are moved or left out, never rounded.
+
+Row = dict[str, Any]
+SPARSE: dict[str, tuple[Any, ...]] = {
+    "what": ("sparsify", "apply dense", "apply", "gradient", "dense gradient", "mask", "straight"),
+    "dtype": ("bfloat16", "float16"),
+    "rows": (64, 128, 320),
+    "columns": (64, 256, 448),
+    "layout": ("rows", "slice"),
+    "values": ("distinct", "large", "equal"),
+    "stream": ("current", "second"),
+}
+DENSE_GRADIENT, SPARSE_GRADIENT = "24dense", "24sparse"
+
+
+def has_sparse(row: Row) -> bool:
+    """The mask is only made of contiguous input; where values are equal kernels may choose."""
+    if row["values"] == "equal" and row["what"] != "apply dense":
+        return False
+    return row["what"] != "mask" or row["layout"] == "rows"
+
+
+def sparse_inputs(row: Row, seed: int) -> Inputs:
+    """Two matrices as `distinct` makes them."""
+    kind = getattr(torch, row["dtype"])
+    x, other = (one.to(kind) for one in distinct(row["rows"], row["columns"], seed))
+    if row["values"] == "large":
+        x, other = (one * 2.0 ** (4 if row["dtype"] == "float16" else 100) for one in (x, other))
+    if row["values"] == "equal":
+        other.fill_(3)
+    if row["layout"] == "slice":
+        x, other = (torch.cat((one, one), 1)[:, : row["columns"]] for one in (x, other))
+    return x, other
+
+
+def package_sparse(row: Row, x: torch.Tensor, other: torch.Tensor) -> Any:
+    """The package's function; of a sparse matrix its packed values."""
+    what = row["what"]
+    if what == "mask":
+        return torch.ops.xformers.sparse24_largest_mask_2d(x).to(x.dtype)
+    if what == "apply dense":
+        return ops.sparsify24_like(other, ops.sparsify24(x), backend="dense")
+    if what in {"sparsify", "apply"}:
+        pattern = ops.sparsify24(x)
+        found = pattern if what == "sparsify" else ops.sparsify24_like(other, pattern)
+        return found.packed, found.packed_t
+    if what == "straight":  # the gradient of what is kept times 3, of the others times 2
+        leaf = x.detach().requires_grad_()
+        sparse = ops.sparsify24_ste(leaf, bw_mul0=2.0, bw_mul1=3.0)
+        return torch.autograd.grad(sparse, leaf, other)
+    leaf = other.detach().requires_grad_()
+    kind = DENSE_GRADIENT if what == "dense gradient" else SPARSE_GRADIENT
+    dense = ops.sparsify24_like(leaf, ops.sparsify24(x), gradient=kind, backend="dense")
+    [found] = torch.autograd.grad(dense, leaf, other)
+    return (found.packed, found.packed_t) if kind == SPARSE_GRADIENT else found
+
+
+def exact_sparse(row: Row, x: torch.Tensor, other: torch.Tensor) -> Any:
+    """By the definition."""
+    x = x.contiguous()
+    keep = kept(x)
+    what = row["what"]
+    if what == "mask":
+        return keep.to(x.dtype)
+    if what in {"apply dense", "dense gradient"}:
+        return other * keep
+    if what == "straight":
+        return (torch.where(keep, 3 * other.double(), 2 * other.double()).to(x.dtype),)
+    values = x if what == "sparsify" else other.contiguous()
+    return pack(values, keep), pack(values.T.contiguous(), keep.T.contiguous())
+
+
+def on_stream(function: Callable[..., Any], row: Row, *values: Any) -> Any:
+    """The package, on the row's stream."""
+    call = partial(function, row)
+    return on_second_stream(call, *values) if row["stream"] == "second" else call(*values)
+
+
+def sparse_case(row: Row) -> Case:
+    """A function of 2:4 sparsity in both directions."""
+    return Case(
+        name=f"sparse {name_of(row)}",
+        inputs=partial(sparse_inputs, row),
+        call=partial(on_stream, package_sparse, row),
+        expected=partial(exact_sparse, row),
+        limit=0.0,
+        same_bits=True,
+        is_grid=True,
+        is_timed=False,
+        memory=1 << 26,
+    )
+
+
+PRUNED: dict[str, tuple[Any, ...]] = {
+    "of": (4, 8),
+    "order": ("largest_abs", "largest"),
+    "rows": (64, 320),
+    "columns": (64, 448),
+    "layout": ("rows", "slice"),
+    "values": ("distinct", "large"),
+    "stream": ("current", "second"),
+}
+
+
+def package_pruned(row: Row, x: torch.Tensor, _: object) -> torch.Tensor:
+    """The package's."""
+    found: torch.Tensor = torch.ops.xformers.sparseNM_dense(x, row["order"], 2, row["of"])
+    return found
+
+
+def exact_pruned(row: Row, x: torch.Tensor, _: object) -> torch.Tensor:
+    """Two of so many along rows, as `distinct` has no equal values in four; in eight the first."""
+    groups = x.reshape(-1, row["of"]).double()
+    keys = groups.abs() if row["order"] == "largest_abs" else groups
+    places = keys.argsort(-1, descending=True, stable=True)[:, :2]
+    found = torch.zeros_like(groups).scatter_(1, places, groups.gather(1, places))
+    return found.view_as(x).to(x.dtype)
+
+
+def pruned_inputs(row: Row, seed: int) -> Inputs:
+    """Of bf16, the only type that it takes; no two of eight are equal."""
+    x, other = sparse_inputs({**row, "dtype": "bfloat16"}, seed)
+    if row["of"] == 8:
+        generator = torch.Generator(DEVICE).manual_seed(seed)
+        ranks = torch.rand(x.numel() // 8, 8, device=DEVICE, generator=generator).argsort(-1)
+        signs = 2 * (ranks % 2) - 1
+        x = ((8 * ranks + 1) * signs).to(x.dtype).view(row["rows"], row["columns"])
+    return x, other
+
+
+def pruned_case(row: Row) -> Case:
+    """Sparsity along rows."""
+    return Case(
+        name=f"pruned {name_of(row)}",
+        inputs=partial(pruned_inputs, row),
+        call=partial(on_stream, package_pruned, row),
+        expected=partial(exact_pruned, row),
+        limit=0.0,
+        same_bits=True,
+        is_grid=True,
+        is_timed=False,
+        memory=1 << 26,
+    )
+
+
+ATTENTION: dict[str, tuple[Any, ...]] = {
+    "what": ("forward", "backward"),
+    "dtype": ("bfloat16", "float16", "float32"),
+    "widths": ((64, 64), (32, 32), (128, 128), (256, 256), (96, 40)),  # of keys, of values
+    "lengths": ((128, 128), (113, 203), (203, 113), (1, 1), (1, 515), (515, 515)),
+    "mask": ("none", "causal", "last corner", "bias", "window", "sequences", "causal sequences"),
+    "scale": (None, 0.3),
+    "layout": ("rows", "heads first", "slice", "no heads", "groups"),
+    "values": ("normal", "large"),
+    "stream": ("current", "second"),
+}
+BATCH, FEW_HEADS, WINDOW = 2, 4, 24
+EXTREME = -1e300  # a score whose probability is 0; its gradient is no NaN, as infinity's would be
+
+
+def has_attention(row: Row) -> bool:
+    """Leave out what CUTLASS's operators don't take (SUPPORTED_ATTN_BIAS_TYPES and checks)."""
+    queries, keys = row["lengths"]
+    if row["mask"] == "window" and row["what"] == "backward":
+        return False  # "some infs/nans in the BW pass", says cutlass.py
+    if row["mask"] in {"causal", "last corner", "window"} and queries > keys:
+        return False  # queries that see nothing
+    if row["layout"] == "groups":  # of the forward pass alone, with one bias for all
+        return row["what"] == "forward" and row["mask"] in {"none", "causal"}
+    if "sequences" in row["mask"]:  # they are packed into one row
+        return row["layout"] in {"rows", "slice"} and (
+            row["mask"] == "sequences" or queries <= keys
+        )
+    return row["mask"] != "bias" or row["layout"] != "no heads"
+
+
+def laid_out(values: torch.Tensor, layout: str) -> torch.Tensor:
+    """The same values, of batch, length, heads and width, in memory as the row says."""
+    if layout == "heads first":
+        return values.transpose(1, 2).contiguous().transpose(1, 2)
+    if layout == "slice":  # of a projection that holds more heads
+        return torch.cat([values, values], dim=2)[:, :, : values.shape[2]]
+    return values
+
+
+def attention_inputs(row: Row, seed: int) -> tuple[Any, ...]:
+    """Queries, keys, values, bias, gradient of the output."""
+    draw = partial(random_of(seed, DEVICE), dtype=row["dtype"])
+    (queries, keys), (width, value_width) = row["lengths"], row["widths"]
+    heads = 1 if row["layout"] == "no heads" else FEW_HEADS
+    q = draw(BATCH, queries, heads, width)
+    k, v = draw(BATCH, keys, heads, width), draw(BATCH, keys, heads, value_width)
+    ahead = draw(BATCH, queries, heads, value_width)
+    if row["values"] == "large":  # gradients are linear in the values
+        _ = q.mul_(16) if row["what"] == "forward" else v.mul_(32)
+    bias = None
+    if row["mask"] == "bias":  # rows of a larger tensor: they have to begin at 16 bytes
+        bias = draw(BATCH, heads, queries, -(-keys // 8) * 8)[..., :keys]
+    q, k, v, ahead = (laid_out(one, row["layout"]) for one in (q, k, v, ahead))
+    return q, k, v, bias, ahead
+
+
+def mask_of(row: Row, bias: torch.Tensor | None) -> Any:
+    """The package's mask."""
+    queries, keys = row["lengths"]
+    kinds = ops.fmha.attn_bias
+    masks: dict[str, Callable[[], Any]] = {
+        "causal": kinds.LowerTriangularMask,
+        "last corner": kinds.LowerTriangularFromBottomRightMask,
+        "window": lambda: kinds.LowerTriangularFromBottomRightLocalAttentionMask(WINDOW),
+        "sequences": lambda: kinds.BlockDiagonalMask.from_seqlens(
+            [queries] * BATCH, [keys] * BATCH
+        ),
+        "causal sequences": lambda: kinds.BlockDiagonalCausalMask.from_seqlens(
+            [queries] * BATCH, [keys] * BATCH
+        ),
+        "bias": lambda: bias,
+    }
+    return masks.get(row["mask"], lambda: None)()
+
+
+def package_attention(row: Row, q: Any, k: Any, v: Any, bias: Any) -> torch.Tensor:
+    """The package's attention."""
+    shape = (*q.shape[:3], v.shape[-1])
+    if "sequences" in row["mask"]:
+        q, k, v = (one.flatten(0, 1)[None] for one in (q, k, v))
+    if row["layout"] == "no heads":
+        q, k, v = (one[:, :, 0] for one in (q, k, v))
+    if row["layout"] == "groups":
+        q, k, v = (one.unflatten(2, (2, -1)) for one in (q, k, v))
+    found: torch.Tensor = ops.memory_efficient_attention(
+        *(q, k, v),
+        attn_bias=mask_of(row, bias),
+        scale=row["scale"],
+        op=(ops.fmha.cutlass.FwOp, ops.fmha.cutlass.BwOp),
+    )
+    return found.reshape(shape)
+
+
+def exact_attention(row: Row, q: Any, k: Any, v: Any, bias: Any) -> torch.Tensor:
+    """By the definition."""
+    scale = row["scale"] or q.shape[-1] ** -0.5
+    scores = scale * torch.einsum("bqhd,bkhd->bhqk", q, k)
+    queries, keys = row["lengths"]
+    corner = keys - queries if row["mask"] in {"last corner", "window"} else 0
+    at = torch.arange(queries, device=q.device)[:, None] + corner
+    ahead = torch.arange(keys, device=q.device) - at
+    hidden = torch.zeros_like(scores, dtype=torch.bool)
+    if row["mask"] in {"causal", "last corner", "window", "causal sequences"}:
+        hidden = hidden | (ahead > 0)
+    if row["mask"] == "window":
+        hidden = hidden | (ahead <= -WINDOW)
+    scores = scores if bias is None else scores + bias
+    shares = scores.masked_fill(hidden, EXTREME).softmax(-1)
+    out: torch.Tensor = torch.einsum("bhqk,bkhd->bqhd", shares, v)
+    return out
+
+
+def attention_outputs(function: Callable[..., Any], row: Row, *values: Any) -> Any:
+    """The output, or gradients of queries, keys, values and bias."""
+    *given, ahead = values
+    if row["what"] == "forward":
+        return function(row, *given)
+    # A view of a larger tensor takes no gradient of its own: the bias's is left out.
+    return gradients_of(lambda *three: function(row, *three, given[3]), given[:3], ahead)
+
+
+def attention_case(row: Row) -> Case:
+    """Attention by CUTLASS's kernels."""
+    texts = {"lengths": "x".join(map(str, row["lengths"]))}
+    texts["widths"] = "x".join(map(str, row["widths"]))
+    is_single = row["dtype"] == "float32"
+    return Case(
+        name=f"attention {name_of({**row, **texts})}",
+        inputs=partial(attention_inputs, row),
+        call=partial(on_stream, partial(attention_outputs, package_attention), row),
+        expected=lambda *values: attention_outputs(exact_attention, row, *in_float64(values)),
+        # Of float32 a product is three of tensor cores'.
+        limit=5e-5 if is_single else 1.5 * rounding_of(row["dtype"]),
+        units=None if is_single else ATTENTION_UNITS[row["what"]],
+        block_factor=16.0,
+        block_reason="rows that see few keys have larger errors, and gradients nearly cancel",
+        # What is rounded of a row, its output and probabilities, all of its gradients share.
+        is_uniform=row["what"] != "forward" or row["lengths"] == (1, 1),
+        same_bits=row["what"] == "forward",
+        has_own_kernels=False,
+        is_grid=True,
+        is_timed=False,
+        memory=1 << 28,
+    )
+
+
+ATTENTION_UNITS = {"forward": 6.0, "backward": 16.0}
+GRIDS = (
+    (SPARSE, has_sparse, sparse_case),
+    (PRUNED, lambda _: True, pruned_case),
+    (ATTENTION, has_attention, attention_case),
+)
+
+
 def cases() -> list[Case]:
     """Small ones to check, large ones to check and to measure."""
     attention_ = [
@@ -308,4 +625,4 @@ def cases() -> list[Case]:
         for batch, length in shapes
         for case in attention_cases(batch, length, causal=causal)
     ]
-    return [*sparsity_cases(), *attention_]
+    return [*sparsity_cases(), *attention_, *cases_of(*GRIDS)]

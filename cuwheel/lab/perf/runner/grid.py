@@ -63,9 +63,67 @@ def _values(axes: Mapping[str, Sequence[Any]], row: Mapping[str, int]) -> dict[s
     return {name: values[row[name]] for name, values in axes.items()}
 
 
+def cases_of(
+    *grids: tuple[Mapping[str, Sequence[Any]], Callable[..., bool], Callable[..., Any]],
+) -> list[Any]:
+    """Return the case of each row of some grids: axes, which rows exist, what makes a case."""
+    return [make(row) for axes, exists, make in grids for row in pairwise(axes, exists)]
+
+
 def name_of(row: Mapping[str, Any]) -> str:
     """Return a row as text: `dtype=bf16 width=4`."""
     return " ".join(f"{name}={value}" for name, value in row.items())
+
+
+def random_of(seed: int, device: str = "cuda") -> Callable[..., Any]:
+    """Return a source of PyTorch's normal variables of a shape and a type, by its name."""
+    import torch  # noqa: PLC0415
+
+    generator = torch.Generator(device).manual_seed(seed)
+
+    def draw(*shape: int, dtype: str = "float32") -> Any:
+        values = torch.randn(shape, device=device, generator=generator)
+        return values.to(getattr(torch, dtype))
+
+    return draw
+
+
+def in_float64(values: Sequence[Any]) -> list[Any]:
+    """Return PyTorch's floating-point tensors in double precision, other values as they are."""
+    import torch  # noqa: PLC0415
+
+    kinds = {True: torch.complex128, False: torch.float64}
+    return [
+        value.to(kinds[value.is_complex()]) if is_differentiable(value) else value
+        for value in values
+    ]
+
+
+def is_differentiable(value: Any) -> bool:
+    """Return True for a tensor of PyTorch's that can have a gradient."""
+    import torch  # noqa: PLC0415
+
+    return torch.is_tensor(value) and (value.is_floating_point() or value.is_complex())
+
+
+def gradients_of(function: Callable[..., Any], values: Sequence[Any], ahead: Any) -> Any:
+    """Return the gradients of all floating-point values of a call of PyTorch's.
+
+    Args:
+        ahead: gradients of the function's outputs.
+    """
+    import torch  # noqa: PLC0415
+
+    leaves = [v.detach().requires_grad_() if is_differentiable(v) else v for v in values]
+    of = [leaf for leaf in leaves if is_differentiable(leaf)]
+    return torch.autograd.grad(function(*leaves), of, ahead, materialize_grads=True)
+
+
+def rounding_of(*kinds: str) -> float:
+    """Return the error of one rounding to the coarsest of PyTorch's types; of float32's sums."""
+    import torch  # noqa: PLC0415
+
+    return max(1e-5, *(0.5 * torch.finfo(getattr(torch, kind)).eps for kind in kinds))
 
 
 def on_second_stream(function: Callable[..., Any], *arguments: Any) -> Any:
