@@ -103,7 +103,8 @@ def values_for(row: Row, shape: tuple[int, ...], draw: torch.Generator) -> torch
         values = 1 + 0.2 * (even - 0.5)
     if reduction(row) in ("min", "max") or row["dtype"] == "int64":
         order = torch.randperm(even.numel(), device=DEVICE, generator=draw)
-        values = (order - even.numel() // 2).view(shape)
+        # Not 0: PyTorch would share its gradient with the zeros before the reduction.
+        values = (order - even.numel() // 2 + 0.5).view(shape)
         values = values if row["dtype"] in ("int64", "float64", "float32") else values / 1e3
     values = values.to(getattr(torch, row["dtype"]))
     if row["layout"] == "transposed":
