@@ -206,6 +206,16 @@ def test_lists_what_stops_the_build_by_consequence(tmp_path: Path) -> None:
     assert stops == ["source", "license", "homepage"]
 
 
+def test_guesses_the_page_that_the_readme_names(tmp_path: Path) -> None:
+    page = "https://github.com/maker/tiny"
+    files = {"PKG-INFO": "Name: tiny\n", "README.md": f"See {page}.\n"}
+
+    recipe = draft(tmp_path, FILES, **files)
+
+    assert value(recipe, "homepage") == page
+    assert "README.md:1" in notes(recipe, "homepage")
+
+
 def test_leaves_blanks_that_the_check_names(tmp_path: Path) -> None:
     survey = survey_source(write_tree(tmp_path, {"setup.py": setup("'code=sm_80'")}))
     upstream = Upstream(project="tiny", version="1.0", sha256="0" * 64)
