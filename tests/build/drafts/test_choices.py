@@ -227,6 +227,21 @@ def test_leaves_blanks_that_the_check_names(tmp_path: Path) -> None:
     assert "which modules to import" in notes(recipe, "smoke")
 
 
+def test_smoke_test_has_what_the_package_imports(tmp_path: Path) -> None:
+    imports = "import einops\nimport numpy\nimport scatter_kernels\nimport tiny_draft_cuda\n"
+
+    recipe = draft(tmp_path, FILES, **{"tiny_draft/__init__.py": imports})
+
+    smoke = value(recipe, "smoke")
+    assert isinstance(smoke, Call)
+    assert smoke.keywords["requires"] == ("einops", "numpy")
+    assert "guess: imported by the package, but not in its metadata: numpy (" in notes(
+        recipe, "smoke"
+    )
+    question = "find out: whether the wheel's requirements bring scatter_kernels, which "
+    assert f"{question}tiny_draft/__init__.py:3 imports" in notes(recipe, "smoke")
+
+
 def test_starts_with_what_the_other_recipes_have() -> None:
     recipe = find_recipe("causal-conv1d", load_catalogue([ROOT])).recipe
 
