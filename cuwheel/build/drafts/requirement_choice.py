@@ -190,7 +190,8 @@ def choose_smoke(draft: Draft, survey: Survey, requires: tuple[str, ...]) -> Non
     locked = {*map(name_of, requires)}
     others = [text for text in required if name_of(text) != "torch"]
     needs_torch = len(others) < len(required) and not survey.uses_torch
-    if needs_torch or any(name_of(text) not in locked for text in others):
+    # The build's lock has no extras.
+    if needs_torch or any(name_of(text) not in locked or "[" in text for text in others):
         keywords["requires"] = (*others, *([f"torch=={TORCH}"] if needs_torch else []))
     if survey.metadata.dynamic and not required:
         draft.find_out("smoke", "what the wheel requires: the build computes it")

@@ -242,6 +242,17 @@ def test_smoke_test_has_what_the_package_imports(tmp_path: Path) -> None:
     assert f"{question}tiny_draft/__init__.py:3 imports" in notes(recipe, "smoke")
 
 
+@pytest.mark.parametrize("required", ["numpy", "numpy[fast]"])
+def test_smoke_test_has_extras_that_the_build_has_not(required: str, tmp_path: Path) -> None:
+    metadata = f"Name: tiny\nRequires-Dist: {required}\n"
+
+    recipe = draft(tmp_path, FILES, **{"PKG-INFO": metadata, "setup.py": setup("import numpy")})
+
+    smoke = value(recipe, "smoke")
+    assert isinstance(smoke, Call)
+    assert smoke.keywords.get("requires") == ((required,) if "[" in required else None)
+
+
 def test_starts_with_what_the_other_recipes_have() -> None:
     recipe = find_recipe("causal-conv1d", load_catalogue([ROOT])).recipe
 
