@@ -99,7 +99,7 @@ class Survey:
     @property
     def compiles_nothing(self) -> bool:
         """True if it has kernels that no build file compiles."""
-        compiles = self.uses_cmake or self.uses_torch or self.of("extension")
+        compiles = self.uses_cmake or self.uses_torch or self.of("extension", "program")
         return not compiles and any(name.endswith(".cu") for name in self.device_files)
 
     @property
