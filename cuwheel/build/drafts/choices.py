@@ -69,6 +69,8 @@ def draft_of(
     _note_license(draft, survey)
     if not draft.values["homepage"]:
         draft.stop("homepage", "upstream's home page, https://…")
+    elif "address in" in metadata.homepage.where:
+        draft.guess("homepage", f"{metadata.homepage.where}; the metadata has none")
     if not maintainer:
         draft.stop("maintainers", "your GitHub handle")
     _choose_framework(draft, survey, find_torch)

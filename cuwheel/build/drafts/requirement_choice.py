@@ -186,14 +186,36 @@ def choose_smoke(draft: Draft, survey: Survey, requires: tuple[str, ...]) -> Non
         draft.guess("smoke", text)
     keywords: dict[str, Value] = {"imports": imports}
     required = [_in_recipe_form(text) for text in survey.metadata.requires]
+    required += _choose_undeclared(draft, survey, imports)
     locked = {*map(name_of, requires)}
     others = [text for text in required if name_of(text) != "torch"]
     needs_torch = len(others) < len(required) and not survey.uses_torch
-    if needs_torch or any(name_of(text) not in locked for text in others):
+    # The build's lock has no extras.
+    if needs_torch or any(name_of(text) not in locked or "[" in text for text in others):
         keywords["requires"] = (*others, *([f"torch=={TORCH}"] if needs_torch else []))
     if survey.metadata.dynamic and not required:
         draft.find_out("smoke", "what the wheel requires: the build computes it")
     draft.values["smoke"] = Call(name="Smoke", keywords=keywords)
+
+
+def _choose_undeclared(draft: Draft, survey: Survey, imports: Collection[str]) -> list[str]:
+    """Return known distributions of what the packages import and their metadata doesn't state."""
+    stated = {"torch", *map(name_of, survey.metadata.requires)}
+    modules = {module.name: module.where for module in reversed(survey.of("import of package"))}
+    undeclared: dict[str, str] = {}
+    for name, where in modules.items():
+        distribution = _KNOWN.get(name, "")
+        if name in imports or {canonicalize_name(name), distribution} & stated:
+            continue
+        if distribution:
+            undeclared[distribution] = where
+        else:
+            text = f"whether the wheel's requirements bring {name}, which {where} imports"
+            draft.find_out("smoke", f"{text}: else `requires` needs its distribution")
+    if undeclared:
+        listed = ", ".join(f"{name} ({where})" for name, where in undeclared.items())
+        draft.guess("smoke", f"imported by the package, but not in its metadata: {listed}")
+    return list(undeclared)
 
 
 def _in_recipe_form(text: str) -> str:

@@ -206,6 +206,16 @@ def test_lists_what_stops_the_build_by_consequence(tmp_path: Path) -> None:
     assert stops == ["source", "license", "homepage"]
 
 
+def test_guesses_the_page_that_the_readme_names(tmp_path: Path) -> None:
+    page = "https://github.com/maker/tiny"
+    files = {"PKG-INFO": "Name: tiny\n", "README.md": f"See {page}.\n"}
+
+    recipe = draft(tmp_path, FILES, **files)
+
+    assert value(recipe, "homepage") == page
+    assert "README.md:1" in notes(recipe, "homepage")
+
+
 def test_leaves_blanks_that_the_check_names(tmp_path: Path) -> None:
     survey = survey_source(write_tree(tmp_path, {"setup.py": setup("'code=sm_80'")}))
     upstream = Upstream(project="tiny", version="1.0", sha256="0" * 64)
@@ -215,6 +225,32 @@ def test_leaves_blanks_that_the_check_names(tmp_path: Path) -> None:
     assert value(recipe, "maintainers") == (PLACEHOLDER_HANDLE,)
     assert (value(recipe, "license"), value(recipe, "homepage")) == ("", "")
     assert "which modules to import" in notes(recipe, "smoke")
+
+
+def test_smoke_test_has_what_the_package_imports(tmp_path: Path) -> None:
+    imports = "import einops\nimport numpy\nimport scatter_kernels\nimport tiny_draft_cuda\n"
+
+    recipe = draft(tmp_path, FILES, **{"tiny_draft/__init__.py": imports})
+
+    smoke = value(recipe, "smoke")
+    assert isinstance(smoke, Call)
+    assert smoke.keywords["requires"] == ("einops", "numpy")
+    assert "guess: imported by the package, but not in its metadata: numpy (" in notes(
+        recipe, "smoke"
+    )
+    question = "find out: whether the wheel's requirements bring scatter_kernels, which "
+    assert f"{question}tiny_draft/__init__.py:3 imports" in notes(recipe, "smoke")
+
+
+@pytest.mark.parametrize("required", ["numpy", "numpy[fast]"])
+def test_smoke_test_has_extras_that_the_build_has_not(required: str, tmp_path: Path) -> None:
+    metadata = f"Name: tiny\nRequires-Dist: {required}\n"
+
+    recipe = draft(tmp_path, FILES, **{"PKG-INFO": metadata, "setup.py": setup("import numpy")})
+
+    smoke = value(recipe, "smoke")
+    assert isinstance(smoke, Call)
+    assert smoke.keywords.get("requires") == ((required,) if "[" in required else None)
 
 
 def test_starts_with_what_the_other_recipes_have() -> None:

@@ -25,6 +25,7 @@ Kind = Literal[
     "stable ABI",  # one wheel for several Pythons
     "import",  # a package that the build imports
     "optional import",  # one that it does without, where it is missing
+    "import of package",  # a package that the finished one imports first
     "option",  # CMake: an option
     "archs",  # CMake: `CMAKE_CUDA_ARCHITECTURES` is set
     "language",  # CMake: a language is enabled

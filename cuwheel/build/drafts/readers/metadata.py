@@ -13,6 +13,7 @@ from typing import Any
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 from cuwheel.base.system.regular_files import open_regular, read_text
 from cuwheel.build.environments.requirements import read_pyproject
@@ -51,6 +52,10 @@ _LINUX = {"os_name": "posix", "platform_system": "Linux", "sys_platform": "linux
 _SOURCES = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
 _HEAD = 4096  # bytes, where a source states its licence
 _LICENSE_FILES = ("LICEN[CS]E*", "COPYING*")
+# The address, and in it the repository's name.
+_REPOSITORY = re.compile(
+    r"(https://(?:www\.)?(?:github\.com|gitlab\.com|codeberg\.org)/[\w.-]+/([\w-]+(?:\.(?!git\b)[\w-]+)*))"
+)
 _PAGES = ("homepage", "home", "source", "repository", "source code", "github", "code")
 
 
@@ -67,7 +72,7 @@ class Metadata:
     """Metadata of a source.
 
     Attributes:
-        homepage: `https://…`.
+        homepage: `https://…`; without a field of it, of a repository that the README names.
         requires: for Linux and the Pythons that recipes are built for.
         dynamic: the build computes the requirements.
         tools: the table `tool` of pyproject.toml.
@@ -100,7 +105,7 @@ def read_metadata(tree: Path) -> Metadata:
     return Metadata(
         summary=_clean(fields.get("Summary", project.get("description", ""))),
         license=_license(tree, text, fields.get_all("Classifier", [])),
-        homepage=_homepage(text),
+        homepage=_homepage(text, tree, fields.get("Name", project.get("name", ""))),
         requires_python=_field(text, "Requires-Python"),
         requires=tuple(sorted({str(requirement) for requirement in _on_linux(required)})),
         dynamic=bool({"dependencies", "requires-dist"} & dynamic) or not (has_fields or project),
@@ -188,7 +193,7 @@ def _other_licenses(tree: Path) -> Iterator[Fact]:
                 yield Fact(value=spdx, where=path.relative_to(tree).as_posix())
 
 
-def _homepage(text: str) -> Fact:
+def _homepage(text: str, tree: Path, name: str) -> Fact:
     page = _field(text, "Home-page")
     pages = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -196,8 +201,21 @@ def _homepage(text: str) -> Fact:
         if line.startswith("Project-URL: "):
             pages[label.lower()] = Fact(value=url.strip(), where=f"PKG-INFO:{number}")
     if not page.value:
-        page = next((pages[name] for name in _PAGES if name in pages), page)
+        page = next((pages[label] for label in _PAGES if label in pages), page)
+    if not page.value:
+        page = _repository(tree, name)
     return replace(page, value=re.sub("^http:", "https:", page.value))
+
+
+def _repository(tree: Path, name: str) -> Fact:
+    """Return the first address of a repository with the project's name in a README or PKG-INFO."""
+    paths = [path for path in (*sorted(tree.glob("README*")), tree / "PKG-INFO") if path.is_file()]
+    for path in paths:
+        for number, line in enumerate(read_text(path, errors="replace").splitlines(), 1):
+            for address, repository in _REPOSITORY.findall(line):
+                if canonicalize_name(repository) == canonicalize_name(name):
+                    return Fact(value=address, where=f"an address in {path.name}:{number}")
+    return Fact()
 
 
 def _on_linux(texts: list[str]) -> Iterator[Requirement]:

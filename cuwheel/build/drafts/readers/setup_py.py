@@ -22,6 +22,8 @@ _RUNNERS = re.compile(r"(?:subprocess\.(?:run|call|check_\w+|Popen)|os\.(?:syste
 _PATH_CHANGES = re.compile(r"sys\.path\.(?:append|insert|extend)")
 _FETCHERS = re.compile(r"(?:^|/)(?:git|wget|curl|aria2c)$")
 _COMPILING = ("cmake", "ninja")  # programs that a build starts, and the index has
+# A line of a script for a shell, up to where an f-string goes on.
+_SCRIPT = re.compile(r"^[ \t]*(cmake|ninja)[ \t]+(?=[-./$\"]|$)", re.MULTILINE)
 _EXTENSIONS = re.compile(r"(?:\w+\.)*(?!Build)\w*Extension(?:Using\w+)?")
 _SOURCE = re.compile(r"[\w./-]+\.(?:cu|cpp|cc|cxx|c)")
 _MISSING = ("ImportError", "ModuleNotFoundError", "Exception")
@@ -102,6 +104,7 @@ class _Reader:
                     yield from self._read_libraries(value if _text(key) == "libraries" else None)
             elif (text := _text(node)) and not isinstance(self._parents.get(node), ast.Expr):
                 yield from read_flags(text, self._at(node), self._guard(node))
+                yield from (self._fact("program", name, node) for name in _SCRIPT.findall(text))
 
     def _kind_of_import(self, node: ast.AST) -> Kind:
         """Return whether a `try` around an import goes on without the package."""

@@ -11,6 +11,7 @@ from cuwheel.base.system.regular_files import read_text
 from cuwheel.build.drafts.readers.cmake import read_cmake
 from cuwheel.build.drafts.readers.facts import OFF, Kind, SourceFact, place_of
 from cuwheel.build.drafts.readers.metadata import Metadata, read_metadata
+from cuwheel.build.drafts.readers.package_imports import read_package_imports
 from cuwheel.build.drafts.readers.setup_py import read_setup
 from cuwheel.build.environments.requirements import BuildSystem, read_build_system
 
@@ -98,7 +99,7 @@ class Survey:
     @property
     def compiles_nothing(self) -> bool:
         """True if it has kernels that no build file compiles."""
-        compiles = self.uses_cmake or self.uses_torch or self.of("extension")
+        compiles = self.uses_cmake or self.uses_torch or self.of("extension", "program")
         return not compiles and any(name.endswith(".cu") for name in self.device_files)
 
     @property
@@ -138,6 +139,7 @@ def survey_source(tree: Path) -> Survey:
     runs_cmake = not has_setup or any(fact.name in {"cmake", *_CMAKE_BACKENDS} for fact in facts)
     if runs_cmake or system.module.partition(".")[0] in _CMAKE_BACKENDS:
         facts += read_cmake(tree)
+    facts += tuple(read_package_imports(tree, packages))
     device_files = tuple(
         path.relative_to(tree).as_posix() for path in _compiled(tree, (".cu", ".cuh"))
     )

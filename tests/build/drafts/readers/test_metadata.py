@@ -58,6 +58,26 @@ def test_finds_homepage(lines: str, page: str, tmp_path: Path) -> None:
     assert read_metadata(tree).homepage.value == page
 
 
+@pytest.mark.parametrize(
+    ("line", "page"),
+    [
+        ("[ci](https://github.com/maker/Tiny_Draft/actions/ci.svg)", "maker/Tiny_Draft"),
+        ("git clone https://github.com/maker/tiny-draft.git", "maker/tiny-draft"),
+        ("a fork of https://github.com/maker/tiny", ""),
+        ("https://github.com/maker/tiny-draft-models", ""),
+    ],
+)
+def test_finds_repository_of_the_projects_name(line: str, page: str, tmp_path: Path) -> None:
+    tree = write_tree(
+        tmp_path, {"PKG-INFO": "Name: tiny-draft\n", "README.md": f"# Tiny\n{line}\n"}
+    )
+
+    fact = read_metadata(tree).homepage
+
+    assert fact.value == (f"https://github.com/{page}" if page else "")
+    assert fact.where == ("an address in README.md:2" if page else "")
+
+
 def test_keeps_requirements_that_count_on_linux(tmp_path: Path) -> None:
     lines = (
         "Requires-Dist: numpy>=1.20\n"

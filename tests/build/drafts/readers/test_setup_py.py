@@ -48,6 +48,22 @@ def test_reports_that_a_name_is_computed(read: Read) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "programs"),
+    [
+        ('subprocess.run(["cmake", source])', ["cmake"]),
+        ('command = f"cd {folder}\\n  cmake {options} {source}\\n make"', ["cmake"]),
+        ('command = "cmake -S . -B build"', ["cmake"]),
+        ('print("cmake is required")', []),
+        ('print("see cmake ")', []),
+    ],
+)
+def test_finds_program(line: str, programs: list[str], read: Read) -> None:
+    facts = read(f"import subprocess\n{line}\n")
+
+    assert [fact.name for fact in facts if fact.kind == "program"] == programs
+
+
+@pytest.mark.parametrize(
     ("line", "name"),
     [
         ("urllib.request.urlretrieve(url, name)", "urllib.request.urlretrieve(url, name)"),
