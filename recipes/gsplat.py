@@ -31,4 +31,8 @@ RECIPE = Recipe(
     smoke=Smoke(imports=("gsplat", "gsplat.csrc")),
     memory_per_job=3 * GIB,
     max_wheel_size=60 * MIB,
+    upstream_tests=(
+        *("tests/test_basic.py", "tests/test_ftheta.py", "tests/test_rasterization.py"),
+        "tests/test_strategy.py",
+    ),
 )

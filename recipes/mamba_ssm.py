@@ -32,4 +32,5 @@ RECIPE = Recipe(
     smoke=Smoke(imports=("mamba_ssm", "selective_scan_cuda")),
     memory_per_job=4 * GIB,
     max_wheel_size=400 * MIB,
+    upstream_tests=("tests",),
 )

@@ -21,4 +21,5 @@ RECIPE = Recipe(
     build=TorchExtension(),
     link=Link("cudart", "torch"),
     smoke=Smoke(imports=("nerfacc", "nerfacc.csrc"), requires=("rich>=12",), script="nerfacc.py"),
+    upstream_tests=("tests",),
 )
