@@ -456,7 +456,9 @@ def stage(trials: list[tuple[str, Trial]], attempt: Attempt, jobs: int, given: A
 
 
 def gpu_uuids() -> list[str]:
-    """Return the machine's GPUs: a number is ambiguous where several are visible."""
+    """Return the visible GPUs: a number is ambiguous where there are several."""
+    if chosen := os.environ.get("CUDA_VISIBLE_DEVICES", ""):
+        return chosen.split(",")
     command = ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
