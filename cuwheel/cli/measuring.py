@@ -311,7 +311,8 @@ def _upstream_tests(
     recipe = entry.recipe
     if not args.upstream_tests or recipe is None:
         return {}
-    if not recipe.upstream_tests or isinstance(recipe.source, Folder):
+    pinned = recipe.filled_source
+    if not recipe.upstream_tests or isinstance(pinned, Folder):
         raise UsageError(
             f"--upstream-tests: the recipe of {entry.name} names none",
             why="its field `upstream_tests` is empty, or its source is a folder",
@@ -319,7 +320,7 @@ def _upstream_tests(
         )
     workspace = bare_workspace(console, caller)
     fix = "check the network, or omit --upstream-tests"
-    with open_pinned(recipe.source, workspace, fix, offline=args.offline) as archive:
+    with open_pinned(pinned, workspace, fix, offline=args.offline) as archive:
         source = unpack_archive(archive.path, scratch / "source").top
     return {"upstream_tests": recipe.upstream_tests, "source": source}
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import io
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -70,6 +73,32 @@ def test_wheel_on_top_of_an_environment(project: Path) -> None:
     assert "measured 1.0+cu130 on Test GPU" in (report / "perf.html").read_text()
     assert len(list((report / "history").iterdir())) == 1
     assert "left out" in result.output
+
+
+def pin_source(project: Path, tests: str) -> None:
+    """Have the recipe pin a source with tests, and name them."""
+    with tarfile.open(project / "measured-1.0.tar.gz", "w:gz") as archive:
+        member = tarfile.TarInfo("measured-1.0/tests/test_measured.py")
+        member.size = len(tests)
+        archive.addfile(member, io.BytesIO(tests.encode()))
+    sha256 = hashlib.sha256((project / "measured-1.0.tar.gz").read_bytes()).hexdigest()
+    recipe = project / "recipes" / "measured.py"
+    text = recipe.read_text().replace("http://127.0.0.1:9", project.as_uri())
+    text = text.replace("0" * 64, sha256).replace("smoke=", 'upstream_tests=("tests",), smoke=')
+    recipe.write_text(text)
+
+
+@pytest.mark.e2e
+def test_runs_the_tests_of_the_pinned_source(project: Path) -> None:
+    wheel, report = write_package(project), project / "report"
+    pin_source(project, "from measured import double\ndef test_it():\n    assert double(2) == 4\n")
+    words = ("--wheel", wheel, "--python", sys.executable, "--report", report, "--quick")
+
+    result = perf(project, *words, "--upstream-tests")
+
+    assert result.status == 0, result.output
+    written = read_document((report / "perf.json").read_text(), "perf")
+    assert (written["upstream_tests"]["passed"], written["upstream_tests"]["failed"]) == (1, 0)
 
 
 @pytest.mark.e2e
