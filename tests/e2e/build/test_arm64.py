@@ -97,6 +97,7 @@ def device_code_in(wheel: Path) -> list[bytes]:
     return sorted(found)
 
 
+@pytest.mark.nightly
 def test_builds_the_same_bytes_however_it_is_built(engine: Engine, root: TargetRoot) -> None:
     source = ("--source", str(PACKAGES / "tiny_capi"), "--work", str(engine.work))
 

@@ -66,6 +66,7 @@ def test_two_machines_fill_one_cache(
     assert sorted(path.name for path in projects) == sorted(names)
 
 
+@pytest.mark.nightly
 def test_two_machines_build_a_target_one_after_the_other(
     machine: Engine, built: Callable[[str], Engine], shared_cache: Path, tmp_path: Path
 ) -> None:

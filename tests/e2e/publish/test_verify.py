@@ -76,6 +76,7 @@ def test_finds_the_same_bytes(verifier: Verifier) -> None:
     assert equal["build"]["sha256"] == equal["against"]["sha256"]
 
 
+@pytest.mark.nightly
 def test_names_a_time_stamp_in_a_kernel(verifier: Verifier) -> None:
     """The package asks the clock itself, so that SOURCE_DATE_EPOCH does nothing."""
     change(

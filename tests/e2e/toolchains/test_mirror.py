@@ -211,6 +211,7 @@ def test_builds_for_arm64_without_network(
     assert wheel.name.endswith("_aarch64.whl")
 
 
+@pytest.mark.nightly
 def test_builds_from_served_mirror(site: Site, address: str) -> None:
     script = commands(site.mirror).replace("file://$PWD", address).replace(" --offline", "")
 
