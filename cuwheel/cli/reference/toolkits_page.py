@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -33,7 +34,8 @@ _COMPONENTS_INTRO = """\
 Valid names for `link` of a recipe. Unless the recipe's `mode` says otherwise, a wheel contains none
 of them: it requires the wheel that supplies them, and finds them there by a relative rpath. In
 addition there is `driver`, for the libraries of the machine's NVIDIA driver, which no wheel has.
-[how-to/link-to-nvidia-wheels.md](../how-to/link-to-nvidia-wheels.md) shows how."""
+[how-to/link-to-nvidia-wheels.md](../how-to/link-to-nvidia-wheels.md) shows how. In the tables
+`{cuda}` is CUDA's major release."""
 _SUPPLIERS_INTRO = """\
 Which wheel on the package index supplies them, what our wheel requires for it, and the package of
 conda-forge's index with the same. `cuwheel/check/cuda/nvidia_wheels.py` names the releases that the
@@ -104,22 +106,44 @@ def _component_parts() -> Iterator[str]:
     rows = components.COMPONENTS
     yield _COMPONENTS_INTRO
     yield _meanings(components.Component)
-    fields = [(row.name, row.cuda, row.sonames, row.needs, row.opens, row.may_open) for row in rows]
-    yield table(_LIBRARY_COLUMNS, [list(map(_cell, row)) for row in fields])
+    libraries = [
+        (row.cuda, [code(row.name), *map(_cell, (row.sonames, row.needs, row.opens, row.may_open))])
+        for row in rows
+    ]
+    yield table(_LIBRARY_COLUMNS, _with_majors(libraries))
     yield "### Suppliers"
     yield _SUPPLIERS_INTRO
     groups = itertools.groupby(rows, key=lambda row: (row.cuda, row.distribution))
-    yield table(_SUPPLIER_COLUMNS, [_supplier_row(list(group)) for _, group in groups])
+    suppliers = [(key[0], _supplier_row(list(group))) for key, group in groups]
+    yield table(_SUPPLIER_COLUMNS, [cells for _, cells in _joined(suppliers)])
     yield "### Libraries that don't find each other"
     yield _LOST_INTRO
-    yield table(
-        _LOST_COLUMNS,
-        [
-            (code(row.name), _cell(row.cuda), _cell(tuple(sonames)), code(releases or "all read"))
-            for row in rows
-            for releases, sonames in _by_release(row.lost).items()
-        ],
-    )
+    lost = [
+        (row.cuda, [code(row.name), _cell(tuple(sonames)), code(releases or "all read")])
+        for row in rows
+        for releases, sonames in _by_release(row.lost).items()
+    ]
+    yield table(_LOST_COLUMNS, _with_majors(lost))
+
+
+_Row = tuple[int | None, list[str]]  # the major release of CUDA, and the cells
+
+
+def _joined(rows: Iterable[_Row]) -> list[tuple[str, list[str]]]:
+    """Return rows that differ only in CUDA's major release as one, with `{cuda}` in its place."""
+    groups: dict[tuple[str, ...], list[_Row]] = {}
+    for cuda, cells in rows:
+        own = [re.sub(rf"(?<=\.so\.){cuda}\b|(?<=cu){cuda}\b", "{cuda}", cell) for cell in cells]
+        groups.setdefault(tuple(own), []).append((cuda, cells))
+    return [
+        (" ".join(_cell(cuda) for cuda, _ in group), list(own) if group[1:] else group[0][1])
+        for own, group in groups.items()
+    ]
+
+
+def _with_majors(rows: Iterable[_Row]) -> list[list[str]]:
+    """Return joined rows with CUDA's major releases as their second cell."""
+    return [[cells[0], majors, *cells[1:]] for majors, cells in _joined(rows)]
 
 
 def _by_release(lost: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
