@@ -14,6 +14,7 @@ from cuwheel.base.errors import UsageError, suggest
 from cuwheel.base.formats.binaries.archs import is_arch
 from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.quantities import read_size
+from cuwheel.cli.examples import closing_text
 
 # `--dist DIR`, `--fail-on {error,never}`, `--only PATTERN...` (repeatable), `--offline`; without
 # dashes `wheels WHEEL+`, `folder DIR?`
@@ -45,6 +46,10 @@ class _Formatter(argparse.HelpFormatter):
 
     def _expand_help(self, action: argparse.Action) -> str:
         return as_typed(super()._expand_help(action))
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Keep the lines of what closes a help; a description is wrapped."""
+        return text if "\n" in text else super()._fill_text(text, width, indent)
 
 
 class Parser(argparse.ArgumentParser):
@@ -170,6 +175,7 @@ def new_parser(
     parser = Parser(
         prog=as_typed(f"nox -s {session} --"),
         description=as_typed(description),
+        epilog=closing_text(session),
         allow_abbrev=False,
         formatter_class=_Formatter,
     )

@@ -154,12 +154,20 @@ def help_parser() -> Parser:
     return new_parser(
         "help",
         "List the commands, and what can be built here.",
-        {"--targets": "print only the names of what can be built here"},
+        {
+            "command COMMAND?": "show this one's options, as its own --help does",
+            "--targets": "print only the names of what can be built here",
+        },
     )
 
 
 def run_help(args: argparse.Namespace, _console: Console, caller: Caller) -> None:
-    """Print the commands by their purpose, then the project's targets."""
+    """Print the commands by their purpose, then the project's targets; or one command's help."""
+    if args.command:
+        from cuwheel.cli.dispatch import parser_of  # noqa: PLC0415 - it imports this module
+
+        parser_of(args.command).print_help()
+        return
     lines = target_names(load_catalogue(caller.roots)) if args.targets else _lines(caller)
     print(*lines, sep="\n")  # noqa: T201 - that's the answer
 

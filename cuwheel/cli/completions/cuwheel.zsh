@@ -206,6 +206,7 @@ _shtab_cuwheel_explain_defaults_added=0
 _shtab_cuwheel_help_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--targets[print only the names of what can be built here]"
+  ":show this one\'s options, as its own --help does:"
 )
 
 # guard to ensure default positional specs are added only once per session
