@@ -48,8 +48,8 @@ def test_name_of_a_row() -> None:
 
 
 def test_cases_of_all_grids_follow_each_other() -> None:
-    few: dict[str, tuple[Any, ...]] = {"width": (1, 2)}
+    few: dict[str, tuple[Any, ...]] = {"width": (1, 2), "kind": ("bf16",)}
 
     cases = cases_of((AXES, lambda _: True, name_of), (few, lambda row: row["width"] > 1, dict))
 
-    assert cases == [*map(name_of, pairwise(AXES)), {"width": 2}]
+    assert cases == [*map(name_of, pairwise(AXES)), {"width": 2, "kind": "bf16"}]
