@@ -1139,8 +1139,9 @@ def stored(values: torch.Tensor, codes: list[float]) -> Inputs:
     )
 
 
-def restored(numbers: torch.Tensor, largest: torch.Tensor, codes: list[float]) -> torch.Tensor:
+def restored(state: Inputs, codes: list[float]) -> torch.Tensor:
     """What is stored, in float64."""
+    numbers, largest = state
     scales = largest.double().repeat_interleave(BLOCK_8BIT, -1)[..., : numbers.shape[-1]]
     return table(codes, torch.float64)[numbers.long()] * scales
 
@@ -1180,8 +1181,8 @@ def exact_step(row: Row, *values: torch.Tensor) -> Any:
     weights, gradient, first, second = values
     name, step = row["name"], row["step"]
     if row["bits"] == 8:
-        first = restored(*stored(first, SIGNED), SIGNED)
-        second = restored(*stored(second, UNSIGNED), UNSIGNED)
+        first = restored(stored(first, SIGNED), SIGNED)
+        second = restored(stored(second, UNSIGNED), UNSIGNED)
     weights, gradient, first, second = in_float64((weights, gradient, first, second))
     gradient = gradient * row["scale"]
     is_two = name in HAS_SECOND
