@@ -64,5 +64,6 @@ RECIPE = Recipe(
         requires=("jax[cuda{cuda}]", "numpy", "pydantic>=2"),
         script="jax_finufft.py",
     ),
+    upstream_tests=("tests/ops_test.py", "tests/options_test.py", "tests/shapes_test.py"),
     max_wheel_size=60 * MIB,
 )

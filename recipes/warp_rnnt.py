@@ -28,4 +28,5 @@ RECIPE = Recipe(
         call="warp_rnnt.__version__.split('+')[0]",
         expect="'0.7.0'",
     ),
+    upstream_tests=("warp_rnnt/test.py",),
 )

@@ -48,7 +48,7 @@ FRAMEWORK = "torch"
 VARIABLES = ("BNB_CUDA_VERSION", "BNB_DISABLE")
 
 UNTOUCHED = (
-    "optimizers other than AdamW with 8-bit states, pages in the host's memory",
+    "pages in the host's memory, LAMB, LARS, norms of updates and percentile clipping",
     "double quantization, products of sparse matrices, igemm",
     "modules of nn besides what their functions are called with",
     "quantizing NaN and infinities, which have no code; more than 2^31 elements, which are 32 bits",
@@ -1093,10 +1093,148 @@ def row_case(row: Row) -> Case:
     )
 
 
+OPTIMIZERS: dict[str, tuple[Any, ...]] = {
+    "name": ("adam", "momentum", "rmsprop", "adagrad", "lion", "ademamix"),
+    "bits": (32, 8),  # of states
+    "dtype": ("float32", "float16", "bfloat16"),
+    "count": (5000, 1, 1000, 4099),
+    "decay": (0.0, DECAY),
+    "step": (1, STEP),
+    "scale": (1.0, 0.5),  # of gradients
+}
+BETA3, ALPHA = 0.9999, 5.0  # of AdEMAMix
+SLOW = 2  # its states of the first moment
+HAS_SECOND = {"adam", "ademamix"}
+
+
+def has_optimizer(row: Row) -> bool:
+    """32-bit states have bf16 gradients for three of them (str2optimizer32bit in ops.py).
+
+    Lion's decay is left out: upstream's own implementations differ in it.
+    """
+    if row["name"] == "lion" and row["decay"]:
+        return False
+    is_wide = row["bits"] == 32
+    return not is_wide or row["dtype"] != "bfloat16" or row["name"] in {*HAS_SECOND, "lion"}
+
+
+def optimizer_row_inputs(row: Row, seed: int) -> Inputs:
+    """Weights as small as an update, gradient, moments; of 8 bits as they can be stored."""
+    draw = random_of(seed, DEVICE)
+    count = row["count"]
+    weights, gradient = (draw(count, dtype=row["dtype"]) for _ in range(2))
+    first = draw(SLOW, count) if row["name"] == "ademamix" else draw(count)
+    if row["name"] in {"rmsprop", "adagrad"}:
+        first = 0.5 + first.abs()
+    return weights * RATE, gradient, first, 0.5 + draw(count).abs()
+
+
+def stored(values: torch.Tensor, codes: list[float]) -> Inputs:
+    """Numbers of codes and scales; each row has blocks of its own."""
+    rows = values.reshape(-1, values.shape[-1])
+    padded = nn.functional.pad(rows, (0, -rows.shape[1] % BLOCK_8BIT))
+    numbers, largest = encode(padded, codes, BLOCK_8BIT)
+    return numbers[:, : rows.shape[1]].reshape(values.shape), largest.reshape(
+        *values.shape[:-1], -1
+    )
+
+
+def restored(state: Inputs, codes: list[float]) -> torch.Tensor:
+    """What is stored, in float64."""
+    numbers, largest = state
+    scales = largest.double().repeat_interleave(BLOCK_8BIT, -1)[..., : numbers.shape[-1]]
+    return table(codes, torch.float64)[numbers.long()] * scales
+
+
+def package_step(row: Row, *values: torch.Tensor) -> Any:
+    """What the package's step changes; of 32 bits also the moments."""
+    before, gradient, first, second = values
+    weights, name = before.clone(), row["name"]
+    functional = bitsandbytes.functional
+    has_second = name in HAS_SECOND
+    if row["bits"] == 32:
+        states = [first.clone(), *([second.clone()] if has_second else [])]
+        functional.optimizer_update_32bit(
+            *(name, gradient, weights, states[0], BETAS[0], EPSILON, row["step"], RATE),
+            state2=states[1] if has_second else None,
+            beta2=BETAS[1],
+            beta3=BETA3,
+            alpha=ALPHA,
+            weight_decay=row["decay"],
+            gnorm_scale=row["scale"],
+        )
+        return weights, *states
+    numbers, scales = stored(first, SIGNED)
+    others = stored(second, UNSIGNED) if has_second else (None, None)
+    functional.optimizer_update_8bit_blockwise(
+        *(name, gradient, weights, numbers, others[0], *BETAS, BETA3, ALPHA, EPSILON),
+        *(row["step"], RATE, table(SIGNED), table(UNSIGNED) if has_second else None),
+        *(scales, others[1]),
+        weight_decay=row["decay"],
+        gnorm_scale=row["scale"],
+    )
+    return weights
+
+
+def exact_step(row: Row, *values: torch.Tensor) -> Any:
+    """The same in float64."""
+    weights, gradient, first, second = values
+    name, step = row["name"], row["step"]
+    if row["bits"] == 8:
+        first = restored(stored(first, SIGNED), SIGNED)
+        second = restored(stored(second, UNSIGNED), UNSIGNED)
+    weights, gradient, first, second = in_float64((weights, gradient, first, second))
+    gradient = gradient * row["scale"]
+    is_two = name in HAS_SECOND
+    if is_two:
+        weights = weights * (1 - RATE * row["decay"])
+    else:
+        gradient = gradient + row["decay"] * weights
+    if is_two:
+        second = BETAS[1] * second + (1 - BETAS[1]) * gradient**2
+        size = (second / (1 - BETAS[1] ** step)).sqrt() + EPSILON
+        betas = table([BETAS[0], BETA3], torch.float64)[: first.dim(), None]
+        betas = betas if name == "ademamix" else betas[0]
+        first = betas * first + (1 - betas) * gradient
+        fast = first[0] if name == "ademamix" else first
+        slow = ALPHA * first[1] if name == "ademamix" else 0
+        change = (fast / (1 - BETAS[0] ** step) + slow) / size
+    elif name == "momentum":
+        first = gradient if step == 1 else BETAS[0] * first + gradient
+        change = first
+    elif name == "lion":
+        change = (BETAS[0] * first + (1 - BETAS[0]) * gradient).sign()
+        first = BETAS[1] * first + (1 - BETAS[1]) * gradient
+    else:
+        kept = BETAS[0] if name == "rmsprop" else 1.0
+        first = kept * first + (1 - kept if name == "rmsprop" else 1.0) * gradient**2
+        change = gradient / (first.sqrt() + EPSILON)
+    weights = weights - RATE * change
+    if row["bits"] == 8:
+        return weights
+    return (weights, first, second) if is_two else (weights, first)
+
+
+def optimizer_case(row: Row) -> Case:
+    """A step of an optimizer."""
+    return Case(
+        name=f"optimizer {name_of(row)}",
+        inputs=functools.partial(optimizer_row_inputs, row),
+        call=functools.partial(package_step, row),
+        expected=functools.partial(exact_step, row),
+        limit=max(UPDATE, 2 * rounding_of(row["dtype"])),
+        same_bits=True,
+        is_grid=True,
+        is_timed=False,
+        memory=1 << 26,
+    )
+
+
 GRIDS = (
     (FOUR_BITS, has_4bit, case_4bit),
     (EIGHT_BITS, has_8bit, case_8bit),
     (ROWS, has_row, row_case),
+    (OPTIMIZERS, has_optimizer, optimizer_case),
 )
 
 

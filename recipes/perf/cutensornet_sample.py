@@ -175,7 +175,7 @@ SCHMIDT: dict[str, tuple[Any, ...]] = {
     "layout": ("rows", "columns"),
     "values": ("normal", "large", "product", "zeros"),
 }
-LARGE = 1e50
+LARGE = 1e30
 
 
 def is_contraction(row: Row) -> bool:

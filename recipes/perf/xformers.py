@@ -431,7 +431,7 @@ def exact_pruned(row: Row, x: torch.Tensor, _: object) -> torch.Tensor:
     """Two of so many along rows, as `distinct` has no equal values in four; in eight the first."""
     groups = x.reshape(-1, row["of"]).double()
     keys = groups.abs() if row["order"] == "largest_abs" else groups
-    places = keys.argsort(-1, descending=True, stable=True)[:, :2]
+    places = keys.argsort(stable=True, dim=-1, descending=True)[:, :2]
     found = torch.zeros_like(groups).scatter_(1, places, groups.gather(1, places))
     return found.view_as(x).to(x.dtype)
 

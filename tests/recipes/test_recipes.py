@@ -35,6 +35,10 @@ every_recipe = pytest.mark.parametrize("entry", _ENTRIES, ids=lambda entry: entr
 every_lock = pytest.mark.parametrize(("entry", "job"), _LOCKS, ids=lambda part: part.name)
 
 
+# Probes without a grid, and why.
+_WITHOUT_GRID = {"jaxmg.py": "its wheel has no kernels: cuSOLVERMg's run, on several GPUs"}
+
+
 def recipe_of(entry: CatalogueEntry) -> Recipe:
     assert entry.recipe, entry.fault
     return entry.recipe
@@ -116,6 +120,42 @@ def test_every_smoke_test_is_of_a_recipe(root: Path) -> None:
 
     declared = {recipe_of(entry).smoke.script for entry in _ENTRIES if entry.root == root}
     assert found == declared - {""}
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "recipes" / "perf").glob("*.py")), ids=lambda path: path.name
+)
+def test_every_probe_has_a_grid_and_says_what_it_leaves_out(path: Path) -> None:
+    values = assigned(path)
+    calls = {
+        ast.unparse(node.func)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+    }
+
+    has_grid = {"GRIDS", "UNTOUCHED"} <= values.keys()
+    assert has_grid != (path.name in _WITHOUT_GRID)
+    if has_grid:
+        assert ast.literal_eval(values["UNTOUCHED"])
+        assert calls & {"cases_of", "grid_cases"}
+
+
+def assigned(path: Path) -> dict[str, ast.expr]:
+    """The values of a module's names; its own imports need a GPU's environment."""
+    return {
+        node.targets[0].id: node.value
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+
+
+def test_every_probe_imports_only_what_is_there() -> None:
+    """A probe runs among its package's requirements; of the engine it has these two modules."""
+    known = {path.stem for path in (ROOT / "cuwheel" / "lab" / "perf" / "runner").glob("*.py")}
+    for path in (ROOT / "recipes" / "perf").glob("*.py"):
+        nodes = ast.walk(ast.parse(path.read_text()))
+        found = {node.module for node in nodes if isinstance(node, ast.ImportFrom)} & known
+        assert found <= {"grid", "perf_case"}, path.name
 
 
 @pytest.mark.parametrize("name", ["tiny_skbuild", "tiny_capi", "tiny_rdc"])

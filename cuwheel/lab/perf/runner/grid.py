@@ -103,7 +103,7 @@ def is_differentiable(value: Any) -> bool:
     """Return True for a tensor of PyTorch's that can have a gradient."""
     import torch  # noqa: PLC0415
 
-    return torch.is_tensor(value) and (value.is_floating_point() or value.is_complex())
+    return bool(torch.is_tensor(value) and (value.is_floating_point() or value.is_complex()))
 
 
 def gradients_of(function: Callable[..., Any], values: Sequence[Any], ahead: Any) -> Any:
@@ -123,7 +123,7 @@ def rounding_of(*kinds: str) -> float:
     """Return the error of one rounding to the coarsest of PyTorch's types; of float32's sums."""
     import torch  # noqa: PLC0415
 
-    return max(1e-5, *(0.5 * torch.finfo(getattr(torch, kind)).eps for kind in kinds))
+    return max(1e-5, *(0.5 * float(torch.finfo(getattr(torch, kind)).eps) for kind in kinds))
 
 
 def on_second_stream(function: Callable[..., Any], *arguments: Any) -> Any:

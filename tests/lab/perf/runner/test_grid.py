@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from cuwheel.lab.perf.runner.grid import name_of, pairwise
+from cuwheel.lab.perf.runner.grid import cases_of, name_of, pairwise
 
 AXES: dict[str, tuple[Any, ...]] = {
     "kind": ("bf16", "fp16", "fp32"),
@@ -45,3 +45,11 @@ def test_rows_that_do_not_exist_are_left_out() -> None:
 
 def test_name_of_a_row() -> None:
     assert name_of({"kind": "bf16", "width": 4}) == "kind=bf16 width=4"
+
+
+def test_cases_of_all_grids_follow_each_other() -> None:
+    few: dict[str, tuple[Any, ...]] = {"width": (1, 2), "kind": ("bf16",)}
+
+    cases = cases_of((AXES, lambda _: True, name_of), (few, lambda row: row["width"] > 1, dict))
+
+    assert cases == [*map(name_of, pairwise(AXES)), {"width": 2, "kind": "bf16"}]
