@@ -102,6 +102,7 @@ def grid_case(row: Row) -> Case:
         call=functools.partial(outputs, package, row),
         expected=functools.partial(expected, row),
         limit=LIMITS[row["dtype"]],
+        has_own_kernels=row["columns"] > 1,
         same_bits=True,
         is_grid=True,
         is_timed=False,

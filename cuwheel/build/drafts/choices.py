@@ -65,7 +65,7 @@ def draft_of(
         maintainers=(maintainer or PLACEHOLDER_HANDLE,),
         source=_source_call(upstream),
     )
-    _note_source(draft, survey)
+    _note_source(draft, survey, upstream)
     _note_license(draft, survey)
     if not draft.values["homepage"]:
         draft.stop("homepage", "upstream's home page, https://…")
@@ -96,8 +96,11 @@ def _source_call(upstream: Upstream) -> Call:
     return Call(name=type(source).__name__, keywords=keywords)
 
 
-def _note_source(draft: Draft, survey: Survey) -> None:
+def _note_source(draft: Draft, survey: Survey, upstream: Upstream) -> None:
     """Note what the source lacks: files that it compiles, or everything that compiles its own."""
+    if upstream.universal:
+        text = f"whether it has to compile anything: the index has {upstream.universal}"
+        draft.find_out("build", text)
     missing = survey.missing_sources
     if missing:
         files = first_of([f"{file.name} ({file.where})" for file in missing], _SHOWN)

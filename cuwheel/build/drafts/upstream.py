@@ -30,6 +30,7 @@ class Upstream:
 
     Attributes:
         newer: a sentence about the newest final release; empty: this is it.
+        universal: a wheel of the release for all systems, so without compiled code; empty: none.
         given: a source that is on no index; None: it is the index's sdist.
     """
 
@@ -37,6 +38,7 @@ class Upstream:
     version: str
     sha256: str
     newer: str = ""
+    universal: str = ""
     given: Archive | GitCommit | Folder | None = None
 
     @property
@@ -101,7 +103,11 @@ def choose_release(project: str, releases: Sequence[IndexRelease], version: str 
         lacking = "" if finals[-1].sdist else ", and the index has no source of it"
         newer = f"{finals[-1].version} is newer{lacking}"
     return Upstream(
-        project=project, version=str(release.version), sha256=release.sdist.sha256, newer=newer
+        project=project,
+        version=str(release.version),
+        sha256=release.sdist.sha256,
+        newer=newer,
+        universal=next((name for name in release.wheels if name.endswith("-none-any.whl")), ""),
     )
 
 

@@ -253,6 +253,15 @@ def test_smoke_test_has_extras_that_the_build_has_not(required: str, tmp_path: P
     assert smoke.keywords.get("requires") == ((required,) if "[" in required else None)
 
 
+@pytest.mark.parametrize("wheel", ["", "tiny-1.0-py3-none-any.whl"])
+def test_asks_whether_anything_is_compiled(wheel: str, tmp_path: Path) -> None:
+    upstream = Upstream(project="tiny", version="1.0", sha256="0" * 64, universal=wheel)
+
+    recipe = draft_of(upstream, survey_source(write_tree(tmp_path, FILES)), "someone", no_torch)
+
+    assert ("whether it has to compile anything" in notes(recipe, "build")) == bool(wheel)
+
+
 def test_starts_with_what_the_other_recipes_have() -> None:
     recipe = find_recipe("causal-conv1d", load_catalogue([ROOT])).recipe
 

@@ -44,6 +44,16 @@ def test_takes_newest_with_source(index: Index, workspace: Workspace) -> None:
     assert release.newer == "2.0 is newer, and the index has no source of it"
 
 
+@pytest.mark.parametrize("tag", ["py3-none-any", "cp312-cp312-manylinux_2_28_x86_64"])
+def test_knows_wheel_without_compiled_code(tag: str, index: Index, workspace: Workspace) -> None:
+    index.add_sdist("tiny", "1.0", FILES)
+    index.add_file("tiny", f"tiny-1.0-{tag}.whl")
+
+    release = choose_release("tiny", releases_of("tiny", workspace))
+
+    assert release.universal == ("tiny-1.0-py3-none-any.whl" if tag == "py3-none-any" else "")
+
+
 def test_refuses_wheels_alone(index: Index, workspace: Workspace) -> None:
     index.add_file("tiny", "tiny-2.0-py3-none-any.whl")
 

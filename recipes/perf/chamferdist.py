@@ -1,0 +1,156 @@
+"""chamferdist against all distances in float64: sums, nearest neighbours and gradients."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from chamferdist import ChamferDistance
+from chamferdist.chamfer import knn_points
+from grid import name_of, pairwise
+from perf_case import Case
+
+PACKAGE = "chamferdist"
+FRAMEWORK = "torch"
+UNTOUCHED = (
+    "another stream than the default",
+    "gradients in float64, which upstream computes in float32",
+    "clouds of different lengths, and fewer points than neighbours",
+    "the three older kernels, `version=0` to 2, where another is the default",
+)
+DEVICE = "cuda"
+
+LIMITS = {"float32": 1e-5, "float64": 1e-12}
+LARGE = {"batch": 8, "points": 16384, "others": 16384}
+
+Row = dict[str, Any]
+Values = tuple[torch.Tensor, ...]
+
+AXES: dict[str, tuple[Any, ...]] = {
+    "what": ("forward", "gradient"),
+    "call": ("forward", "reverse", "both", "1 neighbour", "3 neighbours", "20 neighbours"),
+    "dtype": ("float32", "float64"),
+    "dimensions": (3, 1, 2, 8, 17, 33),
+    "batch": (3, 1),
+    "points": (500, 1, 257),
+    "others": (700, 33),
+    "sum over": ("sum", "mean"),
+}
+
+
+def exists(row: Row) -> bool:
+    """Return False for gradients in double precision."""
+    return row["what"] == "forward" or row["dtype"] == "float32"
+
+
+def inputs(row: Row, seed: int) -> Values:
+    """Return two clouds, and gradients of the distances to neighbours."""
+    draw = torch.Generator(DEVICE).manual_seed(seed)
+    kind = getattr(torch, row["dtype"])
+    sizes = (row["points"], row["others"])
+    clouds = [
+        torch.rand(row["batch"], size, row["dimensions"], device=DEVICE, generator=draw, dtype=kind)
+        for size in sizes
+    ]
+    shape = (row["batch"], row["points"], neighbours(row) or 1)
+    return (*clouds, torch.rand(shape, device=DEVICE, generator=draw, dtype=kind) + 0.5)
+
+
+def neighbours(row: Row) -> int:
+    """Return how many are looked for; 0: a sum over the nearest."""
+    return int(row["call"].split()[0]) if "neighbour" in row["call"] else 0
+
+
+def package(row: Row, cloud: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Return the package's distances, or their sum."""
+    if count := neighbours(row):
+        distances: torch.Tensor = knn_points(cloud, other, K=count).dists
+        return distances
+    total: torch.Tensor = ChamferDistance()(
+        cloud,
+        other,
+        bidirectional=row["call"] == "both",
+        reverse=row["call"] == "reverse",
+        batch_reduction=row["sum over"],
+        point_reduction=row["sum over"],
+    )
+    return total
+
+
+def exact(row: Row, cloud: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Return the same of all squared distances, a part of the cloud at a time."""
+    if count := neighbours(row):
+        return nearest(cloud, other, count)
+    to_other, from_other = nearest(cloud, other, 1)[..., 0], nearest(other, cloud, 1)[..., 0]
+    of_points = [getattr(part, row["sum over"])(1) for part in (to_other, from_other)]
+    forward, reverse = (getattr(part, row["sum over"])() for part in of_points)
+    sums = {"forward": forward, "reverse": reverse, "both": forward + reverse}
+    return sums[row["call"]]
+
+
+def nearest(cloud: torch.Tensor, other: torch.Tensor, count: int) -> torch.Tensor:
+    """Return the least squared distances of each point, in ascending order."""
+    parts = []
+    for part in cloud.split(512, dim=1):
+        squares = (part[:, :, None] - other[:, None]).square().sum(-1)
+        parts.append(squares.topk(count, largest=False).values)
+    return torch.cat(parts, dim=1)
+
+
+def outputs(function: Callable[..., Any], row: Row, *arguments: torch.Tensor) -> Any:
+    """Return the result, or the gradients of both clouds."""
+    cloud, other, ahead = arguments
+    if row["what"] == "forward":
+        return function(row, cloud, other)
+    leaves = [value.detach().requires_grad_() for value in (cloud, other)]
+    result = function(row, *leaves)
+    ahead = ahead if neighbours(row) else torch.ones_like(result)
+    return torch.autograd.grad(result, leaves, ahead)
+
+
+def expected(row: Row, *arguments: torch.Tensor) -> Any:
+    """Return the result in float64."""
+    return outputs(exact, row, *(value.double() for value in arguments))
+
+
+def grid_case(row: Row) -> Case:
+    """Return a case that is only checked."""
+    return Case(
+        name=name_of(row),
+        inputs=functools.partial(inputs, row),
+        call=functools.partial(outputs, package, row),
+        expected=functools.partial(expected, row),
+        limit=LIMITS[row["dtype"]],
+        same_bits=bool(row["what"] == "forward" and neighbours(row)),  # sums and atomics
+        is_grid=True,
+        is_timed=False,
+        memory=1 << 30,
+    )
+
+
+def timed_case(what: str) -> Case:
+    """Return a case of large clouds."""
+    row: Row = {**{name: values[0] for name, values in AXES.items()}, **LARGE, "what": what}
+    pairs = LARGE["batch"] * LARGE["points"] * LARGE["others"]
+    return Case(
+        name=f"{what} fp32 {LARGE['batch']}x{LARGE['points']} points",
+        inputs=functools.partial(inputs, row),
+        call=functools.partial(outputs, package, row),
+        expected=functools.partial(expected, row),
+        limit=LIMITS["float32"],
+        operations=3 * 3 * pairs,
+        precision="fp32",
+        rival=functools.partial(outputs, exact, row),
+        rival_name="torch, all distances",
+        memory=64 << 30,
+    )
+
+
+def cases() -> list[Case]:
+    """Return large cases to check and to measure; the grid."""
+    return [
+        timed_case("forward"),
+        *(grid_case(row) for row in pairwise(AXES, exists)),
+    ]
