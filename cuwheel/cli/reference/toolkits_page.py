@@ -23,13 +23,13 @@ are named by their compute capability.
 - An architecture-specific one (`90a`) has instructions that no other GPU has: its machine code and
   its PTX run only on that one. Hopper's and Blackwell's fastest kernels need it.
 - A family-specific one (`100f`) has those that a family of GPUs shares, which is the rest of its
-  major release.
+  major release. Its PTX runs where its machine code does.
 
 `ptx="last"` embeds the PTX of the last plain arch. Machine code for Jetson's GPUs (`53`, `62`,
 `72`, `87`, `101`, `110`) and that for the others don't run on each other, whatever the table says
 ("CUDA C++ Programming Guide", section "Binary Compatibility")."""
 _COLUMNS = ("release", "nvcc", "max_gcc", "min_driver", "provider", "libraries")
-_ARCH_COLUMNS = ("arch", "compiled by CUDA", "machine code runs on", "PTX runs on")
+_ARCH_COLUMNS = ("arch", "compiled by CUDA", "machine code runs on")
 _COMPONENTS_INTRO = """\
 Valid names for `link` of a recipe. Unless the recipe's `mode` says otherwise, a wheel contains none
 of them: it requires the wheel that supplies them, and finds them there by a relative rpath. In
@@ -97,8 +97,7 @@ def _arch_row(arch: str) -> list[str]:
     releases = " to ".join(map(code, dict.fromkeys((compiling[0], compiling[-1]))))
     gpus = tuple(other for other in _known_archs() if other.isdigit())
     sass = tuple(gpu for gpu in gpus if runs_on(DeviceCode(sass=(arch,)), gpu))
-    ptx = f"{code(arch)} and all newer" if arch.isdigit() else _cell(sass)
-    return [code(arch), releases, _cell(sass), ptx]
+    return [code(arch), releases, _cell(sass)]
 
 
 def _component_parts() -> Iterator[str]:
