@@ -6,6 +6,7 @@ __all__ = [
     "cuda_home",
     "debian",
     "driver_stub",
+    "from_debian",
     "from_pypi",
     "from_system",
     "host_compiler",

@@ -1,0 +1,194 @@
+"""The space that a build needs on each disk: stated before it starts, and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement
+from packaging.utils import canonicalize_name
+
+from cuwheel.base.errors import CuwheelError, PreflightError
+from cuwheel.base.fetch.private_files import shares_blocks
+from cuwheel.base.system import machine
+from cuwheel.base.system.quantities import show_size
+from cuwheel.build.environments.build_environment import EnvironmentPlace, shared_environments
+from cuwheel.build.environments.lock_file import read_pins
+from cuwheel.build.locks.lock_jobs import toolchain_lock
+from cuwheel.build.pipeline.environment_place import environment_of
+from cuwheel.build.recipe.platform import own_platform
+from cuwheel.build.recipe.target import Target
+from cuwheel.build.toolchains.conda.lock_file import read_conda_lock
+from cuwheel.build.toolchains.cross.packages import foreign_folder
+from cuwheel.build.toolchains.from_pypi import pypi_folder
+from cuwheel.build.toolchains.redist.install import disk_for_archives
+from cuwheel.build.toolchains.redist.lock_file import read_redist_lock
+from cuwheel.build.workspace.job import Job
+from cuwheel.build.workspace.workspace import Workspace
+
+# Bytes of what is made of wheels, as their locks hold no sizes: measured. The installer keeps its
+# own unpacked packages, and toolchains and environments are copies of them.
+_PYPI_TOOLCHAIN = 2075 << 20  # cuda-toolkit 13.0.2, whole
+_DEBIAN_TOOLCHAIN = 3300 << 20  # 12.4, with its downloads
+_COMPILER = 350 << 20  # gcc10, with its downloads
+_ENVIRONMENT = 670 << 20  # the largest without a framework, tests/project's tiny-rdc
+_FRAMEWORKS = {"torch": 4863 << 20}  # an environment with 2.15 and NVIDIA's libraries
+_OF_ONE_PYTHON = 1600 << 20  # of these, torch itself and others that NVIDIA doesn't make
+_WORK = "the work folder"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiskNeed:
+    """The space that a build needs in a folder, and what for.
+
+    Attributes:
+        parts: bytes by name.
+    """
+
+    folder: Path
+    parts: Mapping[str, int]
+
+    @property
+    def size(self) -> int:
+        """The bytes of all parts."""
+        return sum(self.parts.values())
+
+
+def check_disk(job: Job) -> Iterator[CuwheelError]:
+    """Check that the disks hold what the build takes."""
+    for need in disk_needs(job):
+        if (free := machine.free_disk(need.folder)) < need.size:
+            yield PreflightError(
+                f"the disk of {need.folder} is too small",
+                why=f"{show_size(free)} are free, {show_size(need.size)} needed: "
+                f"{_listed(need.parts)}",
+                fix="free some space, or use a folder on another disk: -- --work DIR for the work "
+                "folder, CUWHEEL_CACHE for the cache",
+            )
+
+
+def note_disk_needs(job: Job) -> None:
+    """State what the build adds to the cache, where it adds anything, and what is free."""
+    for need in disk_needs(job):
+        if need.parts.keys() - {_WORK}:
+            job.workspace.console.note(
+                f"needs {show_size(need.size)} on the disk of {need.folder}, where "
+                f"{show_size(machine.free_disk(need.folder))} are free: {_listed(need.parts)}"
+            )
+
+
+def disk_needs(job: Job) -> tuple[DiskNeed, ...]:
+    """Return the space that a build needs on each disk."""
+    workspace = job.workspace
+    work = {_WORK: job.target.recipe.disk}
+    cached = {name: size for name, size in _parts_of_cache(job) if size}
+    folders = {
+        machine.nearest_folder(path).stat().st_dev for path in (workspace.work, workspace.cache)
+    }
+    if len(folders) == 1:
+        return (DiskNeed(folder=workspace.cache, parts=work | cached),)
+    return (
+        DiskNeed(folder=workspace.work, parts=work),
+        DiskNeed(folder=workspace.cache, parts=cached),
+    )
+
+
+def _listed(parts: Mapping[str, int]) -> str:
+    return ", ".join(f"{show_size(size)} for {name}" for name, size in parts.items())
+
+
+def _parts_of_cache(job: Job) -> Iterator[tuple[str, int]]:
+    """Yield what toolchains and environments add to the cache, where it has none."""
+    target, workspace = job.target, job.workspace
+    copies = 0 if shares_blocks(machine.nearest_folder(workspace.cache)) else 1
+    yield f"the CUDA {target.toolkit.release} toolchain", _size_of_toolchain(job, copies)
+    if target.is_compiler_pinned and not _has(workspace, f"compilers/{target.host_compiler}-*"):
+        yield f"the compiler {target.host_compiler}", _COMPILER
+    what = f"{target.framework.name} and its libraries" if target.framework else "Python packages"
+    if job.machine.python is None:
+        return
+    try:
+        place = environment_of(job, job.machine.python)
+        yield f"{what}, installed", _size_of_environment(job, place) * copies
+        if not place.folder.is_dir():
+            yield f"{what}, as the installer keeps them", _size_in_installer(target, workspace)
+        if target.platform.is_foreign:
+            machines = target.platform.machine
+            folder = foreign_folder(target.lock, job.machine.python, machines, workspace.cache)
+            size = 0 if folder.is_dir() else _installed_size(target) * (1 + copies)
+            yield f"{what} for {machines}", size
+    except (OSError, InvalidRequirement):
+        return  # the check of the lock raises
+
+
+def _installed_size(target: Target) -> int:
+    return _FRAMEWORKS.get(target.framework.name if target.framework else "", _ENVIRONMENT)
+
+
+def _size_of_environment(job: Job, place: EnvironmentPlace) -> int:
+    """Return the bytes of its files that no other environment of the framework's release has."""
+    if place.folder.is_dir():
+        return 0
+    whole, tag = _installed_size(job.target), job.target.framework_tag
+    if not tag or not place.is_shared:
+        return whole
+    others = [
+        path.name for path in shared_environments(job.workspace.cache) if f"-{tag}-" in path.name
+    ]
+    if any(name.partition("-")[0] == place.folder.name.partition("-")[0] for name in others):
+        return _ENVIRONMENT
+    return min(whole, _OF_ONE_PYTHON) if others else whole
+
+
+def _size_in_installer(target: Target, workspace: Workspace) -> int:
+    """Return the bytes of a lock's packages that the installer has to download and unpack."""
+    named = {canonicalize_name(target.framework.name)} if target.framework else None
+    pins = {canonicalize_name(pin.requirement.name): pin.version for pin in read_pins(target.lock)}
+    needed = {name: version for name, version in pins.items() if named is None or name in named}
+    is_there = all(_is_unpacked(name, version, workspace) for name, version in needed.items())
+    return 0 if is_there else _installed_size(target)
+
+
+def _is_unpacked(name: str, version: str, workspace: Workspace) -> bool:
+    """Return True if uv has unpacked a release of a package, of any index."""
+    indexes: Iterable[str] = ("pypi", "index/*", "flat-index/*")
+    return any(_has(workspace, f"uv/wheels-v*/{index}/{name}/{version}-*") for index in indexes)
+
+
+def _has(workspace: Workspace, pattern: str) -> bool:
+    return any(path.is_dir() for path in workspace.cache.glob(pattern))
+
+
+def _size_of_toolchain(job: Job, copies: int) -> int:
+    target, workspace = job.target, job.workspace
+    provider, toolkit = target.provider, target.toolkit
+    try:
+        if provider == "debian":
+            # It loads slowly, and no other provider needs it.
+            from cuwheel.build.toolchains.from_debian import debian_folder  # noqa: PLC0415
+
+            return 0 if debian_folder(toolkit, workspace).is_dir() else _DEBIAN_TOOLCHAIN
+        if provider == "pypi":
+            names = ("", target.platform.machine) if target.platform.is_foreign else ("",)
+            folders = [pypi_folder(toolkit, workspace, name) for name in names]
+            missing = sum(not folder.is_dir() for folder in folders)
+            is_kept = _is_unpacked("nvidia-cuda-nvcc", toolkit.nvcc, workspace)
+            return missing * _PYPI_TOOLCHAIN * (copies + (0 if is_kept else 1))
+        return _size_of_packages(target, workspace)
+    except CuwheelError:
+        return 0  # the stage that installs from the lock raises it
+
+
+def _size_of_packages(target: Target, workspace: Workspace) -> int:
+    """Return the bytes of a toolchain whose lock names files with their sizes."""
+    lock = toolchain_lock(target, workspace)
+    if lock is None or _has(workspace, f"toolchains/cuda{target.toolkit.tag}-{target.provider}-*"):
+        return 0
+    if target.provider == "redist":
+        archives = read_redist_lock(lock).for_machine(own_platform().machine)
+        return disk_for_archives(archives, workspace.cache)
+    # What installs conda packages is large, and no other provider needs it.
+    from cuwheel.build.toolchains.conda.install import needed_disk  # noqa: PLC0415
+
+    return needed_disk(read_conda_lock(lock).packages, workspace.cache)
