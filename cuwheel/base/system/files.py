@@ -285,8 +285,8 @@ def naming_full_disk(folder: Path) -> Iterator[None]:
 def _written_folders(error: OSError, folder: Path) -> tuple[Path, ...]:
     """Return the folder on the disk that ran full; several where the error doesn't show which."""
     temporary = _temporary()
-    if error.filename:
-        file = nearest_folder(Path(os.fsdecode(error.filename)))
+    if name := error.filename2 or error.filename:  # of a copy the first is its source
+        file = nearest_folder(Path(os.fsdecode(name)))
         return (folder,) if is_same_disk(file, folder) else (file,)
     if is_same_disk(folder, temporary):
         return (folder,)

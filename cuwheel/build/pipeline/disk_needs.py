@@ -35,6 +35,7 @@ _COMPILER = 350 << 20  # gcc10, with its downloads
 _ENVIRONMENT = 670 << 20  # the largest without a framework, tests/project's tiny-rdc
 _FRAMEWORKS = {"torch": 4863 << 20}  # an environment with 2.15 and NVIDIA's libraries
 _OF_ONE_PYTHON = 1600 << 20  # of these, torch itself and others that NVIDIA doesn't make
+_OF_ONE_LOCK = 720 << 20  # of these, what mamba-ssm has and causal-conv1d lacks
 _WORK = "the work folder"
 
 
@@ -137,7 +138,7 @@ def _size_of_environment(job: Job, place: EnvironmentPlace) -> int:
         path.name for path in shared_environments(job.workspace.cache) if f"-{tag}-" in path.name
     ]
     if any(name.partition("-")[0] == place.folder.name.partition("-")[0] for name in others):
-        return _ENVIRONMENT
+        return _OF_ONE_LOCK
     return min(whole, _OF_ONE_PYTHON) if others else whole
 
 

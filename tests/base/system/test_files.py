@@ -424,6 +424,17 @@ def test_names_full_disk(tmp_path: Path, code: int) -> None:
     assert "CUWHEEL_CACHE" in caught.value.fix
 
 
+def test_names_the_disk_that_a_copy_is_written_to(tmp_path: Path) -> None:
+    """The system's error names its source first."""
+    source, target = Path("/dev/shm/source"), tmp_path / "target"
+
+    with pytest.raises(DiskFullError) as caught, files.naming_full_disk(tmp_path):
+        raise OSError(errno.ENOSPC, "full", str(source), None, str(target))
+
+    assert str(tmp_path) in caught.value.what
+    assert "/dev/shm" not in caught.value.what
+
+
 def test_names_full_disk_of_one_copy_among_many(tmp_path: Path) -> None:
     text = f"[Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}: 'b'"
 
