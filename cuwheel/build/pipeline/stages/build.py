@@ -47,6 +47,7 @@ def build(job: Job) -> BuiltWheel:
     Raises:
         PreflightError: a lock lacks a requirement of the package's backend.
         BuildFailedError: the build failed; its log and the work folder are kept.
+        CacheEntryError: a signed entry of the remote compile cache is wrong.
         DiskFullError: it failed because a disk ran full.
         SandboxError: the requested sandbox doesn't work here.
     """
@@ -114,7 +115,7 @@ def _run_all(target: Target, workspace: Workspace, commands: BuildCommands) -> l
     old_umask = os.umask(0o022)
     try:
         with (
-            commands.cache.remote_served(workspace),
+            commands.cache.remote_served(workspace, commands.launcher.fingerprint) as is_poisoned,
             serve_memory(
                 inputs.memory,
                 memory,
@@ -135,6 +136,7 @@ def _run_all(target: Target, workspace: Workspace, commands: BuildCommands) -> l
                     cwd=inputs.tmp,
                     log=log,
                     on_line=progress.see,
+                    gives_up=lambda _: is_poisoned(),
                     shown=[str(word) for word in command],
                     error=BuildFailedError,
                     what=f"{target.id}: the package's own build failed",
