@@ -161,7 +161,7 @@ class SignedStorage:
     keys: Mapping[str, PublicKey]
     warn: Callable[[str], None]
     folder: Path
-    taken: int = 0
+    taken: set[str] = field(default_factory=set)
     compared: int = 0
     wrong: list[str] = field(default_factory=list)
     _refused: list[str] = field(default_factory=list)
@@ -187,7 +187,7 @@ class SignedStorage:
             if self._decided.setdefault(name, self._chooses()):
                 self._chosen.setdefault(name, _comparable(value))
                 return None
-            self.taken += 1
+            self.taken.add(name)
         return value
 
     def _chooses(self) -> bool:
@@ -233,7 +233,7 @@ class SignedStorage:
 
     def summary(self) -> str:
         """Return what was taken and compared, for people."""
-        parts = [f"remote compile cache: {self.taken} signed entries taken"]
+        parts = [f"remote compile cache: {len(self.taken)} signed entries taken"]
         parts.append(f"{self.compared} more compiled again and equal")
         if self._refused:
             parts.append(f"{len(self._refused)} refused")

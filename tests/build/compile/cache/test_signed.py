@@ -139,7 +139,7 @@ def test_finds_wrong_entries_with_the_documented_probability(key: SigningKey) ->
             storage.put(name, b"right")
 
     assert 60 < len(storage.wrong) < 140
-    assert storage.taken == 400 - len(storage.wrong)
+    assert len(storage.taken) == 400 - len(storage.wrong)
     with pytest.raises(CacheEntryError, match="entry-"):
         storage.check()
 
