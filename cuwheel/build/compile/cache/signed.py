@@ -32,6 +32,7 @@ from cuwheel.base.formats.signing_keys import (
     read_signing_key,
 )
 from cuwheel.base.system.quantities import first_of
+from cuwheel.base.system.regular_files import parse_json
 from cuwheel.build.compile.cache.storage import OversizedEntryError
 
 if TYPE_CHECKING:
@@ -130,8 +131,8 @@ def _signed(line: bytes) -> bytes:
 
 def _read_statement(line: bytes) -> dict[str, Any]:
     try:
-        statement = json.loads(line)
-    except (ValueError, RecursionError):
+        statement = parse_json(line)
+    except ValueError:  # UTF-8's too
         statement = None
     if not isinstance(statement, dict):
         raise RefusedEntryError("its statement can't be read")
