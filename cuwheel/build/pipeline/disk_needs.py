@@ -104,8 +104,8 @@ def _parts_of_cache(job: Job) -> Iterator[tuple[str, int]]:
     target, workspace = job.target, job.workspace
     copies = 0 if shares_blocks(machine.nearest_folder(workspace.cache)) else 1
     yield f"the CUDA {target.toolkit.release} toolchain", _size_of_toolchain(job, copies)
-    if target.is_compiler_pinned and not _has(workspace, f"compilers/{target.host_compiler}-*"):
-        yield f"the compiler {target.host_compiler}", _COMPILER
+    if target.is_compiler_pinned:
+        yield f"the compiler {target.host_compiler}", _size_of_compiler(target, workspace)
     what = f"{target.framework.name} and its libraries" if target.framework else "Python packages"
     if job.machine.python is None:
         return
@@ -181,15 +181,33 @@ def _size_of_toolchain(job: Job, copies: int) -> int:
         return 0  # the stage that installs from the lock raises it
 
 
+def _size_of_compiler(target: Target, workspace: Workspace) -> int:
+    # What unpacks Debian packages loads slowly, and most builds use the machine's compiler.
+    from cuwheel.build.toolchains.pinned_compiler import compiler_folder  # noqa: PLC0415
+
+    try:
+        is_there = compiler_folder(target.host_compiler, workspace).is_dir()
+    except CuwheelError:
+        return 0  # as above
+    return 0 if is_there else _COMPILER
+
+
 def _size_of_packages(target: Target, workspace: Workspace) -> int:
     """Return the bytes of a toolchain whose lock names files with their sizes."""
     lock = toolchain_lock(target, workspace)
-    if lock is None or _has(workspace, f"toolchains/cuda{target.toolkit.tag}-{target.provider}-*"):
+    name = f"toolchains/cuda{target.toolkit.tag}-{target.provider}"
+    if lock is None or target.provider == "system":
         return 0
     if target.provider == "redist":
+        from cuwheel.build.toolchains.from_redist import key_of_archives  # noqa: PLC0415 - as below
+
         archives = read_redist_lock(lock).for_machine(own_platform().machine)
-        return disk_for_archives(archives, workspace.cache)
+        is_there = (workspace.cache / f"{name}-{key_of_archives(archives)}").is_dir()
+        return 0 if is_there else disk_for_archives(archives, workspace.cache)
     # What installs conda packages is large, and no other provider needs it.
     from cuwheel.build.toolchains.conda.install import needed_disk  # noqa: PLC0415
+    from cuwheel.build.toolchains.from_conda import key_of_lock  # noqa: PLC0415
 
+    if (workspace.cache / f"{name}-{key_of_lock(lock)}").is_dir():
+        return 0
     return needed_disk(read_conda_lock(lock).packages, workspace.cache)

@@ -133,6 +133,24 @@ def test_build_without_a_sandbox_shares_no_file(
     assert {path.stat().st_nlink for path in files if path.is_file()} == {1}
 
 
+def test_keeps_the_modules_that_importing_the_framework_compiles(
+    target: Target, lean_workspace: Workspace
+) -> None:
+    """The import itself can write into no file of the environment."""
+    framework = Framework(name="iniconfig", version="2.1.0")
+    with_framework = dataclasses.replace(target, framework=framework)
+    lock = with_framework.lock
+    text = target.lock.read_text().replace(target.lock.name, lock.name)
+    lines = "".join(line for line in text.splitlines(True) if not line.startswith("#"))
+    lock.write_text(render(lines, input_text=_wanted(with_framework), command="x", cooldown="y"))
+
+    env = environment(make_job(with_framework, lean_workspace))
+
+    compiled = [path.name for path in (env.site_packages / "iniconfig/__pycache__").iterdir()]
+    assert any(name.startswith("__init__.cpython-") for name in compiled)
+    assert not (env.python.parent.parent / "scratch").exists()
+
+
 def test_is_made_and_checked_once(target: Target, lean_workspace: Workspace) -> None:
     first = environment(make_job(target, lean_workspace))
     born = first.python.lstat().st_mtime_ns
