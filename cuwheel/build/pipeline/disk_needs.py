@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 from cuwheel.base.errors import CuwheelError, PreflightError
 from cuwheel.base.fetch.private_files import shares_blocks
 from cuwheel.base.system import machine
+from cuwheel.base.system.pythons import Interpreter
 from cuwheel.base.system.quantities import show_size
 from cuwheel.build.environments.build_environment import EnvironmentPlace, shared_environments
 from cuwheel.build.environments.lock_file import read_pins
@@ -34,6 +35,7 @@ _DEBIAN_TOOLCHAIN = 3300 << 20  # 12.4, with its downloads
 _COMPILER = 350 << 20  # gcc10, with its downloads
 _ENVIRONMENT = 670 << 20  # the largest without a framework, tests/project's tiny-rdc
 _FRAMEWORKS = {"torch": 4863 << 20}  # an environment with 2.15 and NVIDIA's libraries
+_SMOKE = 1500 << 20  # of cutensornet-sample, whose environment is linked to the installer's files
 _OF_ONE_PYTHON = 1600 << 20  # of these, torch itself and others that NVIDIA doesn't make
 _OF_ONE_LOCK = 720 << 20  # of these, what mamba-ssm has and causal-conv1d lacks
 _WORK = "the work folder"
@@ -106,21 +108,28 @@ def _parts_of_cache(job: Job) -> Iterator[tuple[str, int]]:
     yield f"the CUDA {target.toolkit.release} toolchain", _size_of_toolchain(job, copies)
     if target.is_compiler_pinned:
         yield f"the compiler {target.host_compiler}", _size_of_compiler(target, workspace)
-    what = f"{target.framework.name} and its libraries" if target.framework else "Python packages"
     if job.machine.python is None:
         return
     try:
-        place = environment_of(job, job.machine.python)
-        yield f"{what}, installed", _size_of_environment(job, place) * copies
-        if not place.folder.is_dir():
-            yield f"{what}, as the installer keeps them", _size_in_installer(target, workspace)
-        if target.platform.is_foreign:
-            machines = target.platform.machine
-            folder = foreign_folder(target.lock, job.machine.python, machines, workspace.cache)
-            size = 0 if folder.is_dir() else _installed_size(target) * (1 + copies)
-            yield f"{what} for {machines}", size
+        yield from _parts_of_packages(job, job.machine.python, copies)
     except (OSError, InvalidRequirement):
         return  # the check of the lock raises
+
+
+def _parts_of_packages(job: Job, python: Interpreter, copies: int) -> Iterator[tuple[str, int]]:
+    target, workspace = job.target, job.workspace
+    name = target.framework.name if target.framework else ""
+    what = f"{name} and its libraries" if name else "Python packages"
+    place, size = environment_of(job, python), _installed_size(target)
+    yield what, _size_of_environment(job, place) * copies
+    if not (place.folder.is_dir() or _are_unpacked(target.lock, workspace, name)):
+        yield "the installer's copy of them", size
+    if target.smoke_lock != target.lock and not _are_unpacked(target.smoke_lock, workspace):
+        yield "the smoke test's packages", _SMOKE
+    if target.platform.is_foreign:
+        other = target.platform.machine
+        if not foreign_folder(target.lock, python, other, workspace.cache).is_dir():
+            yield f"{what} for {other}", size * (1 + copies)
 
 
 def _installed_size(target: Target) -> int:
@@ -142,13 +151,14 @@ def _size_of_environment(job: Job, place: EnvironmentPlace) -> int:
     return min(whole, _OF_ONE_PYTHON) if others else whole
 
 
-def _size_in_installer(target: Target, workspace: Workspace) -> int:
-    """Return the bytes of a lock's packages that the installer has to download and unpack."""
-    named = {canonicalize_name(target.framework.name)} if target.framework else None
-    pins = {canonicalize_name(pin.requirement.name): pin.version for pin in read_pins(target.lock)}
-    needed = {name: version for name, version in pins.items() if named is None or name in named}
-    is_there = all(_is_unpacked(name, version, workspace) for name, version in needed.items())
-    return 0 if is_there else _installed_size(target)
+def _are_unpacked(lock: Path, workspace: Workspace, name: str = "") -> bool:
+    """Return True if the installer has the packages of a lock, or the one that is named."""
+    pins: dict[str, str] = {
+        canonicalize_name(pin.requirement.name): pin.version for pin in read_pins(lock)
+    }
+    only = canonicalize_name(name) if name else ""
+    needed = {only: pins[only]} if only in pins else pins
+    return all(_is_unpacked(each, version, workspace) for each, version in needed.items())
 
 
 def _is_unpacked(name: str, version: str, workspace: Workspace) -> bool:
