@@ -33,7 +33,7 @@ def make_private(folder: Path, twins: Mapping[str, Path] = MappingProxyType({}))
     """
 
     def replace(path: str) -> None:
-        _replace_by_copy(path, twins.get(os.path.relpath(path, folder)))
+        _replace_by_copy(path, twins.get(path.removeprefix(f"{folder}{os.sep}")))
 
     with ThreadPoolExecutor(_THREADS) as pool:
         for _ in pool.map(replace, _shared_files(folder)):

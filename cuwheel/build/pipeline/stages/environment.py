@@ -10,6 +10,7 @@ from pathlib import Path
 from cuwheel.base.errors import InstallError
 from cuwheel.base.system.files import remove_tree
 from cuwheel.base.system.process import run
+from cuwheel.base.system.regular_files import is_regular
 from cuwheel.build.environments.build_environment import EnvironmentPlace, shared_environments
 from cuwheel.build.environments.installed import fill_environment
 from cuwheel.build.locks.lock_jobs import check_target_lock
@@ -107,6 +108,7 @@ def _keep_compiled(compiled: Path, folder: Path) -> None:
     """Move the modules of an environment that Python has compiled to where it looks for them."""
     below = compiled / folder.relative_to(folder.anchor)
     for path in list(below.rglob("*.pyc")):
-        cached = folder / path.parent.relative_to(below) / "__pycache__"
-        cached.mkdir(exist_ok=True)
-        path.rename(cached / path.name)
+        source = folder / path.parent.relative_to(below)
+        if source.is_dir() and is_regular(path):
+            (source / "__pycache__").mkdir(exist_ok=True)
+            path.rename(source / "__pycache__" / path.name)
