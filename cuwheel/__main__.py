@@ -77,9 +77,8 @@ def _run(command: str, arguments: Sequence[str], console: Console, caller: Calle
         raise
     except OSError as error:
         if is_disk_full(error):
-            problem = disk_full(
-                Path(error.filename) if error.filename else fullest_disk(caller.cache)
-            )
+            written = error.filename2 or error.filename  # of a copy the first is its source
+            problem = disk_full(Path(written) if written else fullest_disk(caller.cache))
         elif error.filename or error.errno in _OF_WRITES or isinstance(error, _OF_COPIES):
             problem = of_system_error(error)
         else:  # no file's fault, so a fault of cuwheel

@@ -50,6 +50,7 @@ _TICK = 1.0  # seconds between two checks of pip
 _TAIL = 15  # lines of pip's output that a failure shows
 _BROKEN = "connection broken by "  # in pip's warnings
 _SETTINGS = ("PIP_", "VIRTUALENV_")  # variables of pip and virtualenv
+_WRITTEN = ("--dist", "--work")  # options of a build that name folders
 _INTERRUPTED = 130  # what shells use for a program ended by Ctrl-C
 
 
@@ -68,7 +69,7 @@ def main(arguments: list[str]) -> int:
         if compiles := os.environ.get("CUWHEEL_COMPILE_CACHE"):
             check_cache(caller.path(compiles), "CUWHEEL_COMPILE_CACHE")
         root = engine_root(caller.cache / "engine")
-        folder = _environment(name, root, offline="--offline" in command)
+        folder = _environment(name, root, command)
         argv = [str(folder / "bin" / "python"), *command]
         os.execve(argv[0], argv, _variables(root, folder))  # noqa: S606 - that's the point
     except CuwheelError as error:
@@ -139,7 +140,7 @@ def _variables(root: Path, folder: Path) -> dict[str, str]:
     return {**variables, "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
 
 
-def _environment(name: str, root: Path, *, offline: bool) -> Path:
+def _environment(name: str, root: Path, command: list[str]) -> Path:
     lock = root / "envs" / f"{name}.lock"
     if not lock.is_file():
         raise LockError(
@@ -152,9 +153,23 @@ def _environment(name: str, root: Path, *, offline: bool) -> Path:
     folder = Caller(os.environ).cache / "engine" / f"{name}-{key}"
     hold(folder, with_children=True)
     if not (folder / "complete").exists():
-        _make(folder, lock, offline=offline)
+        _check_written(command)
+        _make(folder, lock, offline="--offline" in command)
         hold(folder, with_children=True)  # before, there was perhaps no folder for its mark
     return folder
+
+
+def _check_written(command: list[str]) -> None:
+    """Check the folders that a build is to write, before the half minute of an installation."""
+    if "build" not in command:
+        return
+    from cuwheel.base.system.folders.output_folder import check_writable  # noqa: PLC0415 - seldom
+
+    caller = Caller(os.environ)
+    for option, value in zip(command, [*command[1:], ""], strict=True):
+        name, sign, joined = option.partition("=")
+        if name in _WRITTEN and (joined if sign else value):
+            check_writable(caller.path(joined if sign else value))
 
 
 def _make(folder: Path, lock: Path, *, offline: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from bench import determinism, elf, explain, memory
+from bench import determinism, elf, explain, memory, start
 from bench.elf_readers import with_cuwheel
 from bench.records import Goal, Row, Turn, read_record, write_record
 from bench.report import (
@@ -22,6 +22,8 @@ from cuwheel.base.paths import ROOT
 from cuwheel.base.system.process import run
 from tests.support.requirements import require
 
+_MOST_OF_A_START = 4.5  # times Python's own
+_MOST_OF_A_BUILDS = 9.0
 TINY = ROOT / "tests" / "packages" / "tiny_capi"
 BUILDS = {
     "package": "causal-conv1d",
@@ -214,6 +216,17 @@ def test_elf_readers_find_the_same_facts(tmp_path: Path) -> None:
     rows = json.loads(record.read_text())
     assert [row["contender"] for row in rows] == list(elf.CONTENDERS)
     assert with_cuwheel(library).python_modules == ("_psutil_linux",)
+
+
+def test_commands_start_in_few_times_pythons_own_time(tmp_path: Path) -> None:
+    """By ratios in one run; `pick` took 9 times as long, a refused build makes two other starts."""
+    record = tmp_path / "record.json"
+
+    start.main(["--turns", "2", "--json", str(record)])
+
+    *commands, build = [row["ratio"] for row in json.loads(record.read_text())]
+    assert max(commands) < _MOST_OF_A_START
+    assert build < _MOST_OF_A_BUILDS
 
 
 def test_counts_hashes_and_names_the_cause() -> None:

@@ -283,6 +283,15 @@ def test_reports_cache_that_can_not_be_written(fresh: Checkout) -> None:
     assert f"error: {fresh.cache}" in output
 
 
+@pytest.mark.parametrize("words", [("--dist", "/proc/none"), ("--work=/dev/null/none",)])
+def test_refuses_folder_before_the_installation(fresh: Checkout, words: tuple[str, ...]) -> None:
+    status, output = fresh.run("-m", "cuwheel", "build", "sample", *words)
+
+    assert status == FileAccessError.exit_code
+    assert "none can't be written" in output
+    assert _MAKING not in output
+
+
 def test_names_index_that_is_out_of_reach(fresh: Checkout) -> None:
     unreachable = "http://127.0.0.1:9/simple"
     (fresh.folder / "wheels").rename(fresh.folder / "gone")

@@ -48,6 +48,7 @@ EXIT_CODES = {
     "audit-warning": 81,
     "not-reproducible": 82,
     "policy": 83,
+    "cache-entry": 84,
     "smoke": 90,
     "gpu": 91,
     "wrong-result": 92,
@@ -373,6 +374,16 @@ class NotReproducibleError(CuwheelError, anchor="not-reproducible"):
     inputs that are here, `nox -s rebuild -- WHEEL --here`. Or one of them, or the Python, changed
     while a wheel was built (a `git pull`, an upgrade): nothing is published, and the next build is
     made from what is there now.
+    """
+
+
+class CacheEntryError(CuwheelError, anchor="cache-entry"):
+    """An entry of a remote compile cache isn't what its compile makes.
+
+    It was signed by a trusted key, was chosen at random to be compiled again, and differs. Its
+    maker is wrong, or its machine or key is in other hands: remove the key from
+    `CUWHEEL_REMOTE_CACHE_KEYS`, and the local compile cache's folder that the message names, as it
+    may hold other entries of that maker.
     """
 
 

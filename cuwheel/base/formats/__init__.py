@@ -1,3 +1,3 @@
-"""File formats of wheels and of CUDA's machine code."""
+"""File formats of wheels and of CUDA's machine code, and keys that sign."""
 
-__all__ = ["binaries", "wheel"]
+__all__ = ["binaries", "signing_keys", "wheel"]

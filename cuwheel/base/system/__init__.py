@@ -4,6 +4,7 @@ __all__ = [
     "cache_folder",
     "compilers",
     "console",
+    "disks",
     "files",
     "folders",
     "gpu_lock",

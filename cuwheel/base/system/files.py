@@ -21,12 +21,14 @@ from typing import BinaryIO, cast
 
 from cuwheel.base import limits
 from cuwheel.base.errors import NO_LOCKS, DiskFullError, FileAccessError, of_refused_lock
-from cuwheel.base.system.machine import free_disk, lacks_inodes
+from cuwheel.base.system.disks import describe_disk, is_full, is_same_disk
+from cuwheel.base.system.machine import free_disk, lacks_inodes, nearest_folder
 from cuwheel.base.system.quantities import show_size
 from cuwheel.base.system.regular_files import open_file, too_large
 
 _CHUNK = 1 << 20  # bytes
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_FULL = re.compile(r"No space left on device|Disk quota exceeded|os error (?:28|122)\b")
 PART = ".cuwheel-part"  # suffix of a file that isn't complete
 PARTS = f".*{PART}"  # pattern of such files' names
 _EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2)
@@ -276,7 +278,20 @@ def naming_full_disk(folder: Path) -> Iterator[None]:
     except OSError as error:
         if not is_disk_full(error):
             raise
-        raise disk_full(folder) from error
+        is_quota = error.errno == errno.EDQUOT
+        raise disk_full(*_written_folders(error, folder), is_quota=is_quota) from error
+
+
+def _written_folders(error: OSError, folder: Path) -> tuple[Path, ...]:
+    """Return the folder on the disk that ran full; several where the error doesn't show which."""
+    temporary = _temporary()
+    if name := error.filename2 or error.filename:  # of a copy the first is its source
+        file = nearest_folder(Path(os.fsdecode(name)))
+        return (folder,) if is_same_disk(file, folder) else (file,)
+    if is_same_disk(folder, temporary):
+        return (folder,)
+    full = [each for each in (folder, temporary) if is_full(each)]
+    return tuple(full[:1]) or (folder, temporary)
 
 
 def is_disk_full(error: OSError) -> bool:
@@ -296,14 +311,33 @@ def check_free_disk(folder: Path, size: int) -> None:
         )
 
 
-def disk_full(folder: Path) -> DiskFullError:
-    """Return the error for a full disk under `folder`: of bytes, or of inodes."""
-    free = f"{show_size(free_disk(folder))} are free"
+def disk_full(*folders: Path, is_quota: bool = False) -> DiskFullError:
+    """Return the error for a full disk: of bytes, of inodes, or by a quota.
+
+    Args:
+        folders: one, or those that one of is on the disk.
+        is_quota: the system named a quota, whatever is free.
+    """
+    names, first = " or ".join(map(str, folders)), folders[0]
+    what, free = f"no space left on the disk of {names}", show_size(free_disk(first))
+    if lacks_inodes(first):
+        why = f"it has no free inodes, although {free} are free: see `df -i {first}`"
+    elif is_quota:
+        what, why = f"your quota on the disk of {names} is used up", "see `quota -s`"
+    elif is_full(first):
+        why = f"{free} are free on {describe_disk(first)}"
+    else:
+        what = f"the disk of {names} ran full"
+        now = ", ".join(
+            f"{show_size(free_disk(each))} on {describe_disk(each)}" for each in folders
+        )
+        why = (
+            "a write failed; what had filled it is gone again, or a quota is used up (`quota -s`): "
+            f"now free are {now}"
+        )
     return DiskFullError(
-        f"no space left on the disk of {folder}",
-        why=f"it has no free inodes, although {free}: see `df -i`"
-        if lacks_inodes(folder)
-        else free,
+        what,
+        why=why,
         fix="free some space (`nox -s cache -- --prune --unused-for 7` removes what no build has "
         "used for a week), or move the work to another disk with CUWHEEL_CACHE, `-- --work DIR` or "
         "TMPDIR",
@@ -312,10 +346,13 @@ def disk_full(folder: Path) -> DiskFullError:
 
 def fullest_disk(cache: Path) -> Path:
     """Return the folder on the disk with the least space: a failed write names no file."""
-    temporary = Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - only named
-    return min(cache, temporary, Path.cwd(), key=free_disk)
+    return min(cache, _temporary(), Path.cwd(), key=free_disk)
+
+
+def _temporary() -> Path:
+    return Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - only named
 
 
 def has_disk_full_message(lines: Iterable[str]) -> bool:
     """Return True if a program's output reports a full disk, in the C library's or uv's words."""
-    return any("No space left on device" in line or "os error 28" in line for line in lines)
+    return any(_FULL.search(line) for line in lines)

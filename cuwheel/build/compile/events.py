@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cuwheel.base import limits
-from cuwheel.base.system.regular_files import read_regular
+from cuwheel.base.system.regular_files import open_regular, read_regular
 
 SHARED = "shared"  # kind of an event: device code was taken from a build for another platform
 DIRECT_MODE = "direct mode"  # in place of a cache's name, where the launcher had the object itself
@@ -163,6 +163,23 @@ def read_events(path: Path) -> Events:
         shared += event == SHARED
         damaged += event == _DAMAGED
     return Events(compiles=tuple(compiles), tools=tuple(tools), shared=shared, damaged=damaged)
+
+
+def count_compiles(path: Path, offset: int) -> tuple[int, int]:
+    """Return the number of sources in a log that is written to, and where it was read up to.
+
+    Args:
+        offset: where to start: 0, or the result of the call before.
+    """
+    try:
+        with open_regular(path) as log:
+            log.seek(offset)
+            whole, newline, _ = log.read(limits.EVENTS).rpartition(b"\n")
+    except OSError:
+        return 0, offset  # nothing was compiled yet
+    events = map(_event, whole.split(b"\n"))
+    count = sum(isinstance(event, Compile) and bool(event.file) for event in events)
+    return count, offset + len(whole) + len(newline)
 
 
 def hit_counts(events: Events) -> tuple[HitCount, ...]:

@@ -2,6 +2,7 @@
 
 __all__ = [
     "additions",
+    "build_environment",
     "framework_release",
     "installed",
     "lock_file",

@@ -1,4 +1,4 @@
-"""Installed packages whose files equal those of their wheels, and that no other folder shares.
+"""Installed packages whose files equal those of their wheels, and that no cache shares.
 
 uv checks a wheel's hash when it downloads it, but never checks its unpacked copy again, and links
 that into every folder that it fills. So each file is compared with its wheel's RECORD, and if one
@@ -7,7 +7,8 @@ differs the packages are downloaded and checked anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,11 +24,24 @@ from cuwheel.build.workspace.workspace import Workspace
 
 _SHOWN = 3  # files that an error names
 
+# Of files by path, each with its hash in RECORD's form: those for which others have the same.
+FindTwins = Callable[[Mapping[str, str]], Mapping[str, Path]]
+
 
 def fill_environment(  # noqa: PLR0913 - source, destination and report
-    folder: Path, base: Interpreter, lock: Path, workspace: Workspace, *, offline: bool, log: Path
+    folder: Path,
+    base: Interpreter,
+    lock: Path,
+    workspace: Workspace,
+    *,
+    offline: bool,
+    log: Path,
+    find_twins: FindTwins | None = None,
 ) -> Path:
     """Make an environment with the packages of a lock, and return the folder of its packages.
+
+    Args:
+        find_twins: finds files to which those of the environment are linked.
 
     Raises:
         ToolchainError: files differ from their wheels, and `offline` is set.
@@ -39,7 +53,7 @@ def fill_environment(  # noqa: PLR0913 - source, destination and report
         make_environment(folder, base.path, workspace, log=log)
         install(folder / "bin" / "python", lock, workspace, offline=offline, log=log)
 
-    _install_verified(fill, folder, site, lock, workspace, offline=offline)
+    _install_verified(fill, folder, site, lock, workspace, offline=offline, find_twins=find_twins)
     return site
 
 
@@ -78,12 +92,21 @@ def _install_verified(  # noqa: PLR0913 - source, destination and report
     workspace: Workspace,
     *,
     offline: bool,
+    find_twins: FindTwins | None = None,
 ) -> None:
     """Fill a folder with locked packages; download them again if the cache has damaged ones.
 
-    Afterwards its files have no name elsewhere.
+    Afterwards its files have no name elsewhere, except those of their twins. They are compared
+    with RECORD in their place, so that links and copies are too.
     """
     fill()
+    if find_twins:
+        inside = site.relative_to(folder)
+        rows = _expected(site)[0].items()
+        listed = {os.path.normpath(inside / name): digest for name, digest in rows}
+        make_private(folder, find_twins(listed))
+    else:
+        make_private(folder)
     try:
         check_records(site, lock.name)
     except ToolchainError:
@@ -94,16 +117,12 @@ def _install_verified(  # noqa: PLR0913 - source, destination and report
         forget([pin.requirement.name for pin in read_pins(lock)], workspace)
         empty(folder)
         fill()
+        make_private(folder)
         check_records(site, lock.name)
-    make_private(folder)
 
 
-def check_records(folder: Path, owner: str) -> None:
-    """Compare every file with its wheel's RECORD.
-
-    Raises:
-        ToolchainError: with the first files that differ, are missing or are in no RECORD.
-    """
+def _expected(folder: Path) -> tuple[dict[str, str], list[str]]:
+    """Return the hash of each installed file by its RECORD, and the RECORDs without any."""
     expected: dict[str, str] = {}
     wrong = []
     for record in sorted(folder.glob("*.dist-info/RECORD")):
@@ -114,6 +133,16 @@ def check_records(folder: Path, owner: str) -> None:
         if not rows:
             wrong.append(str(record.relative_to(folder)))
         expected.update({name: digest for name, digest, _ in rows})
+    return expected, wrong
+
+
+def check_records(folder: Path, owner: str) -> None:
+    """Compare every file with its wheel's RECORD.
+
+    Raises:
+        ToolchainError: with the first files that differ, are missing or are in no RECORD.
+    """
+    expected, wrong = _expected(folder)
     names = sorted(name for name, digest in expected.items() if digest)
     with ThreadPoolExecutor() as pool:
         actual = pool.map(lambda name: _record_hash(folder / name, expected[name]), names)

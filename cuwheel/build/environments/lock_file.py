@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 from cuwheel.base import limits
 from cuwheel.base.errors import LockError
@@ -178,6 +179,42 @@ def _parse_pin(line: str) -> Pin:
     if _EXACT.fullmatch(str(requirement.specifier)) is None:
         raise InvalidRequirement(f"not a single version: {line}")
     return Pin(requirement=requirement, hashes=tuple(_HASH.findall(line)))
+
+
+def pins_for(lock: Path, version: str, machine: str) -> str:
+    """Return the pins of a lock that one Python installs, one a line, in order.
+
+    Header, comments, order, spelling and pins for other machines make no difference to what is
+    installed, so they make none here.
+
+    Args:
+        version: of CPython, `3.12.1`.
+        machine: as `uname -m` prints it.
+
+    Raises:
+        OSError: it can't be read.
+        InvalidRequirement: a line is no requirement.
+    """
+    environment = {
+        "implementation_name": "cpython",
+        "implementation_version": version,
+        "platform_machine": machine,
+        "platform_python_implementation": "CPython",
+        "python_full_version": version,
+        "python_version": ".".join(version.split(".")[:2]),
+    }  # on top of this machine's, which is Linux too
+    lines = {
+        " ".join((_without_marker(pin.requirement), *sorted(pin.hashes)))
+        for pin in read_pins(lock)
+        if pin.requirement.marker is None or pin.requirement.marker.evaluate(environment)
+    }
+    return "\n".join(sorted(lines))
+
+
+def _without_marker(requirement: Requirement) -> str:
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    name = canonicalize_name(requirement.name)
+    return f"{name}{extras}{requirement.specifier}"
 
 
 def check_pins(lock: Path) -> None:

@@ -27,8 +27,8 @@ from cuwheel.build.environments.requirements import (
 )
 from cuwheel.build.inputs.identity import check_identity, stated_identity
 from cuwheel.build.locks.lock_jobs import check_target_lock
+from cuwheel.build.pipeline.disk_needs import check_disk, note_disk_needs
 from cuwheel.build.pipeline.machine_checks import (
-    check_disk,
     check_driver,
     check_folder_names,
     check_platform,
@@ -36,6 +36,7 @@ from cuwheel.build.pipeline.machine_checks import (
     check_system_packages,
     check_system_toolkit,
     check_toolchain_lock,
+    warn_of_memory,
 )
 from cuwheel.build.pipeline.package_build.requirements import check_stated_requirements
 from cuwheel.build.recipe.link import External
@@ -70,6 +71,7 @@ def check(job: Job, phase: Phase) -> None:
     raise_problems(problems_of(checks), job.target.id)
     if phase == "early":
         _warn_of_suppliers(job)
+        note_disk_needs(job)
 
 
 def _check_machine(job: Job) -> Iterator[CuwheelError]:
@@ -224,6 +226,7 @@ _CHECKS: tuple[tuple[Callable[[Job], Iterable[CuwheelError] | None], tuple[Phase
     (check_driver, _EARLY),
     (check_system_packages, _EARLY),
     (check_disk, _EARLY),
+    (warn_of_memory, _EARLY),
     (check_folder_names, _EARLY),
     (lambda job: check_target_lock(job.target), _EARLY),
     (check_source_override, _EARLY),

@@ -36,13 +36,16 @@ def code_of_builds(root: Path = ROOT) -> tuple[Path, ...]:
     pipeline = root / _PACKAGE / "build" / "pipeline"
     due = [pipeline / "pipeline.py", *sorted((pipeline / "stages").glob("*.py"))]
     files: set[Path] = set()
+    modules: set[str] = set()
     while due:
         path = due.pop()
         if path in files:
             continue
         files.add(path)
         if path.suffix == ".py":
-            due.extend(_imported(root, _FOR_TYPES.sub("", read_text(path))))
+            named = set(_imported(root, _FOR_TYPES.sub("", read_text(path)))) - modules
+            modules |= named
+            due.extend(file for module in named for file in _files_of(root, module))
     return tuple(sorted(files))
 
 
@@ -52,17 +55,16 @@ def digest_of_code(files: tuple[Path, ...], root: Path = ROOT) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _imported(root: Path, text: str) -> Iterator[Path]:
-    """Yield the files that a module's text imports or starts."""
+def _imported(root: Path, text: str) -> Iterator[str]:
+    """Yield the names of what a module's text imports or starts: modules, and names in them."""
     for module, names, imported in _IMPORT.findall(text):
-        yield from _files_of(root, module or imported)
+        yield module or imported
         if module and root.joinpath(*module.split(".")).is_dir():
             for name in re.findall(r"\w+", names):
-                yield from _files_of(root, f"{module}.{name}")
-    for module in _STARTED.findall(text):
-        yield from _files_of(root, module)
+                yield f"{module}.{name}"
+    yield from _STARTED.findall(text)
     for folder in _SCRIPT.findall(text):
-        yield from _files_of(root, f"{_PACKAGE}.{folder.replace('/', '.')}")
+        yield f"{_PACKAGE}.{folder.replace('/', '.')}"
 
 
 def _files_of(root: Path, module: str) -> Iterator[Path]:

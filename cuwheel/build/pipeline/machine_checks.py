@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from packaging.version import Version
 
 from cuwheel.base.errors import CuwheelError, PreflightError
-from cuwheel.base.system import machine
 from cuwheel.base.system.compilers import SYSTEM_PATH
 from cuwheel.base.system.process import which
 from cuwheel.base.system.quantities import plural, show_size
@@ -23,21 +22,11 @@ from cuwheel.build.toolchains.cuda_home import provider_lock
 from cuwheel.build.toolchains.debian.lock_file import read_debian_lock
 from cuwheel.build.toolchains.from_system import choose_toolkit
 from cuwheel.build.toolchains.host_compiler import compiler_lock
-from cuwheel.build.toolchains.redist.install import disk_for_archives
-from cuwheel.build.toolchains.redist.lock_file import read_redist_lock
 from cuwheel.build.toolchains.system_programs import installed_version
 from cuwheel.build.workspace.job import Job
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.check.cuda.toolkit_search import find_toolkits
 from cuwheel.check.cuda.toolkits import TOOLKITS
-
-# Bytes of what is made of wheels: their locks hold no sizes. Measured on the installer's unpacked
-# packages, to which toolchains and environments are hard links.
-_PYPI_TOOLCHAIN = 2075 << 20  # cuda-toolkit 13.0.2, whole
-_TOOLCHAINS = {"pypi": _PYPI_TOOLCHAIN, "debian": 3300 << 20}  # 12.4, with its downloads
-_COMPILER = 350 << 20  # gcc10, with its downloads
-_ENVIRONMENT = 670 << 20  # the largest without a framework, tests/project's tiny-rdc
-_FRAMEWORKS = {"torch": 4863 << 20}  # an environment with 2.15 and NVIDIA's libraries
 
 
 def check_platform(target: Target) -> Iterator[CuwheelError]:
@@ -205,26 +194,7 @@ def check_folder_names(job: Job) -> Iterator[CuwheelError]:
             )
 
 
-def check_disk(job: Job) -> Iterator[CuwheelError]:
-    """Check that the disks hold what the build takes; warn where memory may not."""
-    _warn_of_memory(job)
-    target, workspace = job.target, job.workspace
-    cached = _size_in_cache(target, workspace)
-    required = {workspace.work: target.recipe.disk, workspace.cache: cached}
-    disks = {machine.nearest_folder(folder).stat().st_dev for folder in required}
-    if len(disks) == 1:
-        required = {workspace.cache: target.recipe.disk + cached}
-    for folder, needed in required.items():
-        if (free := machine.free_disk(folder)) < needed:
-            yield PreflightError(
-                f"the disk of {folder} is too small",
-                why=f"{show_size(free)} are free, {show_size(needed)} needed",
-                fix="free some space, or use a folder on another disk: -- --work DIR for the work "
-                "folder, CUWHEEL_CACHE for the cache",
-            )
-
-
-def _warn_of_memory(job: Job) -> None:
+def warn_of_memory(job: Job) -> None:
     """Warn of compiles that take more memory than there is, as measured, else by the recipe.
 
     All memory of the machine counts, not what is free now: the memory gate waits for more.
@@ -249,45 +219,3 @@ def _warn_of_memory(job: Job) -> None:
             f"a large compile of {recipe.name} may need {show_size(recipe.memory_per_job)} of "
             f"memory, and {available}: it will run alone, and be killed if that is not enough"
         )
-
-
-def _size_in_cache(target: Target, workspace: Workspace) -> int:
-    """Return the bytes that toolchains and environments add to the cache, where it has none."""
-    name, framework = target.recipe.name, target.framework.name if target.framework else ""
-    toolkit = f"cuda{target.toolkit.tag}-{target.provider}"
-    packages = _FRAMEWORKS.get(framework, _ENVIRONMENT)
-    parts: list[tuple[str, int | Callable[[Target, Workspace], int]]] = [
-        (f"toolchains/{toolkit}-*", _size_of_toolchain),
-        (f"environments/*-{framework}*" if framework else f"environments/{name}-*", packages),
-    ]
-    if target.is_compiler_pinned:
-        parts.append((f"compilers/{target.host_compiler}-*", _COMPILER))
-    if target.platform.is_foreign:
-        other = target.platform.machine
-        parts += [
-            (f"toolchains/{toolkit}-{other}-*", _PYPI_TOOLCHAIN),
-            (f"environments/{target.lock.stem}-{other}-*", packages),
-        ]
-    return sum(
-        size if isinstance(size, int) else size(target, workspace)
-        for pattern, size in parts
-        if not any(path.is_dir() for path in workspace.cache.glob(pattern))
-    )
-
-
-def _size_of_toolchain(target: Target, workspace: Workspace) -> int:
-    if target.provider in _TOOLCHAINS:
-        return _TOOLCHAINS[target.provider]
-    lock = toolchain_lock(target, workspace)
-    if target.provider == "system" or lock is None:
-        return 0
-    # What installs conda packages is large, and no other provider needs it.
-    from cuwheel.build.toolchains.conda.install import needed_disk  # noqa: PLC0415
-
-    try:
-        if target.provider == "redist":
-            archives = read_redist_lock(lock).for_machine(own_platform().machine)
-            return disk_for_archives(archives, workspace.cache)
-        return needed_disk(read_conda_lock(lock).packages, workspace.cache)
-    except CuwheelError:
-        return 0  # the stage that installs from the lock raises it

@@ -11,8 +11,9 @@ from packaging.requirements import Requirement
 from cuwheel.base.errors import CuwheelError
 from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code, runs_on
 from cuwheel.base.system.versions import version_key
+from cuwheel.build.pipeline.disk_needs import check_disk
 from cuwheel.build.pipeline.machine import read_machine
-from cuwheel.build.pipeline.machine_checks import check_disk, check_system_packages
+from cuwheel.build.pipeline.machine_checks import check_system_packages
 from cuwheel.build.recipe.catalogue import CatalogueEntry
 from cuwheel.build.recipe.target import Target, declared_target
 from cuwheel.build.toolchains.host_compiler import check_host_compiler

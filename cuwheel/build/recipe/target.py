@@ -101,7 +101,7 @@ class Target:
         """The name of work folders, logs and records: `causal-conv1d-130-cp312-torch2.11`."""
         parts = [self.name, f"cp{self.python.replace('.', '')}"]
         foreign = self.platform.machine if self.platform.is_foreign else ""
-        other = (self._framework_tag, self._other_mode, foreign)
+        other = (self.framework_tag, self._other_mode, foreign)
         return "-".join([*parts, *(tag for tag in other if tag)])
 
     @property
@@ -133,7 +133,7 @@ class Target:
         `cu130.bundled`. A wheel that serves several releases of its framework names none of them.
         """
         is_other = self.framework != self.recipe.framework_for(self.toolkit.release)
-        tag = f"cu{self.toolkit.tag}{'' if self.is_stable else self._framework_tag}"
+        tag = f"cu{self.toolkit.tag}{'' if self.is_stable else self.framework_tag}"
         shown = tag if self.recipe.has_local_version or is_other else ""
         return ".".join(filter(None, (shown, self._other_mode)))
 
@@ -210,7 +210,7 @@ class Target:
         return "" if name == mode_name(self.recipe.link.mode) else name
 
     @property
-    def _framework_tag(self) -> str:
+    def framework_tag(self) -> str:
         """The framework in names, `torch2.11` for torch 2.11.0; empty without one."""
         if self.framework is None:
             return ""

@@ -18,7 +18,7 @@ from cuwheel.base.system.regular_files import read_text
 from cuwheel.build.environments.installed import fill_folder
 from cuwheel.build.toolchains.cuda_home import finish_home, provider_lock
 from cuwheel.build.toolchains.debian.install import unpack_packages
-from cuwheel.build.toolchains.debian.lock_file import read_debian_lock
+from cuwheel.build.toolchains.debian.lock_file import DebianLock, read_debian_lock
 from cuwheel.build.toolchains.store import obtain
 from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
@@ -63,9 +63,7 @@ def debian_toolchain(
     packages = provider_lock(toolkit, "debian", workspace)
     wheels = provider_lock(toolkit, "debian", workspace, "pypi")
     lock, machine = read_debian_lock(packages), platform.machine()
-    identity = f"{_LAYOUT} {machine} {lock.digest_for(machine)} {read_text(wheels)}"
-    key = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    folder = workspace.cache / "toolchains" / f"cuda{toolkit.tag}-debian-{key}"
+    folder = _folder(toolkit, lock, wheels, workspace)
 
     def make(home: Path) -> dict[str, Any]:
         title = f"the packages of {packages.parent.name}/{packages.name}"
@@ -98,6 +96,23 @@ def debian_toolchain(
         pinned=True,
         packages=lock.stated_packages(machine),
     )
+
+
+def debian_folder(toolkit: Toolkit, workspace: Workspace) -> Path:
+    """Return the folder of `debian_toolchain`, which needn't be there.
+
+    Raises:
+        LockError: a lock is missing.
+    """
+    lock = read_debian_lock(provider_lock(toolkit, "debian", workspace))
+    return _folder(toolkit, lock, provider_lock(toolkit, "debian", workspace, "pypi"), workspace)
+
+
+def _folder(toolkit: Toolkit, lock: DebianLock, wheels: Path, workspace: Workspace) -> Path:
+    machine = platform.machine()
+    identity = f"{_LAYOUT} {machine} {lock.digest_for(machine)} {read_text(wheels)}"
+    key = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    return workspace.cache / "toolchains" / f"cuda{toolkit.tag}-debian-{key}"
 
 
 def _is_needed(member: str) -> bool:

@@ -45,10 +45,7 @@ def pypi_toolchain(
     compilers = None
     if machine:
         compilers = pypi_toolchain(toolkit, workspace, offline=offline, reads_all=reads_all).home
-    identity = [str(_LAYOUT), platform.machine(), read_text(source), *filter(None, [machine])]
-    key = hashlib.sha256("\n".join(identity).encode()).hexdigest()[:16]
-    kind = "-".join(filter(None, ("pypi", machine, key)))
-    folder = workspace.cache / "toolchains" / f"cuda{toolkit.tag}-{kind}"
+    folder = pypi_folder(toolkit, workspace, machine)
 
     def make(aside: Path) -> dict[str, str]:
         log = workspace.shared_folder("logs") / f"{folder.name}.log"
@@ -69,6 +66,19 @@ def pypi_toolchain(
         fingerprint=stored.tree,
         pinned=True,
     )
+
+
+def pypi_folder(toolkit: Toolkit, workspace: Workspace, machine: str = "") -> Path:
+    """Return the folder of `pypi_toolchain`, which needn't be there.
+
+    Raises:
+        LockError: there is no lock.
+    """
+    text = read_text(provider_lock(toolkit, "pypi", workspace))
+    identity = [str(_LAYOUT), platform.machine(), text, *filter(None, [machine])]
+    key = hashlib.sha256("\n".join(identity).encode()).hexdigest()[:16]
+    kind = "-".join(filter(None, ("pypi", machine, key)))
+    return workspace.cache / "toolchains" / f"cuda{toolkit.tag}-{kind}"
 
 
 def check_has_compiler(toolkit: Toolkit) -> None:

@@ -67,7 +67,7 @@ def redist_toolchain(
     if machine:
         own = redist_toolchain(toolkit, workspace, offline=offline, reads_all=reads_all)
         compilers = own.home
-    kind = "-".join(filter(None, ("redist", machine, _key_of(archives, compilers))))
+    kind = "-".join(filter(None, ("redist", machine, key_of_archives(archives, compilers))))
     folder = workspace.cache / "toolchains" / f"cuda{toolkit.tag}-{kind}"
 
     def make(home: Path) -> dict[str, str]:
@@ -116,7 +116,7 @@ def _check_whole(home: Path, owner: str, relock: str) -> None:
         )
 
 
-def _key_of(archives: tuple[RedistArchive, ...], compilers: Path | None) -> str:
+def key_of_archives(archives: tuple[RedistArchive, ...], compilers: Path | None = None) -> str:
     """Return the name of an installation: 16 hexadecimal digits.
 
     Args:

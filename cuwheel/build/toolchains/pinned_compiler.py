@@ -21,7 +21,7 @@ from cuwheel.base.system.compilers import newest_gcc_for, read_compiler
 from cuwheel.base.system.process import run
 from cuwheel.base.system.regular_files import open_file
 from cuwheel.build.toolchains.debian.install import unpack_packages
-from cuwheel.build.toolchains.debian.lock_file import read_debian_lock
+from cuwheel.build.toolchains.debian.lock_file import DebianLock, read_debian_lock
 from cuwheel.build.toolchains.host_compiler import compiler_lock
 from cuwheel.build.toolchains.store import obtain
 from cuwheel.build.workspace.records import Toolchain
@@ -139,16 +139,29 @@ def add_compiler(
     )
 
 
+def compiler_folder(name: str, workspace: Workspace) -> Path:
+    """Return the folder of a pinned compiler, which needn't be there.
+
+    Raises:
+        LockError: it has no lock.
+    """
+    return _folder(name, read_debian_lock(compiler_lock(name, workspace)), workspace)
+
+
+def _folder(name: str, lock: DebianLock, workspace: Workspace) -> Path:
+    machine = platform.machine()
+    # Its programs hold the path of their loader.
+    identity = f"{_LAYOUT} {machine} {lock.digest_for(machine)} {workspace.cache}"
+    key = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    return workspace.cache / "compilers" / f"{name}-{key}"
+
+
 def _obtain_compiler(
     name: str, workspace: Workspace, *, offline: bool, reads_all: bool
 ) -> PinnedCompiler:
     machine = platform.machine()
     lock = read_debian_lock(compiler_lock(name, workspace))
-    digest = lock.digest_for(machine)
-    # Its programs hold the path of their loader.
-    identity = f"{_LAYOUT} {machine} {digest} {workspace.cache}"
-    key = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    folder = workspace.cache / "compilers" / f"{name}-{key}"
+    folder = _folder(name, lock, workspace)
 
     def make(aside: Path) -> dict[str, Any]:
         root = aside / _ROOT
@@ -163,7 +176,7 @@ def _obtain_compiler(
 
     obtain(folder, make, workspace, reads_all=reads_all)
     packages = lock.stated_packages(machine)
-    return PinnedCompiler(folder=folder, digest=digest, packages=packages)
+    return PinnedCompiler(folder=folder, digest=lock.digest_for(machine), packages=packages)
 
 
 def _check_compiler(cxx: Path, name: str, toolchain: Toolchain) -> None:

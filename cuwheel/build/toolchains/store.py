@@ -25,13 +25,16 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from cuwheel.base.formats.wheel.record import record_digest
 from cuwheel.base.system.cache_folder import hold
 from cuwheel.base.system.files import (
     describe_file,
@@ -45,6 +48,7 @@ from cuwheel.base.system.files import (
 from cuwheel.base.system.regular_files import read_json
 from cuwheel.build.workspace.workspace import Workspace
 
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _RECORD = "cuwheel.json"  # written last, and no part of what it describes
 _TICK = 1_000_000_000  # ns; the kernel's are 10 ms at most, a file server's clock may be coarser
 _THREADS = 4  # hashlib releases the interpreter lock
@@ -122,12 +126,10 @@ def _read(folder: Path, *, reads_all: bool) -> Stored | None:
     """Return the existing folder if it is unchanged."""
     record = read_json(folder / _RECORD) or {}
     try:
-        known = {
-            name: StoredFile(content=content, stamp=tuple(stamp))
-            for name, (content, *stamp) in record.get("files", {}).items()
-        }
+        known = _files_of(record)
         stored = Stored(folder=folder, tree=record["tree"], facts=record["facts"])
-        files = describe_tree(folder, {} if reads_all else known)
+        others = dict if reads_all else partial(_recorded_stamps, folder)
+        files = describe_tree(folder, {} if reads_all else known, others)
         for name in files.keys() - known.keys():
             if "__pycache__" in name.split("/"):  # compiled later, from an unknown source
                 (folder / name).unlink()
@@ -156,11 +158,85 @@ def _write_record(stored: Stored, files: Mapping[str, StoredFile]) -> None:
     write_atomically(stored.folder / _RECORD, text)
 
 
-def describe_tree(folder: Path, known: Mapping[str, StoredFile]) -> dict[str, StoredFile]:
+def _files_of(record: Mapping[str, Any]) -> dict[str, StoredFile]:
+    return {
+        name: StoredFile(content=content, stamp=tuple(stamp))
+        for name, (content, *stamp) in record.get("files", {}).items()
+    }
+
+
+def recorded_files(folder: Path) -> dict[str, StoredFile]:
+    """Return what the record of a folder lists, by path below it; empty where it has none."""
+    try:
+        return _files_of(read_json(folder / _RECORD) or {})
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def find_equal_files(
+    listed: Mapping[str, str], folders: Iterable[Path], *, below: str
+) -> dict[str, Path]:
+    """Find files of the same name and content that are as their folder's record describes them.
+
+    Args:
+        listed: hashes in RECORD's form by path.
+        below: the name of a folder; paths are compared from there on, where they lead through it.
+
+    Returns:
+        The first of them, by the path that is listed.
+    """
+    wanted = {_name_below(path, below): path for path in listed}
+    equal: dict[str, Path] = {}
+    for folder in folders:
+        for name, file in recorded_files(folder).items():
+            path = wanted.get(_name_below(name, below), "")
+            is_new = path and path not in equal and file.stamp
+            if is_new and _has_digest(file, listed[path]) and _is_as_recorded(folder / name, file):
+                equal[path] = folder / name
+    return equal
+
+
+def _name_below(path: str, folder: str) -> str:
+    return path.partition(f"/{folder}/")[2] or path
+
+
+def _has_digest(file: StoredFile, digest: str) -> bool:
+    sha256 = _SHA256.match(file.content)
+    return sha256 is not None and record_digest("sha256", bytes.fromhex(sha256[0])) == digest
+
+
+def _is_as_recorded(path: Path, file: StoredFile) -> bool:
+    try:
+        return _stamp(path.lstat()) == file.stamp
+    except OSError:
+        return False
+
+
+def _recorded_stamps(folder: Path) -> dict[tuple[int, ...], str]:
+    """Return the contents by stamp that records of the folders next to one list.
+
+    A file with a name in several folders gets another ctime with each, so the one that was made
+    last knows its stamp: it read the file then.
+    """
+    return {
+        file.stamp: file.content
+        for record in folder.parent.glob(f"[!.]*/{_RECORD}")
+        if record.parent != folder
+        for file in recorded_files(record.parent).values()
+        if file.stamp
+    }
+
+
+def describe_tree(
+    folder: Path,
+    known: Mapping[str, StoredFile],
+    others: Callable[[], Mapping[tuple[int, ...], str]] = dict,
+) -> dict[str, StoredFile]:
     """Describe every file and link in a folder; those with a known stamp aren't read.
 
     Args:
         known: the result of an earlier call, by path below the folder.
+        others: returns contents by stamp of the same disk's files, where a file has another stamp.
 
     Raises:
         OSError: something can't be read.
@@ -170,10 +246,15 @@ def describe_tree(folder: Path, known: Mapping[str, StoredFile]) -> dict[str, St
     changed = [
         name for name, stamp in stamps.items() if name not in known or known[name].stamp != stamp
     ]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        contents = list(pool.map(lambda name: describe_file(folder / name), changed))
     tree = {name: known[name] for name in stamps.keys() - set(changed)}
-    for name, content in zip(changed, contents, strict=True):
+    elsewhere = others() if changed else {}
+    for name in changed:
+        if content := elsewhere.get(stamps[name]):
+            tree[name] = StoredFile(content=content, stamp=stamps[name])
+    unread = [name for name in changed if name not in tree]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        contents = list(pool.map(lambda name: describe_file(folder / name), unread))
+    for name, content in zip(unread, contents, strict=True):
         is_settled = stamps[name][-1] < clock - _TICK
         tree[name] = StoredFile(content=content, stamp=stamps[name] if is_settled else ())
     return tree
@@ -197,12 +278,14 @@ def _walk(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
                 if entry.is_dir(follow_symlinks=False):
                     starts.append(f"{start}{entry.name}/")
                     continue
-                status = entry.stat(follow_symlinks=False)
-                stamp = (
-                    status.st_mode,
-                    status.st_ino,
-                    status.st_size,
-                    status.st_mtime_ns,
-                    status.st_ctime_ns,
-                )
-                yield f"{start}{entry.name}", stamp
+                yield f"{start}{entry.name}", _stamp(entry.stat(follow_symlinks=False))
+
+
+def _stamp(status: os.stat_result) -> tuple[int, ...]:
+    return (
+        status.st_mode,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )

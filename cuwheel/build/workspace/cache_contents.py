@@ -102,11 +102,19 @@ def read_cache(folder: Path) -> CacheContents:
 def _entries(folder: Path, kind: Kind, counted: set[tuple[int, int]]) -> Iterator[CacheEntry]:
     if not folder.is_dir() or not kind.is_pruned:
         return
-    for path in sorted(folder.iterdir()):
-        is_entry = path.is_dir() and not path.is_symlink() and not is_mark(path.name)
-        if is_entry and _ENTRY.fullmatch(path.name):  # else it is being made, or a user's
-            used = last_used(path)  # before it is read
-            yield CacheEntry(path=path, kind=kind, size=_size(path, counted), used=used)
+    paths = [path for path in sorted(folder.iterdir()) if _is_entry(path)]
+    used = {path: last_used(path) for path in paths}  # before one is read
+    # Entries may share files: the one that was used last has them, as it is removed last.
+    newest_first = sorted(paths, key=lambda path: used[path], reverse=True)
+    sizes = {path: _size(path, counted) for path in newest_first}
+    for path in paths:
+        yield CacheEntry(path=path, kind=kind, size=sizes[path], used=used[path])
+
+
+def _is_entry(path: Path) -> bool:
+    """Return False for what is being made, and for a user's."""
+    is_folder = path.is_dir() and not path.is_symlink() and not is_mark(path.name)
+    return is_folder and _ENTRY.fullmatch(path.name) is not None
 
 
 def _size(folder: Path, counted: set[tuple[int, int]]) -> int:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from cuwheel.base.errors import UnsafeArchiveError
 from cuwheel.base.formats.binaries.archs import DeviceCode
-from cuwheel.check.audit.verdict import audit_wheel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +26,9 @@ class WheelContents:
 
 def read_contents(wheel: Path) -> WheelContents | None:
     """Read a wheel from end to end; None: it can't be read as one, which others report."""
+    # The audit loads slowly, and most wheels are only names on an index.
+    from cuwheel.check.audit.verdict import audit_wheel  # noqa: PLC0415
+
     try:
         result = audit_wheel(wheel)
     except (UnsafeArchiveError, OSError):

@@ -9,8 +9,6 @@ from cuwheel.base.formats.binaries.archs import sorted_archs
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.folders.output_folder import check_output_file
 from cuwheel.build.recipe.catalogue import load_catalogue
-from cuwheel.build.recipe.contract import contract_of_wheel
-from cuwheel.check.audit.audit import AuditOptions, audit_session
 from cuwheel.cli.parser import JSON_TEXT, Option, Parser, check_archs, new_parser
 
 
@@ -41,6 +39,10 @@ def audit_parser() -> Parser:
 
 def run_audit(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Audit wheels."""
+    # What reads wheels loads slowly, and a wrong option needs none of it.
+    from cuwheel.build.recipe.contract import contract_of_wheel  # noqa: PLC0415
+    from cuwheel.check.audit.audit import AuditOptions, audit_session  # noqa: PLC0415
+
     check_archs(args.arch, "nox -s audit -- --arch 90 --arch 100 WHEEL")
     wheels = [caller.path(text) for text in args.wheels]
     sarif = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from functools import partial
+from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -13,11 +14,11 @@ from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
 from cuwheel.base.fetch.urls import is_local, local_path
 from cuwheel.base.system.console import Console
-from cuwheel.build.pipeline.build_advice import build_advice
 from cuwheel.build.recipe.catalogue import load_catalogue
-from cuwheel.check.diagnose.diagnose import callers_environment
-from cuwheel.check.pick.pick import INDEXES_VARIABLE, PickOptions, pick_session
 from cuwheel.cli.parser import ENVIRONMENT, JSON_TEXT, Option, Parser, existing, new_parser
+
+if TYPE_CHECKING:
+    from cuwheel.check.pick.machine import TargetMachine
 
 
 def pick_parser() -> Parser:
@@ -56,6 +57,10 @@ def index_option(first: str = "") -> dict[str, str]:
 
 def run_pick(args: argparse.Namespace, console: Console, caller: Caller) -> int:
     """Find the wheel; return the exit code."""
+    # What reads indexes and wheels loads slowly, and a wrong option needs none of it.
+    from cuwheel.check.diagnose.diagnose import callers_environment  # noqa: PLC0415
+    from cuwheel.check.pick.pick import PickOptions, pick_session  # noqa: PLC0415
+
     options = PickOptions(
         wanted=read_requirement(args.package, pre=args.pre),
         python=args.python,
@@ -65,8 +70,14 @@ def run_pick(args: argparse.Namespace, console: Console, caller: Caller) -> int:
         start=caller.path("."),
         as_json=args.json,
     )
-    advise = partial(build_advice, load_catalogue(caller.roots), caller.project / "dist")
+    advise = partial(_advise, caller)
     return pick_session(options, console, callers_environment(caller.environ), advise)
+
+
+def _advise(caller: Caller, wanted: Requirement, machine: TargetMachine) -> str:
+    from cuwheel.build.pipeline.build_advice import build_advice  # noqa: PLC0415 - slow, and seldom needed
+
+    return build_advice(load_catalogue(caller.roots), caller.project / "dist", wanted, machine)
 
 
 def read_requirement(text: str, *, pre: bool) -> Requirement:
@@ -110,6 +121,8 @@ def as_address(caller: Caller, text: str) -> str:
 
 def listed_addresses(caller: Caller, console: Console) -> tuple[str, ...]:
     """Return the addresses in `CUWHEEL_INDEXES` without missing folders of this machine."""
+    from cuwheel.check.pick.pick import INDEXES_VARIABLE  # noqa: PLC0415 - as in `run_pick`
+
     paths = caller.environ.get(INDEXES_VARIABLE, "").split()
     addresses = []
     for number, path in enumerate(paths, 1):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cuwheel.base import limits
 from cuwheel.base.caller import Caller
 from cuwheel.base.errors import CuwheelError, NotReproducibleError, UsageError, naming_option
+from cuwheel.base.formats.signing_keys import SigningKey, make_signing_key, read_signing_key
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import file_lock
 from cuwheel.base.system.folders.output_folder import check_output, claim, make_empty
@@ -33,7 +34,6 @@ from cuwheel.cli.target_choice import (
     requested_jobs,
 )
 from cuwheel.publish.rebuild.attest.policy import line_of
-from cuwheel.publish.rebuild.attest.signatures import SigningKey, make_signing_key, read_signing_key
 from cuwheel.publish.rebuild.attest.sigstore import Sigstore
 from cuwheel.publish.rebuild.builds import Variation, variations
 from cuwheel.publish.rebuild.documents import (

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.base.caller import Caller
+from cuwheel.base.formats.signing_keys import PublicKey, SigningKey
 from cuwheel.base.formats.wheel import publication
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.console import Console
@@ -20,7 +21,7 @@ from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.build.sandbox.containers.image import parse_image
 from cuwheel.build.workspace.workspace import SCRATCH_FOLDER
 from cuwheel.publish.rebuild.attest.check import statement_name
-from cuwheel.publish.rebuild.attest.signatures import PublicKey, SigningKey, sign_statement
+from cuwheel.publish.rebuild.attest.signatures import sign_statement
 from cuwheel.publish.rebuild.attest.sigstore import VERIFIER, Identity, Sigstore
 from cuwheel.publish.rebuild.attest.verification import Verification, statement_of
 from cuwheel.publish.rebuild.builds import Variation

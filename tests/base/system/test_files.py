@@ -374,6 +374,47 @@ def test_lock_waits_for_other_process(
     assert waited == [True]
 
 
+_REMOVED = """
+import sys
+from pathlib import Path
+from cuwheel.base.errors import DiskFullError
+from cuwheel.base.system.files import naming_full_disk
+cache, small = Path(sys.argv[1]), Path(sys.argv[2])
+try:
+    with naming_full_disk(cache):
+        file = small / "file"
+        try:
+            with file.open("wb") as stream:
+                for _ in range(200):
+                    stream.write(bytes(1 << 20))
+        finally:
+            file.unlink()
+except DiskFullError as error:
+    print(error.what, error.why, sep="\\n")
+"""
+
+
+def test_disk_that_has_space_again_is_not_called_full(tmp_path: Path) -> None:
+    """The failed writer has removed what filled it: two disks are left to choose from."""
+    require("namespaces", "which of two disks ran full")
+    small = tmp_path / "small"
+    small.mkdir()
+    script = 'mount -t tmpfs -o size=100m none "$0" && exec "$@"'
+    spaces = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, str(small)]
+
+    finished = subprocess.run(
+        [*spaces, sys.executable, "-c", _REMOVED, tmp_path, small],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(small)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert finished.stdout.startswith(f"the disk of {tmp_path} or {small} ran full\n")
+    assert f"{small}, 100.0 MiB in all" in finished.stdout
+    assert "no space left" not in finished.stdout
+
+
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 def test_names_full_disk(tmp_path: Path, code: int) -> None:
     with pytest.raises(DiskFullError) as caught, files.naming_full_disk(tmp_path / "later"):
@@ -381,6 +422,17 @@ def test_names_full_disk(tmp_path: Path, code: int) -> None:
 
     assert str(tmp_path / "later") in caught.value.what
     assert "CUWHEEL_CACHE" in caught.value.fix
+
+
+def test_names_the_disk_that_a_copy_is_written_to(tmp_path: Path) -> None:
+    """The system's error names its source first."""
+    source, target = Path("/dev/shm/source"), tmp_path / "target"
+
+    with pytest.raises(DiskFullError) as caught, files.naming_full_disk(tmp_path):
+        raise OSError(errno.ENOSPC, "full", str(source), None, str(target))
+
+    assert str(tmp_path) in caught.value.what
+    assert "/dev/shm" not in caught.value.what
 
 
 def test_names_full_disk_of_one_copy_among_many(tmp_path: Path) -> None:
@@ -411,6 +463,7 @@ def test_leaves_nothing_on_full_disk(tmp_path: Path) -> None:
     [
         ("cc1plus: fatal error: closing /tmp/x.s: No space left on device", True),
         ("failed to write: (os error 28)", True),
+        ("ld: out/lib.so: Disk quota exceeded", True),
         ("error: no such file", False),
     ],
 )

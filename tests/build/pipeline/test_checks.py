@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +23,32 @@ from cuwheel.base.errors import (
 )
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system import machine
+from cuwheel.base.system.process import run
 from cuwheel.base.system.pythons import find_python, own_python
 from cuwheel.base.system.quantities import GIB
 from cuwheel.build.compile.memory.peaks import Peaks
+from cuwheel.build.pipeline import disk_needs
 from cuwheel.build.pipeline.checks import check
+from cuwheel.build.pipeline.environment_place import environment_of
 from cuwheel.build.pipeline.machine import read_machine
 from cuwheel.build.recipe.link import Bundled, External, Link, Static
 from cuwheel.build.recipe.platform import AARCH64, own_platform
 from cuwheel.build.recipe.recipe import CMake, Framework, Smoke
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.toolchains.conda.lock_file import read_conda_lock
+from cuwheel.build.toolchains.from_pypi import pypi_folder
 from cuwheel.build.toolchains.redist.lock_file import read_redist_lock
 from cuwheel.build.workspace.job import Job
 from cuwheel.build.workspace.records import Environment, Toolchain
 from cuwheel.build.workspace.request import BuildRequest
 from cuwheel.build.workspace.workspace import Workspace
-from tests.support.factories import heard, locked_target, make_job, make_workspace
+from tests.support.factories import (
+    heard,
+    locked_target,
+    make_job,
+    make_target,
+    make_workspace,
+)
 from tests.support.packages.foreign_platform import write_python
 from tests.support.requirements import require
 from tests.support.toolchains.layouts import write_toolkit
@@ -243,7 +254,7 @@ def test_wants_room_for_what_conda_lock_names(
     monkeypatch.setattr(machine, "free_disk", lambda _: GIB)
     target = _conda_target(disk=0)
     archives = read_conda_lock(ROOT / "envs" / "cuda122" / "conda-lock.yml").download_size
-    environment = 670 << 20
+    environment = 2 * 670 << 20  # the installer's packages, and a copy
 
     text = _refusal(target, workspace)
 
@@ -256,7 +267,7 @@ def test_wants_room_for_what_redist_lock_names(
     monkeypatch.setattr(machine, "free_disk", lambda _: GIB)
     lock = read_redist_lock(ROOT / "envs" / "cuda122" / "redist.lock")
     archives = sum(archive.size for archive in lock.for_machine(own_platform().machine))
-    environment = 670 << 20
+    environment = 2 * 670 << 20  # the installer's packages, and a copy
 
     text = _refusal(locked_target(toolkit="12.2", provider="redist", disk=0), workspace)
 
@@ -270,15 +281,22 @@ def test_archives_are_for_both_kinds_of_machine() -> None:
 _TORCH = Framework(name="torch", version="2.11.0")
 
 
+_CP = f"cp{own_python().release.replace('.', '')}"
+_OTHER = "0123456789abcdef"  # of another lock
+_UNPACKED = "uv/wheels-v7/pypi/torch/2.11.0-cp312-cp312-manylinux_2_28_x86_64"
+
+
 @pytest.mark.parametrize(
     ("changes", "cached", "wanted"),
     [
-        ({}, (), "3.7"),
-        ({}, ("environments/tiny-skbuild-cp311-0123456789abcdef",), "3.0"),
-        ({}, ("toolchains/cuda130-pypi-0123456789abcdef",), "1.7"),
-        ({"provider": "system"}, (), "1.7"),
-        ({"framework": _TORCH}, (), "7.8"),
-        ({"framework": _TORCH}, ("environments/other-cp311-torch2.11-0123456789abcdef",), "3.0"),
+        ({}, (), "6.4"),
+        ({}, (f"environments/{_CP}-{_OTHER}", f"toolchains/cuda130-pypi-{_OTHER}"), "6.4"),
+        ({"provider": "system"}, (), "2.3"),
+        ({"framework": _TORCH}, (), "14.6"),
+        ({"framework": _TORCH}, (f"environments/{_CP}-torch2.10-{_OTHER}",), "14.6"),
+        ({"framework": _TORCH}, (f"environments/{_CP}-torch2.11-{_OTHER}",), "10.5"),
+        ({"framework": _TORCH}, (f"environments/cp99-torch2.11-{_OTHER}",), "11.4"),
+        ({"framework": _TORCH}, (_UNPACKED,), "9.8"),
     ],
 )
 def test_wants_room_for_what_cache_lacks(
@@ -289,12 +307,74 @@ def test_wants_room_for_what_cache_lacks(
     wanted: str,
 ) -> None:
     monkeypatch.setattr(machine, "free_disk", lambda _: 0)
+    monkeypatch.setattr(disk_needs, "shares_blocks", lambda _: False)
     for name in cached:
         (workspace.cache / name).mkdir(parents=True)
 
-    text = _refusal(locked_target(disk=GIB, **changes), workspace)
+    target = make_target(root=workspace.work / "project", disk=GIB, **changes)
+    target.lock.parent.mkdir(parents=True)
+    target.lock.write_text("torch==2.11.0\n")
+
+    text = _refusal(target, workspace)
 
     assert f"the disk of {workspace.cache} is too small: 0 bytes are free, {wanted}" in text
+
+
+def test_wants_no_room_for_what_is_there(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = locked_target(disk=GIB)
+    job = make_job(target, workspace)
+    environment_of(job, job.python).folder.mkdir(parents=True)
+    pypi_folder(target.toolkit, workspace).mkdir(parents=True)
+    monkeypatch.setattr(machine, "free_disk", lambda _: 0)
+
+    text = _refusal(target, workspace)
+
+    assert "1.0 GiB needed: 1.0 GiB for the work folder\n" in text
+
+
+def test_states_what_a_first_build_needs(workspace: Workspace) -> None:
+    check(make_job(locked_target(disk=0), workspace), "early")
+
+    words = " ".join(heard(workspace).split())
+    assert "for the CUDA 13.0 toolchain, " in words
+    assert f"on the disk of {workspace.cache}, where " in words
+
+
+def test_wants_room_on_a_small_disk(tmp_path: Path) -> None:
+    """A real file system of 64 MiB for the cache."""
+    require("namespaces", "what a small disk of the cache lacks")
+    small = tmp_path / "small"
+    small.mkdir()
+    script = 'mount -t tmpfs -o size=64m none "$0" && exec "$@"'
+    spaces = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, str(small)]
+
+    done = run(
+        [*spaces, sys.executable, "-c", _CHECK_SMALL, small],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+
+    assert f"the disk of {small}/cache is too small: 64.0 MiB are free" in done.output
+
+
+_CHECK_SMALL = """
+import dataclasses, sys
+from pathlib import Path
+from cuwheel.base.errors import PreflightError
+from cuwheel.build.pipeline import disk_needs
+from cuwheel.build.pipeline.checks import check
+from cuwheel.build.pipeline.environment_place import environment_of
+from tests.support.factories import locked_target, make_job, make_workspace
+
+workspace = make_workspace(Path("/dev/shm/none"))
+workspace = dataclasses.replace(workspace, cache=Path(sys.argv[1], "cache"))
+try:
+    check(make_job(locked_target(disk=0), workspace), "early")
+except PreflightError as error:
+    print(error)
+"""
 
 
 def test_wants_room_on_each_disk(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,7 +385,7 @@ def test_wants_room_on_each_disk(workspace: Workspace, monkeypatch: pytest.Monke
     text = _refusal(locked_target(provider="system", disk=GIB), apart)
 
     assert f"the disk of {apart.work} is too small: 0 bytes are free, 1.0" in text
-    assert f"the disk of {apart.cache} is too small: 0 bytes are free, 670.0 MiB" in text
+    assert f"the disk of {apart.cache} is too small: 0 bytes are free, 1.3 GiB" in text
 
 
 def _problems_of(target: Target, workspace: Workspace, root: Path | None) -> list[str]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -8,9 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from cuwheel.base.formats.wheel.record import record_digest
 from cuwheel.base.system.files import sha256_of_tree
 from cuwheel.build.toolchains import store
-from cuwheel.build.toolchains.store import Stored, describe_tree, digest_of_tree, obtain
+from cuwheel.build.toolchains.store import (
+    Stored,
+    describe_tree,
+    digest_of_tree,
+    find_equal_files,
+    obtain,
+)
 from tests.support.factories import heard, later, make_workspace
 
 _TICK = 50_000_000  # ns
@@ -130,6 +138,39 @@ def test_remembers_what_it_read(used: Maker) -> None:
 
     assert recorded(used)[-1] == (used.folder / "bin" / "nvcc").stat().st_ctime_ns
     assert used.made == 1
+
+
+def test_takes_content_of_a_shared_file_from_the_folder_that_read_it_last(
+    used: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link to a file changes its ctime; reading gigabytes again would tell nothing."""
+    other = used.folder.with_name("cuda131")
+
+    def link(aside: Path) -> dict[str, str]:
+        (aside / "nvcc").hardlink_to(used.folder / "bin" / "nvcc")
+        time.sleep(2 * _TICK / 1e9)
+        return {}
+
+    obtain(other, link, later(used.workspace))
+    monkeypatch.setattr(store, "describe_file", lambda path: f"{path} was read")
+
+    used.obtain()
+
+    assert used.made == 1
+
+
+def test_finds_equal_files_that_are_as_recorded(used: Maker) -> None:
+    """By name below a folder that both have, and by content; not one that has changed since."""
+    folder, name = used.folder, "lib/python3.11/site-packages/nvcc"
+    digest = record_digest("sha256", hashlib.sha256(b"the compiler").digest())
+    wanted = {"bin/nvcc": digest, "bin/other": digest, name: digest}
+
+    equal = find_equal_files(wanted, [folder], below="site-packages")
+    none = find_equal_files({"bin/nvcc": "sha256=x"}, [folder], below="site-packages")
+    write_in_place(folder / "bin" / "nvcc")
+    changed = find_equal_files(wanted, [folder], below="site-packages")
+
+    assert (equal, none, changed) == ({"bin/nvcc": folder / "bin/nvcc"}, {}, {})
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"tree": "x", "facts": {}, "files": []}'])

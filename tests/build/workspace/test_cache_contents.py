@@ -61,6 +61,21 @@ def test_counts_each_kind(tmp_path: Path) -> None:
     assert [entry.path.name for entry in contents.entries] == ["cuda130-000000000001"]
 
 
+def test_entry_that_was_used_last_has_the_shared_files(tmp_path: Path) -> None:
+    """Removing the older one frees no more than its own."""
+    names = ("cp311-torch2.11-000000000001", "cp311-torch2.11-000000000002")
+    older, newer = (tmp_path / "environments" / name for name in names)
+    shared = fill(older / "torch.so", 5)
+    fill(older / "own.so", 1)
+    newer.mkdir()
+    (newer / "torch.so").hardlink_to(shared)
+    os.utime(older, (1000, 1000))
+
+    sizes = {entry.path: entry.size // _PAGE for entry in read_cache(tmp_path).entries}
+
+    assert sizes == {older: 1, newer: 5}
+
+
 def test_knows_when_something_was_used(tmp_path: Path) -> None:
     folder = fill(tmp_path / "toolchains" / "cuda130-000000000001" / "file", 1).parent
     os.utime(folder, (1000, 1000))

@@ -27,12 +27,12 @@ from cuwheel.base.errors import (
     UsageError,
 )
 from cuwheel.base.formats.binaries.device_code import elements_of, find_fatbins
+from cuwheel.base.formats.signing_keys import make_signing_key, read_signing_key
 from cuwheel.base.formats.wheel.archive import pack, unpack_wheel
 from cuwheel.base.formats.wheel.publication import statement_of
 from cuwheel.base.system.files import sha256_of_file
 from cuwheel.publish.index.site import SiteRequest, write_site
 from cuwheel.publish.rebuild.attest.policy import line_of
-from cuwheel.publish.rebuild.attest.signatures import make_signing_key, read_signing_key
 from cuwheel.publish.rebuild.attest.sigstore import Identity
 from cuwheel.publish.rebuild.builds import _cache_with_downloads
 from cuwheel.publish.rebuild.published import read_published

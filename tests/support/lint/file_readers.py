@@ -17,7 +17,7 @@ from cuwheel.base.paths import ROOT, is_script
 OPENERS = {
     "base/system/regular_files": "the way for all others",
     "__main__": "/dev/null",
-    "publish/rebuild/attest/signatures": "a new file",
+    "base/formats/signing_keys": "a new file",
     "check/audit/scan": "a member of an archive",
     "bootstrap": "the repository's own lock; it runs on nothing but the standard library",
     "build/compile/canary": "the event log of its own compiles",

@@ -6,10 +6,11 @@ import datetime
 from pathlib import Path
 from typing import Any
 
+from cuwheel.base.formats.signing_keys import SigningKey, make_signing_key
 from cuwheel.base.system.files import sha256_of_file
 from cuwheel.publish.rebuild.attest.check import SignedStatement, statement_name
 from cuwheel.publish.rebuild.attest.policy import Policy, line_of, read_policy
-from cuwheel.publish.rebuild.attest.signatures import SigningKey, make_signing_key, sign_statement
+from cuwheel.publish.rebuild.attest.signatures import sign_statement
 from cuwheel.publish.rebuild.attest.verification import Verification, statement_of
 
 WHEN = datetime.datetime(2026, 11, 23, 12, tzinfo=datetime.timezone.utc)

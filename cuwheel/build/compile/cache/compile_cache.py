@@ -12,8 +12,9 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from cuwheel.base.errors import UsageError
@@ -166,18 +167,43 @@ class CompileCache:
         remove_oldest(self.folder.parent, self.program.size + 2 * share)
 
     @contextlib.contextmanager
-    def remote_served(self, workspace: Workspace) -> Iterator[None]:
-        """Serve the remote cache until the block ends."""
+    def remote_served(self, workspace: Workspace, fingerprint: str) -> Iterator[Callable[[], bool]]:
+        """Serve the remote cache until the block ends.
+
+        Args:
+            fingerprint: of all that compiles.
+
+        Yields:
+            A function that returns True once a signed entry has turned out to be wrong: the block
+            should end.
+
+        Raises:
+            CacheEntryError: at the end of the block, for such an entry.
+        """
         if self.remote is None:
-            yield
+            yield lambda: False
             return
         # They load two large libraries, for those who have a remote cache.
         from cuwheel.build.compile.cache.relay import serve_relay  # noqa: PLC0415
         from cuwheel.build.compile.cache.storage import open_storage  # noqa: PLC0415
 
+        console = workspace.console
         relay, storage = self.socket_folder / RELAY_SOCKET, open_storage(self.remote)
-        with serve_relay(self.remote, storage, relay, self.folder.name, workspace.console.warn):
-            yield
+        serve = partial(serve_relay, self.remote, path=relay, package=self.folder.name)
+        if self.remote.signing is None:
+            with serve(storage=storage, warn=console.warn):
+                yield lambda: False
+            return
+        from cuwheel.build.compile.cache.signed import Maker, open_signed  # noqa: PLC0415
+
+        maker = Maker(compiler=fingerprint, program=f"{self.program.name} {self.program.version}")
+        signed = open_signed(storage, self.remote.signing, maker, console.warn, self.folder)
+        try:
+            with serve(storage=signed, warn=console.warn):
+                yield lambda: bool(signed.wrong)
+        finally:
+            signed.check()
+        console.note(signed.summary())
 
 
 def check_compile_cache(job: Job) -> None:

@@ -21,11 +21,13 @@ from obstore.store import HTTPStore, LocalStore, S3Store
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from cuwheel.base.system.quantities import show_size
 from cuwheel.build.compile.cache.remote import RemoteCache
 
 if TYPE_CHECKING:  # they are names in its stub alone
     from obstore.store import ClientConfig, ObjectStore, RetryConfig, S3Config
 
+_LARGEST = 512 << 20  # bytes; Redis's own limit for a value
 _REDIS_PORT = 6379
 _CONNECT = 5.0  # seconds
 _LIMIT = 20.0  # seconds for a whole request; for Redis of silence
@@ -33,6 +35,10 @@ _ONCE: RetryConfig = {"max_retries": 0, "retry_timeout": timedelta(seconds=_LIMI
 _DATABASE = re.compile(r"(?:^/|[?&]db=)(\d+)(?=[?&]|$)")
 _UNSENT = "error sending request"  # obstore's line where there was no answer at all
 _INNER = re.compile(r"(?:source|error|message): ")
+
+
+class OversizedEntryError(OSError):
+    """A value is larger than any that a compile cache makes."""
 
 
 class Storage(Protocol):
@@ -65,7 +71,10 @@ class ObjectStorage:
         """Return the value of a name; None for none."""
         store = self._store
         try:
-            return store.get(name).bytes().to_bytes()
+            answer = store.get(name)
+            if answer.meta["size"] > _LARGEST:
+                raise OversizedEntryError(f"it has {show_size(answer.meta['size'])}")
+            return answer.bytes().to_bytes()
         except FileNotFoundError:
             return None
         except BaseError as problem:

@@ -9,6 +9,7 @@ from pathlib import Path
 from cuwheel.base.errors import BuildFailedError, FirstError
 from cuwheel.base.system import machine
 from cuwheel.base.system.compilers import read_compiler
+from cuwheel.base.system.disks import DiskWatch
 from cuwheel.base.system.files import has_disk_full_message
 from cuwheel.base.system.regular_files import open_file
 from cuwheel.build.compile.canary import Canary
@@ -23,8 +24,6 @@ from cuwheel.build.sandbox.path_map import PathMap
 from cuwheel.build.workspace.job import Job
 from cuwheel.build.workspace.records import SourceTree
 from cuwheel.check.explain.compiler_error import first_compiler_error
-
-_NEARLY_FULL = 4 << 20  # bytes; a build that fails with less left on its disk failed for that
 
 
 def add_cause(
@@ -48,14 +47,17 @@ def add_cause(
         error.fix = f"{describe_unpinned(target, called)}; otherwise {error.fix}"
 
 
-def was_disk_full(work: Path, log: Path) -> bool:
-    """Return True if a full disk made the build fail; nvcc, for one, doesn't print that."""
-    if machine.free_disk(work) < _NEARLY_FULL:
-        return True
+def full_disk(watch: DiskWatch, log: Path) -> Path | None:
+    """Return a folder on the disk that made the build fail; None: it failed for another reason.
+
+    nvcc, for one, doesn't print that a disk is full.
+    """
+    if folder := watch.full:
+        return folder
     if not log.is_file():  # nothing could be started
-        return False
+        return None
     with io.TextIOWrapper(open_file(log), errors="replace") as lines:
-        return has_disk_full_message(lines)
+        return watch.fullest if has_disk_full_message(lines) else None
 
 
 def _first_error(log: Path, target: Target, tree: str) -> FirstError | None:

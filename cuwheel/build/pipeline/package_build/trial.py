@@ -15,6 +15,7 @@ from typing import Literal
 
 from cuwheel.base import limits
 from cuwheel.base.errors import BuildFailedError
+from cuwheel.base.system.disks import DiskWatch
 from cuwheel.base.system.files import disk_full
 from cuwheel.base.system.process import Finished, run
 from cuwheel.base.system.regular_files import parse_json, read_regular
@@ -22,7 +23,7 @@ from cuwheel.build.compile.launcher_setup import listing_variables
 from cuwheel.build.compile.memory.peaks import known_peaks
 from cuwheel.build.compile.memory.service import serve_memory
 from cuwheel.build.pipeline.package_build.build_commands import BuildCommands, prepared_commands
-from cuwheel.build.pipeline.package_build.outcome import add_cause, was_disk_full
+from cuwheel.build.pipeline.package_build.outcome import add_cause, full_disk
 from cuwheel.build.workspace.job import Job
 
 _LOG = "trial"  # its logs: of the list, and of each file
@@ -249,7 +250,8 @@ def _run(  # noqa: PLR0913 - what to run, and how it is shown
             fix=f"read the log from the first error on; the source is in {inputs.tree}",
         )
     except BuildFailedError as error:
-        if was_disk_full(job.workspace.work, log):
-            raise disk_full(job.workspace.work) from error
+        watch = DiskWatch(job.workspace.work, job.workspace.cache)
+        if folder := full_disk(watch, log):
+            raise disk_full(folder) from error
         add_cause(error, target, inputs, log, commands.path_map.inside(str(inputs.tree)))
         raise

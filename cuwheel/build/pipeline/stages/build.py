@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cuwheel.base import limits
 from cuwheel.base.errors import BuildFailedError
+from cuwheel.base.system.disks import DiskWatch
 from cuwheel.base.system.files import disk_full
 from cuwheel.base.system.process import Finished, run
 from cuwheel.base.system.regular_files import is_regular, read_regular
@@ -17,12 +18,13 @@ from cuwheel.build.compile.cache.compile_cache import CompileCache
 from cuwheel.build.compile.cache.statistics import read_statistics
 from cuwheel.build.compile.environment import BuildInputs
 from cuwheel.build.compile.events import DIRECT_MODE, EVENTS_LOG, Events, hit_counts, read_events
+from cuwheel.build.compile.memory.peaks import known_peaks
 from cuwheel.build.compile.memory.service import serve_memory
 from cuwheel.build.pipeline.package_build.build_commands import (
     BuildCommands,
     prepared_commands,
 )
-from cuwheel.build.pipeline.package_build.outcome import add_cause, not_hermetic, was_disk_full
+from cuwheel.build.pipeline.package_build.outcome import add_cause, full_disk, not_hermetic
 from cuwheel.build.pipeline.package_build.progress import Progress
 from cuwheel.build.pipeline.package_build.unpinned_programs import (
     called_unpinned,
@@ -45,6 +47,7 @@ def build(job: Job) -> BuiltWheel:
     Raises:
         PreflightError: a lock lacks a requirement of the package's backend.
         BuildFailedError: the build failed; its log and the work folder are kept.
+        CacheEntryError: a signed entry of the remote compile cache is wrong.
         DiskFullError: it failed because a disk ran full.
         SandboxError: the requested sandbox doesn't work here.
     """
@@ -107,13 +110,15 @@ def _run_all(target: Target, workspace: Workspace, commands: BuildCommands) -> l
     log, inputs = workspace.log("build"), commands.inputs
     log.unlink(missing_ok=True)
     (workspace.log_folder / EVENTS_LOG).unlink(missing_ok=True)
+    memory = workspace.cache / "memory"
+    watch = DiskWatch(workspace.work, workspace.cache, commands.cache.folder)
     old_umask = os.umask(0o022)
     try:
         with (
-            commands.cache.remote_served(workspace),
+            commands.cache.remote_served(workspace, commands.launcher.fingerprint) as is_poisoned,
             serve_memory(
                 inputs.memory,
-                workspace.cache / "memory",
+                memory,
                 target.recipe.name,
                 jobs=inputs.machine.jobs,
                 per_job=target.recipe.memory_per_job,
@@ -121,6 +126,8 @@ def _run_all(target: Target, workspace: Workspace, commands: BuildCommands) -> l
             ),
             workspace.console.live("building") as line,
         ):
+            known = {file for _, file, _ in known_peaks(memory, target.recipe.name)}
+            progress = Progress(line, inputs.machine.jobs, inputs.events_log, len(known), watch)
             return [
                 run(
                     # Not in the tree: Python would take a build.py of the package for the frontend.
@@ -128,7 +135,8 @@ def _run_all(target: Target, workspace: Workspace, commands: BuildCommands) -> l
                     env=commands.environment,
                     cwd=inputs.tmp,
                     log=log,
-                    on_line=Progress(line, inputs.machine.jobs).see,
+                    on_line=progress.see,
+                    gives_up=lambda _: is_poisoned(),
                     shown=[str(word) for word in command],
                     error=BuildFailedError,
                     what=f"{target.id}: the package's own build failed",
@@ -137,8 +145,8 @@ def _run_all(target: Target, workspace: Workspace, commands: BuildCommands) -> l
                 for command in commands.steps(target, workspace.folder("built"))
             ]
     except BuildFailedError as error:
-        if was_disk_full(workspace.work, log):
-            raise disk_full(workspace.work) from error
+        if folder := full_disk(watch, log):
+            raise disk_full(folder) from error
         tree = commands.path_map.inside(str(inputs.tree))
         add_cause(error, target, inputs, log, tree)
         raise

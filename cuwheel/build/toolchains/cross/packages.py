@@ -5,12 +5,27 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from cuwheel.base.system.regular_files import read_text
+from cuwheel.base.system.pythons import Interpreter
 from cuwheel.build.environments.installed import fill_folder
+from cuwheel.build.environments.lock_file import pins_for
 from cuwheel.build.toolchains.store import obtain
 from cuwheel.build.workspace.job import Job
 
-_LAYOUT = 1  # raise it when a folder made by an older cuwheel must not be reused
+_LAYOUT = 2  # raise it when a folder made by an older cuwheel must not be reused
+
+
+def foreign_folder(lock: Path, python: Interpreter, machine: str, cache: Path) -> Path:
+    """Return the folder of a lock's packages for another kind of machine: one for equal pins.
+
+    Raises:
+        OSError: the lock can't be read.
+        InvalidRequirement: a line of it is no requirement.
+    """
+    pins = pins_for(lock, python.version, machine)
+    identity = f"{_LAYOUT}\n{machine}\n{python.release}\n{pins}"
+    key = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    release = python.release.replace(".", "")
+    return cache / "environments" / f"{machine}-cp{release}-{key}"
 
 
 def foreign_packages(job: Job, lock: Path) -> Path:
@@ -27,9 +42,7 @@ def foreign_packages(job: Job, lock: Path) -> Path:
         ToolchainError: the cache holds damaged ones, and the build is offline.
     """
     workspace, machine = job.workspace, job.target.platform.machine
-    identity = f"{_LAYOUT}\n{machine}\n{job.python.release}\n{read_text(lock)}"
-    key = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    folder = workspace.cache / "environments" / f"{lock.stem}-{machine}-{key}"
+    folder = foreign_folder(lock, job.python, machine, workspace.cache)
 
     def make(aside: Path) -> dict[str, str]:
         fill_folder(

@@ -16,6 +16,7 @@ from cuwheel.base.fetch.download import PinnedFile, download
 from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.fetch.urls import redact_url
 from cuwheel.base.fetch.web import read_head
+from cuwheel.base.formats.signing_keys import PublicKey
 from cuwheel.base.formats.wheel.publication import REBUILT
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import sha256_of_file
@@ -25,7 +26,7 @@ from cuwheel.base.system.output.terminal import visible
 from cuwheel.base.system.regular_files import read_regular
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.publish.rebuild.attest.policy import Policy, Rebuilder
-from cuwheel.publish.rebuild.attest.signatures import PublicKey, StatementError, open_envelope
+from cuwheel.publish.rebuild.attest.signatures import StatementError, open_envelope
 from cuwheel.publish.rebuild.attest.sigstore import Identity, Opened, is_bundle, open_bundles
 from cuwheel.publish.rebuild.attest.verification import check_statement
 

@@ -22,9 +22,9 @@ from pathlib import Path
 
 from cuwheel.base import limits
 from cuwheel.base.errors import UsageError, naming_option
+from cuwheel.base.formats.signing_keys import PublicKey, read_public_key
 from cuwheel.base.formats.wheel.record import repeated
 from cuwheel.base.system.regular_files import read_regular
-from cuwheel.publish.rebuild.attest.signatures import PublicKey, read_public_key
 from cuwheel.publish.rebuild.attest.sigstore import Identity
 
 _THRESHOLD = "threshold"

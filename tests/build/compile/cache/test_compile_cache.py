@@ -362,7 +362,7 @@ def test_serves_the_remote_cache_while_the_block_lasts(job: Job, tmp_path: Path)
     environ = {"PATH": "", "CUWHEEL_REMOTE_CACHE": f"file:{tmp_path}/shared"}
     chosen = choose_compile_cache(job, tmp_path, environ)
 
-    with chosen.remote_served(job.workspace):
+    with chosen.remote_served(job.workspace, "one"):
         assert (tmp_path / "relay.sock").is_socket()
 
     assert not (tmp_path / "relay.sock").exists()

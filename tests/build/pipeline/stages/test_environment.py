@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cuwheel.base.errors import InstallError, LockError, ToolchainError
+from cuwheel.base.fetch.private_files import shares_blocks
 from cuwheel.base.system.files import remove_tree
 from cuwheel.base.system.process import run
 from cuwheel.build.environments.lock_file import as_input, render
@@ -20,6 +22,7 @@ from cuwheel.build.recipe.target import Target
 from cuwheel.build.workspace.cache_contents import prune, read_cache
 from cuwheel.build.workspace.workspace import Workspace
 from tests.support.factories import heard, later, make_job, make_target, make_workspace
+from tests.support.requirements import require
 
 
 @pytest.fixture
@@ -48,6 +51,105 @@ def test_shares_no_file_with_the_cache(target: Target, lean_workspace: Workspace
 
     files = [path for path in env.python.parent.parent.rglob("*") if not path.is_symlink()]
     assert {path.stat().st_nlink for path in files if path.is_file()} == {1}
+
+
+def test_locks_of_equal_pins_have_one_environment(
+    target: Target, lean_workspace: Workspace, tmp_path: Path
+) -> None:
+    """Not their headers, comments and order count, nor pins that this Python doesn't install."""
+    other = make_target(
+        name="other", root=tmp_path / "other", requires=("iniconfig==2.1.0", "nothing==1")
+    )
+    pins = [line for line in target.lock.read_text().splitlines() if not line.startswith("#")]
+    body = "\n".join(["nothing==1 ; python_version < '3' --hash=sha256:" + "0" * 64, "# x", *pins])
+    text = render(body, input_text=_wanted(other), command="other", cooldown="2026-11-15")
+    other.lock.parent.mkdir(parents=True)
+    other.lock.write_text(text)
+
+    first = environment(make_job(target, lean_workspace))
+    second = environment(make_job(other, lean_workspace))
+
+    assert second == first
+
+
+@pytest.fixture
+def pair(target: Target, lean_workspace: Workspace, tmp_path: Path) -> tuple[Target, Target]:
+    """Two targets with one package in common, whose environments differ."""
+    other = make_target(root=tmp_path / "other", requires=("iniconfig==2.1.0", "packaging==25.0"))
+    _write_lock(other, lean_workspace)
+    return target, other
+
+
+_SETTLED = 1.1  # seconds after which a record trusts the time of a change
+
+
+def test_environments_share_the_files_of_a_package(
+    pair: tuple[Target, Target], lean_workspace: Workspace
+) -> None:
+    require("sandbox", "that environments share files, which only a sandbox keeps from builds")
+    first = environment(make_job(pair[0], lean_workspace))
+    time.sleep(_SETTLED)
+    environment(make_job(pair[0], later(lean_workspace)))
+
+    second = environment(make_job(pair[1], later(lean_workspace)))
+
+    [mine, its] = [env.site_packages / "iniconfig" / "__init__.py" for env in (first, second)]
+    assert mine.samefile(its) or shares_blocks(lean_workspace.cache)
+    cached = (lean_workspace.cache / "uv").glob("archive-*/*/iniconfig/__init__.py")
+    assert not any(path.samefile(its) for path in cached)
+    assert not (second.site_packages / "packaging" / "__init__.py").stat().st_nlink > 1
+
+
+def test_change_through_another_environment_is_found(
+    pair: tuple[Target, Target], lean_workspace: Workspace
+) -> None:
+    require("sandbox", "that environments share files, which only a sandbox keeps from builds")
+    first = environment(make_job(pair[0], lean_workspace))
+    time.sleep(_SETTLED)
+    environment(make_job(pair[0], later(lean_workspace)))
+    second = environment(make_job(pair[1], later(lean_workspace)))
+    text = (second.site_packages / "iniconfig/__init__.py").read_text()
+    _change(first.site_packages / "iniconfig" / "__init__.py")
+
+    for each in pair:
+        environment(make_job(each, later(lean_workspace)))
+
+    assert heard(lean_workspace).count("was damaged and is made again") == 2
+    assert {
+        (env.site_packages / "iniconfig/__init__.py").read_text() for env in (first, second)
+    } == {text}
+
+
+def test_build_without_a_sandbox_shares_no_file(
+    pair: tuple[Target, Target], lean_workspace: Workspace
+) -> None:
+    """It could write into one."""
+    environment(make_job(pair[0], lean_workspace))
+    time.sleep(_SETTLED)
+    environment(make_job(pair[0], later(lean_workspace)))
+
+    env = environment(make_job(pair[1], later(lean_workspace), sandbox="none"))
+
+    files = [path for path in env.python.parent.parent.rglob("*") if not path.is_symlink()]
+    assert {path.stat().st_nlink for path in files if path.is_file()} == {1}
+
+
+def test_keeps_the_modules_that_importing_the_framework_compiles(
+    target: Target, lean_workspace: Workspace
+) -> None:
+    """The import itself can write into no file of the environment."""
+    framework = Framework(name="iniconfig", version="2.1.0")
+    with_framework = dataclasses.replace(target, framework=framework)
+    lock = with_framework.lock
+    text = target.lock.read_text().replace(target.lock.name, lock.name)
+    lines = "".join(line for line in text.splitlines(True) if not line.startswith("#"))
+    lock.write_text(render(lines, input_text=_wanted(with_framework), command="x", cooldown="y"))
+
+    env = environment(make_job(with_framework, lean_workspace))
+
+    compiled = [path.name for path in (env.site_packages / "iniconfig/__pycache__").iterdir()]
+    assert any(name.startswith("__init__.cpython-") for name in compiled)
+    assert not (env.python.parent.parent / "scratch").exists()
 
 
 def test_is_made_and_checked_once(target: Target, lean_workspace: Workspace) -> None:

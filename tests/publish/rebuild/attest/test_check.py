@@ -18,6 +18,7 @@ from in_toto_attestation.predicates.vsa.v1 import vsa_pb2
 from cuwheel.base import limits
 from cuwheel.base.caller import Caller
 from cuwheel.base.errors import PolicyError, UsageError
+from cuwheel.base.formats.signing_keys import SigningKey
 from cuwheel.base.system.console import Console
 from cuwheel.build.workspace.workspace import bare_workspace
 from cuwheel.publish.rebuild.attest import verification
@@ -30,7 +31,7 @@ from cuwheel.publish.rebuild.attest.check import (
     statement_name,
 )
 from cuwheel.publish.rebuild.attest.policy import Policy
-from cuwheel.publish.rebuild.attest.signatures import SigningKey, sign_statement
+from cuwheel.publish.rebuild.attest.signatures import sign_statement
 from tests.support.factories import HASTY
 from tests.support.golden import Golden
 from tests.support.publish.statements import TODAY, make_keys, make_statement, signed, write_policy

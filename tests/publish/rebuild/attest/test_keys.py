@@ -8,15 +8,10 @@ from pathlib import Path
 import pytest
 
 from cuwheel.base.errors import UsageError
+from cuwheel.base.formats.signing_keys import make_signing_key, read_public_key, read_signing_key
 from cuwheel.base.system import process
 from cuwheel.base.system.process import Finished
-from cuwheel.publish.rebuild.attest.signatures import (
-    make_signing_key,
-    open_envelope,
-    read_public_key,
-    read_signing_key,
-    sign_statement,
-)
+from cuwheel.publish.rebuild.attest.signatures import open_envelope, sign_statement
 
 
 def openssl(*words: str | Path) -> Finished:
