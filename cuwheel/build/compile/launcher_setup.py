@@ -95,9 +95,11 @@ def set_up_launcher(
 
 def listing_variables(inputs: BuildInputs, path_map: PathMap) -> dict[str, str]:
     """Return the variables with which the launcher lists compiles (`launcher/standin.py`)."""
+    folders = (inputs.tree, *inputs.build_folders)
     return {
         standin.COMMANDS: path_map.inside(str(inputs.commands_log)),
-        standin.TREE: path_map.inside(str(inputs.tree)),
+        standin.TREE: ":".join(path_map.inside(str(folder)) for folder in folders),
+        standin.REAL: path_map.inside(str(inputs.events / "real")),
     }
 
 
