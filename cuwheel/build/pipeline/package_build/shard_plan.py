@@ -219,19 +219,17 @@ class ShardedBuild:
     def print_missing(self, events: Events) -> None:
         """Print the compiles that weren't in the compile cache, and end the records."""
         hits = events.hits()
-        compiles = [compile_ for compile_ in events.compiles if compile_.file]
-        missing = [compile_.file for compile_ in compiles if compile_.id not in hits]
         for plan, _ in self._plans:
             shards = {each.file: each.shard for each in plan.compiles}
-            named = [
-                f"{PurePath(file).name} of shard {shards[file]}"
-                for file in missing
-                if file in shards
+            planned = [each for each in events.compiles if each.file in shards]
+            missing = [
+                f"{PurePath(each.file).name} of shard {shards[each.file]}"
+                for each in planned
+                if each.id not in hits
             ]
-            if named:
-                self._console.note(
-                    f"{len(named)} of {len(compiles)} compiles were not in the cache: "
-                    f"{first_of(named, 3)}"
-                )
+            named = f": {first_of(missing, 3)}" if missing else ""
+            self._console.note(
+                f"{len(missing)} of {plural(len(planned), 'compile')} were not in the cache{named}"
+            )
         if self._records:
             self._records.remove()
