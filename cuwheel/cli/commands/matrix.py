@@ -25,7 +25,7 @@ from cuwheel.build.recipe.platform import PLATFORMS
 from cuwheel.build.sandbox.containers.engine import Container
 from cuwheel.build.toolchains.cross.target_root import no_root
 from cuwheel.build.workspace.job import Machine
-from cuwheel.build.workspace.request import OF_RUN, BuildRequest, choices, read_count
+from cuwheel.build.workspace.request import MOST_SHARDS, OF_RUN, BuildRequest, choices, read_count
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.cli.cell_choice import CellChooser
 from cuwheel.cli.container_build import (
@@ -98,6 +98,12 @@ def matrix_parser() -> Parser:
             "--at-once N": Option(
                 "jobs that wait or run at the same time; default: 100", read=read_count, default=100
             ),
+            "--shards N": Option(
+                "jobs that first compile for each cell, each a share; its own job follows and "
+                "finds their objects; default: 1, which is none",
+                read=_read_shards,
+                default=1,
+            ),
             **build_options("arch"),
             platforms: "the machines that wheels are for, repeatable; default: this one's kind",
             **build_options("target_root", "link", "toolchain", "host_compiler", *OF_RUN),
@@ -105,7 +111,14 @@ def matrix_parser() -> Parser:
             # For containers: the file lists builds, and gets their states.
             "--states FILE": argparse.SUPPRESS,
         },
-        needs=CONTAINER_NEEDS,
+        needs={
+            **CONTAINER_NEEDS,
+            ("--shards", "--executor"): "on one machine shards save no time: use --executor slurm",
+        },
+        excludes={
+            ("--shards", "--container"): "in a container objects depend on the work folder, and "
+            "each shard has another one"
+        },
     )
 
 
@@ -167,7 +180,10 @@ def _build(
         if ready := lock_cells(due, console, keeps_going=keeps_going):
             executor = _executor(args, workspace)
             for _ in build_cells(
-                ready, args.cores, executor, console, keeps_going=keeps_going, read=read
+                *(ready, args.cores, executor, console),
+                keeps_going=keeps_going,
+                read=read,
+                shards=args.shards,
             ):
                 pass
     finally:  # Ctrl-C among them
@@ -195,6 +211,14 @@ def _executor(args: argparse.Namespace, workspace: Workspace) -> Executor:
         at_once=args.at_once,
         note=workspace.console.note,
     )
+
+
+def _read_shards(text: str) -> int:
+    """Return a number of shards."""
+    count = read_count(text)
+    if count > MOST_SHARDS:
+        raise argparse.ArgumentTypeError(f"{text} is more than {MOST_SHARDS} shards")
+    return count
 
 
 def _count_or_none(text: str) -> int:

@@ -19,8 +19,9 @@ int start_{number}(int *values) {{
 _GENERATOR = """\
 #include <fstream>
 int main(int, char **arguments) {
-  std::ofstream(arguments[1]) << "__global__ void generated(int *v) { *v = 7; }\\n"
-                              << "int start_generated(int *v) { generated<<<1, 1>>>(v); return 0; }\\n";
+  std::ofstream made(arguments[1]);
+  made << "__global__ void generated(int *v) { *v = 7; }\\n";
+  made << "int start_generated(int *v) { generated<<<1, 1>>>(v); return 0; }\\n";
 }
 """
 _GENERATED = """
