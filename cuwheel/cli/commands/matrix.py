@@ -18,6 +18,7 @@ from cuwheel.base.errors import SandboxError
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import write_atomically
 from cuwheel.base.system.folders.temporary import temporary_folder
+from cuwheel.base.system.machine import usable_cores
 from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.base.system.regular_files import parse_json, read_text
 from cuwheel.build.recipe.catalogue import find_target, load_catalogue
@@ -53,6 +54,8 @@ from cuwheel.lab.matrix.building import (
 from cuwheel.lab.matrix.github import matrix_document
 from cuwheel.lab.matrix.state import Cell, CellState, as_data, from_data, read_state, read_states
 from cuwheel.lab.matrix.table import print_states, write_page
+
+_MINUTE = 60.0  # seconds
 
 
 def matrix_parser() -> Parser:
@@ -104,6 +107,11 @@ def matrix_parser() -> Parser:
                 read=_read_shards,
                 default=1,
             ),
+            "--shard-above MINUTES": Option(
+                "also print jobs for shards of the builds that take longer, by recorded times; "
+                "default: none",
+                read=read_count,
+            ),
             **build_options("arch"),
             platforms: "the machines that wheels are for, repeatable; default: this one's kind",
             **build_options("target_root", "link", "toolchain", "host_compiler", *OF_RUN),
@@ -113,6 +121,7 @@ def matrix_parser() -> Parser:
         },
         needs={
             **CONTAINER_NEEDS,
+            ("--shard-above", "--json"): "shards are jobs of the printed matrix",
             ("--shards", "--executor"): "on one machine shards save no time: use --executor slurm",
         },
         excludes={
@@ -139,7 +148,10 @@ def run_matrix(args: argparse.Namespace, console: Console, caller: Caller) -> No
         container = container_of(request, console, caller)
         read = StatesInside(container=container, has_network=not request.offline)
     if args.json:
-        console.answer(matrix_document(read(cells)))
+        longest = args.shard_above * _MINUTE if args.shard_above else None
+        console.answer(
+            matrix_document(read(cells), longest=longest, cores=usable_cores(caller.environ))
+        )
     elif args.action == "build" and cells:
         _build(cells, read, args, console)
     else:

@@ -73,13 +73,17 @@ class ShardPlan:
         return next(known, int(name, 16) % self.count + 1)
 
 
-def seconds_path(cache: CompileCache) -> Path:
-    """Return the file with the seconds of a recipe's compiles."""
-    return _folder(cache) / _SECONDS
+def seconds_path(folder: Path) -> Path:
+    """Return the file with the seconds of a recipe's compiles.
+
+    Args:
+        folder: the recipe's compile cache.
+    """
+    return _records_folder(folder) / _SECONDS
 
 
-def _folder(cache: CompileCache) -> Path:
-    return cache.folder.parent / _FOLDER / cache.folder.name
+def _records_folder(folder: Path) -> Path:
+    return folder.parent / _FOLDER / folder.name
 
 
 def key_of_compiles(key: Mapping[str, str]) -> dict[str, str]:
@@ -123,7 +127,7 @@ class ShardRecords:
     """The records of the shards of one target in a compile cache: plans, and results."""
 
     def __init__(self, cache: CompileCache, job: Job, key: Mapping[str, str]) -> None:
-        self._folder = _folder(cache) / job.target.id
+        self._folder = _records_folder(cache.folder) / job.target.id
         self._key = key_of_compiles(key)
 
     def _own(self, count: int) -> Path:
@@ -198,7 +202,9 @@ class ShardedBuild:
 
     def __init__(self, job: Job, cache: CompileCache) -> None:
         self._console = job.workspace.console
-        has_records = bool(cache.program.name) and (_folder(cache) / job.target.id).is_dir()
+        has_records = (
+            bool(cache.program.name) and (_records_folder(cache.folder) / job.target.id).is_dir()
+        )
         self._records = ShardRecords(cache, job, key_of(job)) if has_records else None
         self._plans = self._records.own_plans() if self._records else []
 

@@ -100,7 +100,7 @@ def _compile(
     records = ShardRecords(cache, job, key)
     for line in records.others():
         console.warn(line)
-    plan = records.settle(compiles, known_seconds(seconds_path(cache)), shard.count)
+    plan = records.settle(compiles, known_seconds(seconds_path(cache.folder)), shard.count)
     _compare(job, plan, compiles)
     own = _own_share(plan, shard, compiles)
     inputs.events_log.unlink(missing_ok=True)  # of the configuration, and of programs
@@ -109,7 +109,7 @@ def _compile(
             _run(job, commands, own)
     finally:
         events = read_events(inputs.events_log)
-        learn_seconds(seconds_path(cache), events)
+        learn_seconds(seconds_path(cache.folder), events)
         warn_of_cache_failure(job.workspace, inputs, cache, events)
         cache.tidy_up()
     result = _result(plan, shard, len(own), len({id_of(each) for each in compiles}), events)

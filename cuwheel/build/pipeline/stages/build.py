@@ -63,7 +63,7 @@ def build(job: Job) -> BuiltWheel:
     warn_of_cache_failure(workspace, inputs, cache, events)
     shards.print_missing(events)
     if cache.program.name:
-        learn_seconds(seconds_path(cache), events)
+        learn_seconds(seconds_path(cache.folder), events)
     cache.tidy_up()
     if dropped := sorted({option for compile_ in events.compiles for option in compile_.dropped}):
         workspace.console.note(
