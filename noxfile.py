@@ -30,7 +30,10 @@ from cuwheel.under_nox import (  # noqa: E402
 nox.needs_version = ">=2024.4.15"
 nox.options.sessions = ("tests", "lint")
 
-BENCHMARKS = ("audit", "builds", "determinism", "elf", "explain", "first-minute", "index", "memory")
+BENCHMARKS = (
+    *("audit", "builds", "determinism", "elf", "explain", "first-minute", "index", "memory"),
+    "shards",
+)
 FAST = ("-n", "4")  # on 2 cores, as tests wait for two fifths of their time
 # A file's tests share what they build; the first files take longest.
 LONG = (*FAST, "--dist", "loadfile", "--no-loadscope-reorder")
@@ -86,7 +89,7 @@ def site(session: nox.Session) -> None:
 
 @nox.session(tags=["maintain"])
 def bench(session: nox.Session) -> None:
-    """Measure, side by side in one run: -- builds, memory, audit, elf, determinism."""
+    """Measure, side by side in one run: -- builds, shards, memory, audit, elf."""
     kind, *rest = session.posargs or ("",)
     if shows_help(session, "|".join(BENCHMARKS)):
         return

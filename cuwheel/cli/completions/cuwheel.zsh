@@ -319,6 +319,7 @@ _shtab_cuwheel_matrix_options=(
   "--retries[how often to restart a cell whose node was lost\; default\: 2]:N:"
   "--at-once[jobs that wait or run at the same time\; default\: 100]:N:"
   "--shards[jobs that first compile for each cell, each a share\; its own job follows and finds their objects\; default\: 1, which is none]:N:"
+  "--shard-above[also print jobs for shards of the builds that take longer, by recorded times\; default\: none]:MINUTES:"
   "*--arch[compute capability without dot, repeatable\; default\: the recipe\'s list]:90:"
   "*--platform[the machines that wheels are for, repeatable\; default\: this one\'s kind]:platform:(linux_x86_64 linux_aarch64)"
   "--target-root[root folder of another platform, with its Python\; default\: CUWHEEL_TARGET_ROOT]:DIR:_files -/"
