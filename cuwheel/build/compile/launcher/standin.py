@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from cuwheel.build.compile.launcher import command_line
+from cuwheel.build.compile.launcher import command_line, kept_files
 from cuwheel.build.compile.memory_gate import child, event_log
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to import
@@ -66,10 +66,10 @@ def _is_of_configuration(path: str) -> bool:
 
 def _is_real(path: str) -> bool:
     try:
-        with open(os.environ.get(REAL, ""), encoding="utf-8") as stream:  # noqa: PTH123 - as below
-            return path in stream.read().split("\n")
+        real = kept_files.read(os.environ.get(REAL, ""))
     except OSError:
         return False
+    return path.encode("utf-8", "surrogateescape") in real.split(b"\n")
 
 
 def own_variables() -> tuple[str, ...]:

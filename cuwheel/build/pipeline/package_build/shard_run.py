@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterable, Mapping
 
 from cuwheel.base.errors import PreflightError
 from cuwheel.base.paths import script
 from cuwheel.base.system.quantities import first_of, plural
+from cuwheel.base.system.regular_files import copy_regular
 from cuwheel.build.compile.cache.compile_cache import CompileCache
 from cuwheel.build.compile.events import Events, read_events
 from cuwheel.build.compile.seconds import known_seconds, learn_seconds
@@ -141,7 +141,7 @@ def _run(job: Job, commands: BuildCommands, own: list[ListedCompile]) -> None:
     """Run compiles in one command of the sandbox, with one server of the compile cache."""
     inputs, inside = commands.inputs, commands.path_map.inside
     runner, listed = inputs.launcher / _RUNNER.name, inputs.launcher / "share.jsonl"
-    shutil.copyfile(_RUNNER, runner)
+    copy_regular(_RUNNER, runner)
     lines = []
     for each in own:
         program = inputs.view if each.name == "nvcc" else inputs.launcher
