@@ -24,7 +24,12 @@ int main(int, char **arguments) {
   made << "int start_generated(int *v) { generated<<<1, 1>>>(v); return 0; }\\n";
 }
 """
+_TOOL = """\
+__global__ void count(int *values) { values[threadIdx.x] += 1; }
+int main() { count<<<1, 1>>>(nullptr); }
+"""
 _GENERATED = """
+add_executable(tool src/tool.cu)
 add_executable(generate src/generate.cpp)
 add_custom_command(OUTPUT generated.cu COMMAND generate generated.cu DEPENDS generate)
 target_sources(tiny_skbuild PRIVATE "${CMAKE_CURRENT_BINARY_DIR}/generated.cu")
@@ -44,6 +49,7 @@ def with_kernels(package: str, folder: Path, *, generated: bool = False) -> Path
         _replace(source / "setup.py", '"src/add.cu"', ", ".join(map(repr, ("src/add.cu", *names))))
     if generated:
         (source / "src/generate.cpp").write_text(_GENERATOR)
+        (source / "src/tool.cu").write_text(_TOOL)
         with (source / "CMakeLists.txt").open("a") as stream:
             stream.write(_GENERATED)
     return source

@@ -30,6 +30,12 @@ _OBJECT_LINKS = {"-dlink", "--device-link", "-r"}
 _NO_LINK = {"-c", "--compile", "-E", "--preprocess", "-M", "-MM", "-S", "-dryrun", "--dryrun"}
 _NO_LINK |= {"-ptx", "--ptx", "-cubin", "--cubin", "-fatbin", "--fatbin", "-lib", "--lib", "-###"}
 _INPUTS = (".o", ".obj", ".a")
+# Lines of a gated compiler's script in a dry run: links go through the launcher, once.
+LISTED_LINK = """\
+case " $* " in
+*" -c "*|*" -E "*|*" -shared "*) ;;
+*.o" "*) [ -n "$CUWHEEL_LINKS" ] || {{ export CUWHEEL_LINKS=1; exec {program} "$@"; }} ;;
+esac"""
 _PROGRAM = """\
 #!/bin/sh
 echo {program} >> {called}

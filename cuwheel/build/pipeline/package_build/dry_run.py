@@ -17,7 +17,7 @@ from cuwheel.base.errors import BuildFailedError
 from cuwheel.base.system.files import disk_full
 from cuwheel.base.system.process import Finished, run
 from cuwheel.base.system.regular_files import parse_json, read_regular
-from cuwheel.build.compile.launcher_setup import listing_variables
+from cuwheel.build.compile.launcher_setup import links_listed, listing_variables
 from cuwheel.build.pipeline.package_build.build_commands import BuildCommands
 from cuwheel.build.pipeline.package_build.outcome import add_cause, was_disk_full
 from cuwheel.build.workspace.job import Job
@@ -91,7 +91,10 @@ def run_dry(job: Job, commands: BuildCommands, log: str, real: frozenset[str]) -
     (inputs.events / "real").write_text("\n".join(sorted(real)), errors="surrogateescape")
     failure = None
     try:
-        with job.workspace.console.live("listing the compiles"):
+        with (
+            links_listed(inputs, commands.path_map),
+            job.workspace.console.live("listing the compiles"),
+        ):
             for step in commands.steps(job.target, job.workspace.folder("built")):
                 run_command(job, commands, step, log, variables=variables)
     except BuildFailedError as error:  # objects without content may not be enough for it
