@@ -1,8 +1,8 @@
 """What shards cost: a wheel in one piece, and the same in shards, one after the other.
 
 Run it with `nox -s bench -- shards --count 3 -- causal-conv1d-130 --arch 90`. Each shard has the
-whole machine, as if it were a node. Work is processor time of all that a command started, so that
-other programs on the machine make little difference.
+whole machine, as if it were a node. Work is the sum over all programs of compilers, by the event
+logs.
 """  # noqa: INP001 - a module of the benchmarks, which are no package
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import sys
 import time
@@ -25,6 +24,7 @@ from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import remove_tree
 from cuwheel.base.system.process import run
 from cuwheel.build.compile.cache.compile_cache import FOLDER_VARIABLE
+from cuwheel.build.compile.events import EVENTS_LOG, read_events
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Command:
     """A build that has ended.
 
     Attributes:
-        work: seconds of processor time.
+        work: seconds of compilers' programs.
         took: seconds.
         document: what it printed as JSON.
     """
@@ -71,17 +71,16 @@ def build(words: Sequence[str], compiles: Path, folder: Path) -> Command:
     """
     folders = ("--work", str(folder / "work"), "--dist", str(folder / "dist"), "--json")
     command = [sys.executable, "-m", "cuwheel", "build", *words, *folders]
-    before, started = _work_of_children(), time.monotonic()
+    started = time.monotonic()
     done = run(command, env={**os.environ, FOLDER_VARIABLE: str(compiles)}, cwd=ROOT)
     took = time.monotonic() - started
     lines = [line for line in done.output.splitlines() if line.startswith("{")]
-    work = _work_of_children() - before
-    return Command(work=work, took=took, document=json.loads(lines[-1]))
-
-
-def _work_of_children() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
+    document = json.loads(lines[-1])
+    if shard := document["shard"]:
+        return Command(work=shard["seconds"], took=took, document=document)
+    [log] = folder.glob(f"work/{document['target']}/logs/{EVENTS_LOG}")
+    work = sum(tool.end - tool.start for tool in read_events(log).tools)
+    return Command(work=work, took=took, document=document)
 
 
 def compare(whole: Command, shards: Sequence[Command], last: Command) -> Figures:
