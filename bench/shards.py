@@ -1,8 +1,8 @@
 """What shards cost: a wheel in one piece, and the same in shards, one after the other.
 
 Run it with `nox -s bench -- shards --count 3 -- causal-conv1d-130 --arch 90`. Each shard has the
-whole machine, as if it were a node. Work is the sum over all programs of compilers, by the event
-logs.
+whole machine, as if it were a node. Work is processor time of all programs of compilers, by the
+event logs.
 """  # noqa: INP001 - a module of the benchmarks, which are no package
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Command:
     """A build that has ended.
 
     Attributes:
-        work: seconds of compilers' programs.
+        work: seconds of processor time.
         took: seconds.
         document: what it printed as JSON.
     """
@@ -79,7 +79,7 @@ def build(words: Sequence[str], compiles: Path, folder: Path) -> Command:
     if shard := document["shard"]:
         return Command(work=shard["seconds"], took=took, document=document)
     [log] = folder.glob(f"work/{document['target']}/logs/{EVENTS_LOG}")
-    work = sum(tool.end - tool.start for tool in read_events(log).tools)
+    work = sum(tool.cpu for tool in read_events(log).tools)
     return Command(work=work, took=took, document=document)
 
 

@@ -1,4 +1,7 @@
-"""Seconds that compiles took, learned from event logs and kept next to the compile cache."""
+"""Processor time of compiles, learned from event logs and kept next to the compile cache.
+
+On a busy machine that differs much less than the time from start to end.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def learn_seconds(path: Path, events: Events) -> None:
     """
     seconds: Counter[str] = Counter()
     for tool in events.tools:
-        seconds[tool.compile] += min(max(tool.end - tool.start, 0.0), _LARGEST)  # type: ignore[assignment]
+        seconds[tool.compile] += min(max(tool.cpu, 0.0), _LARGEST)  # type: ignore[assignment]
     done = {
         key_of_compile(compile_.file, compile_.archs): round(seconds[compile_.id], 3)
         for compile_ in events.compiles
@@ -41,7 +44,7 @@ def learn_seconds(path: Path, events: Events) -> None:
 
 
 def known_seconds(path: Path) -> dict[str, float]:
-    """Return the seconds of known compiles: the sum over their programs, not the time between."""
+    """Return the seconds of known compiles: the sum over their programs."""
     content = read_json(path) or {}
     return {
         key: float(value)

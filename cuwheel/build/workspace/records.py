@@ -241,7 +241,7 @@ class ShardResult:
         compiled: files for which a compiler ran.
         hits: files of its share that were in the compile cache.
         left: files that it left to others.
-        seconds: of work, the sum over all programs.
+        seconds: of processor time, the sum over all programs.
     """
 
     shard: int

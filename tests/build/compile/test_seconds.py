@@ -16,7 +16,7 @@ def _learn(path: Path, folder: Path, *lines: str) -> dict[str, float]:
 
 
 def test_adds_up_the_programs_of_a_compile(tmp_path: Path) -> None:
-    lines = (compile_line(), tool_line(start=1.0, end=3.0), tool_line(start=2.0, end=5.5))
+    lines = (compile_line(), tool_line(cpu=2.0), tool_line(cpu=3.5))
 
     known = _learn(tmp_path / "seconds.json", tmp_path / "log", *lines)
 
@@ -27,14 +27,14 @@ def test_a_hit_and_a_failure_teach_nothing(tmp_path: Path) -> None:
     path = tmp_path / "seconds.json"
 
     assert _learn(path, tmp_path / "hit", compile_line()) == {}
-    assert _learn(path, tmp_path / "failed", compile_line(status=1), tool_line()) == {}
+    assert _learn(path, tmp_path / "failed", compile_line(status=1), tool_line(cpu=1.0)) == {}
 
 
 def test_keeps_what_other_builds_measured(tmp_path: Path) -> None:
     path = tmp_path / "seconds.json"
-    _learn(path, tmp_path / "one", compile_line(file="a.cu"), tool_line())
+    _learn(path, tmp_path / "one", compile_line(file="a.cu"), tool_line(cpu=1.0))
 
-    known = _learn(path, tmp_path / "two", compile_line(file="b.cu"), tool_line())
+    known = _learn(path, tmp_path / "two", compile_line(file="b.cu"), tool_line(cpu=1.0))
 
     assert known.keys() == {"a.cu 90", "b.cu 90"}
 

@@ -170,5 +170,5 @@ def _result(plan: ShardPlan, shard: Shard, own: int, total: int, events: Events)
         compiled=own - hits,
         hits=hits,
         left=total - own,
-        seconds=round(sum(tool.end - tool.start for tool in events.tools), 1),
+        seconds=round(sum(tool.cpu for tool in events.tools), 1),
     )
