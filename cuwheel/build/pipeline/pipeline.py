@@ -114,7 +114,7 @@ def make(job: Job, *, last: str = STAGES[-1]) -> Summary | None:
 
 
 def compile_shard(job: Job, shard: Shard) -> ShardResult:
-    """Compile a shard's share into the compile cache, in a work folder that is removed.
+    """Compile a shard's share into the compile cache, in a work folder of which the logs stay.
 
     Raises:
         SandboxError: there is none, so that objects hold the paths of this work folder.
@@ -138,7 +138,7 @@ def compile_shard(job: Job, shard: Shard) -> ShardResult:
         _run_stages(STAGES[: STAGES.index("build")], job, key)
         with naming_full_disk(workspace.work), workspace.console.stage("compile"):
             result = compile_share(job, shard, key)
-        remove_tree(workspace.work)
+        empty_work(workspace)
     return result
 
 

@@ -144,7 +144,8 @@ def test_shards_of_a_cell_are_jobs_before_its_own(
     assert "2 of 2 compiles were in it" in done.stdout
     [log] = (engine.dist / ".cuwheel").glob("*-cp3??.log")
     assert "all 2 shards of the plan" in log.read_text()
-    assert not [path for path in engine.work.glob("*shard*") if path.is_dir()]
+    assert {path.parent.name for path in engine.work.glob("*shard*/*/shard.log")} == {"logs"}
+    assert not [*engine.work.glob("*shard*/tree")]
 
 
 def _wait(is_so: Callable[[], bool], child: subprocess.Popen[str]) -> None:

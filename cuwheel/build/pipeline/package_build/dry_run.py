@@ -23,6 +23,9 @@ from cuwheel.build.pipeline.package_build.outcome import add_cause, was_disk_ful
 from cuwheel.build.workspace.job import Job
 
 
+_FAILED = "the package's own build failed while its compiles were listed"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ListedCompile:
     """A compile as the launcher has listed it; its paths are those that the build sees.
@@ -96,7 +99,7 @@ def run_dry(job: Job, commands: BuildCommands, log: str, real: frozenset[str]) -
             job.workspace.console.live("listing the compiles"),
         ):
             for step in commands.steps(job.target, job.workspace.folder("built")):
-                run_command(job, commands, step, log, variables=variables)
+                run_command(job, commands, step, log, variables=variables, what=_FAILED)
     except BuildFailedError as error:  # objects without content may not be enough for it
         failure = error
     compiles: list[ListedCompile] = []
