@@ -22,7 +22,6 @@ from cuwheel.build.pipeline.package_build.build_commands import BuildCommands
 from cuwheel.build.pipeline.package_build.outcome import add_cause, was_disk_full
 from cuwheel.build.workspace.job import Job
 
-
 _FAILED = "the package's own build failed while its compiles were listed"
 
 
