@@ -32,7 +32,7 @@ nox.options.sessions = ("tests", "lint")
 
 BENCHMARKS = (
     *("audit", "builds", "determinism", "elf", "explain", "first-minute", "index", "memory"),
-    "start",
+    *("shards", "start"),
 )
 FAST = ("-n", "4")  # on 2 cores, as tests wait for two fifths of their time
 # A file's tests share what they build; the first files take longest.
@@ -89,7 +89,7 @@ def site(session: nox.Session) -> None:
 
 @nox.session(tags=["maintain"])
 def bench(session: nox.Session) -> None:
-    """Measure, side by side in one run: -- builds, memory, audit, elf, determinism, start."""
+    """Measure, side by side in one run: -- builds, shards, memory, audit, elf, start."""
     kind, *rest = session.posargs or ("",)
     if shows_help(session, "|".join(BENCHMARKS)):
         return

@@ -3,6 +3,7 @@
 
     python3 ci/github_cells.py left CELLS FOLDER     cells without an artifact, as a matrix
     python3 ci/github_cells.py report CELLS FOLDER   a table; status 1 unless all are built
+    python3 ci/github_cells.py seconds FOLDER OUT    the times of compiles that cells left, together
 
 CELLS holds `include` of what `nox -s matrix -- --json` printed; FOLDER has a folder `cell-ID` for
 each cell that came to an end, with `result.json` of `nox -s build -- … --json`. It needs Python and
@@ -47,8 +48,21 @@ def write_report(cells: dict[str, list[dict[str, str]]], folder: Path) -> bool:
     return all(result.get("state") == "built" for _, result in results)
 
 
+def join_seconds(folder: Path, out: Path) -> None:
+    """Add the times of compiles, which each cell left by recipe, to those that are there."""
+    for path in sorted(folder.glob("cell-*/seconds/*/seconds.json")):
+        joined = out / path.parent.name / path.name
+        known = json.loads(joined.read_text()) if joined.is_file() else {}
+        joined.parent.mkdir(parents=True, exist_ok=True)
+        joined.write_text(json.dumps({**known, **json.loads(path.read_text())}))
+    out.mkdir(parents=True, exist_ok=True)
+
+
 def main(action: str, cells: str, folder: str) -> int:
-    """Run one of the two; returns the exit status."""
+    """Run one of the three; returns the exit status."""
+    if action == "seconds":
+        join_seconds(Path(cells), Path(folder))
+        return 0
     given = json.loads(cells)
     if action == "left":
         left = cells_left(given, Path(folder))

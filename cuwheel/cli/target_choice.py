@@ -190,9 +190,10 @@ def requested_job(  # noqa: PLR0913 - what, for what, and how
     interpreter = _find_python(python, entry, tag, request, bare)
     target = choose_target(entry, tag, release_of(python, interpreter), request, bare)
     work, dist = output_folders(request, caller)
+    shard = request.shard  # several may run here at once, and so that one can
     workspace = Workspace(
         cache=caller.cache,
-        work=work / target.id,
+        work=work / (f"{target.id}.shard-{shard.number}-of-{shard.count}" if shard else target.id),
         dist=dist,
         console=console,
         caller=caller,

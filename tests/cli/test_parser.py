@@ -78,6 +78,9 @@ _RIVALS = [(name, option, other) for name in COMMANDS for option, other in parse
 _VALUES: dict[str, tuple[str, ...]] = {
     "--jsonl": (),
     "--max-download": ("1G",),
+    "--shard": ("1/4",),
+    "--shard-above": ("9",),
+    "--shards": ("4",),
     "--stage": ("source",),
     "--until": ("source",),
 }

@@ -10,5 +10,6 @@ __all__ = [
     "launcher_setup",
     "link_flags",
     "memory",
+    "seconds",
     "torch_extension",
 ]

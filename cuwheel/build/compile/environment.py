@@ -13,6 +13,7 @@ from pathlib import Path
 
 from cuwheel.base.system.compilers import SYSTEM_PATH
 from cuwheel.build.compile.events import EVENTS_LOG
+from cuwheel.build.compile.launcher import standin
 from cuwheel.build.compile.link_flags import cuda_components, include_flags, link_flags
 from cuwheel.build.recipe.link import Static
 from cuwheel.build.recipe.recipe import CMake, Setuptools, TorchExtension, texts_for
@@ -61,8 +62,18 @@ class BuildInputs:
 
     @property
     def commands_log(self) -> Path:
-        """File in which the launcher lists the compiles of a trial."""
+        """File in which the launcher lists the compiles of a dry run."""
         return self.events / "commands.jsonl"
+
+    @property
+    def called_log(self) -> Path:
+        """File in which programs of a dry run without content note that the build ran them."""
+        return self.events / standin.CALLED
+
+    @property
+    def build_folders(self) -> tuple[Path, ...]:
+        """Folders outside of the source in which CMake builds: by its backend, and before it."""
+        return self.tmp / "skbuild", self.tmp / "cmake"
 
 
 def variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
@@ -177,7 +188,7 @@ def _backend_variables(target: Target, inputs: BuildInputs) -> dict[str, str]:
         own = {
             "CMAKE_GENERATOR": "Ninja",
             # scikit-build-core's own default holds a random name, and CMake writes files there.
-            "SKBUILD_BUILD_DIR": str(inputs.tmp / "skbuild"),
+            "SKBUILD_BUILD_DIR": str(inputs.build_folders[0]),
             "CUDAARCHS": values["cmake_archs"],
             "CMAKE_ARGS": shlex.join(f"-D{name}={value}" for name, value in definitions.items()),
         }

@@ -86,6 +86,7 @@ class ProgramRun:
         peak: bytes, the most that it took.
         expected: bytes that the gate reserved for it.
         tries: number of starts; more than one: it ran out of memory.
+        cpu: seconds of processor time of the last start; 0 in older logs.
     """
 
     compile: str
@@ -100,6 +101,7 @@ class ProgramRun:
     expected: int
     status: int
     tries: int
+    cpu: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,7 +230,7 @@ _COMPILE: Mapping[str, Callable[[Any], Any]] = {
 }
 _TOOL: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("compile", "name", "file", "arch"), _text),
-    **dict.fromkeys(("called", "asked", "start", "end"), _seconds),
+    **dict.fromkeys(("called", "asked", "start", "end", "cpu"), _seconds),
     **dict.fromkeys(("peak", "expected", "status", "tries"), int),
 }
 
@@ -242,6 +244,7 @@ def _event(line: bytes) -> Compile | ProgramRun | str:
             return Compile(**{name: read(content[name]) for name, read in _COMPILE.items()})
         if kind == "tool":
             content.setdefault("called", content["asked"])  # older logs have none
+            content.setdefault("cpu", 0.0)  # likewise
             return ProgramRun(**{name: read(content[name]) for name, read in _TOOL.items()})
         is_shared = kind == SHARED and content["made_for"] != content["taken_for"]
     # It is no event, or not a whole one.

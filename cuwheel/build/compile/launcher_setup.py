@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,10 +98,32 @@ def set_up_launcher(
 
 def listing_variables(inputs: BuildInputs, path_map: PathMap) -> dict[str, str]:
     """Return the variables with which the launcher lists compiles (`launcher/standin.py`)."""
+    folders = (inputs.tree, *inputs.build_folders)
     return {
         standin.COMMANDS: path_map.inside(str(inputs.commands_log)),
-        standin.TREE: path_map.inside(str(inputs.tree)),
+        standin.TREE: ":".join(path_map.inside(str(folder)) for folder in folders),
+        standin.REAL: path_map.inside(str(inputs.events / "real")),
     }
+
+
+@contextlib.contextmanager
+def links_listed(inputs: BuildInputs, path_map: PathMap) -> Iterator[None]:
+    """Have the launcher see links by the gated compilers until the block ends, for a dry run.
+
+    CMake links CUDA's programs with nvcc's host compiler, which is a gated one. A compile cache
+    takes the text of these scripts for the compiler, so compiles have to see the usual one.
+    """
+    folder = inputs.launcher / "gated"
+    usual = {path: path.read_text() for path in folder.iterdir()}
+    for path, text in usual.items():
+        program = shlex.quote(path_map.inside(str(inputs.launcher / "bin" / path.name)))
+        start, rest = text.split("\n", 1)
+        path.write_text("\n".join((start, standin.LISTED_LINK.format(program=program), rest)))
+    try:
+        yield
+    finally:
+        for path, text in usual.items():
+            path.write_text(text)
 
 
 def device_code_variables(

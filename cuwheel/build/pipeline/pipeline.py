@@ -13,7 +13,13 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from cuwheel.base.errors import CuwheelError, PublishedWheelError, TargetRootError, UsageError
+from cuwheel.base.errors import (
+    CuwheelError,
+    PublishedWheelError,
+    SandboxError,
+    TargetRootError,
+    UsageError,
+)
 from cuwheel.base.formats.wheel.publication import SIMPLE, WHEEL_FOLDER, remove_unpublished
 from cuwheel.base.system.console import silent_console
 from cuwheel.base.system.files import file_lock, naming_full_disk, remove_parts, remove_tree
@@ -56,7 +62,8 @@ from cuwheel.build.recipe.cells import is_cell
 from cuwheel.build.wheelhouse.index_folders import SIMPLE_FOLDER
 from cuwheel.build.workspace.failure_record import forget_failure, write_failure
 from cuwheel.build.workspace.job import Job
-from cuwheel.build.workspace.records import STAGES, RepairedWheel
+from cuwheel.build.workspace.records import STAGES, RepairedWheel, ShardResult
+from cuwheel.build.workspace.request import Shard
 from cuwheel.build.workspace.workspace import WORK_FOLDER
 
 _REFUSALS = (UsageError, PublishedWheelError)  # of a command; the recipe may be all right
@@ -104,6 +111,35 @@ def make(job: Job, *, last: str = STAGES[-1]) -> Summary | None:
         summary = record_build(job, key, reasons)
         (end_run if job.settings.keep_work else tidy_work)(job.workspace)
     return summary
+
+
+def compile_shard(job: Job, shard: Shard) -> ShardResult:
+    """Compile a shard's share into the compile cache, in a work folder of which the logs stay.
+
+    Raises:
+        SandboxError: there is none, so that objects hold the paths of this work folder.
+        CuwheelError: of the stage that failed; the work folder is kept.
+    """
+    # It loads what a build with nothing to do needs not.
+    from cuwheel.build.pipeline.package_build.shard_run import compile_share  # noqa: PLC0415
+
+    workspace = job.workspace
+    with _locked(job):
+        _remove_leftovers(job)
+        key = key_of(job)
+        _check_early(job)
+        if job.sandbox == "none":
+            raise SandboxError(
+                f"{job.target.id} can't be built in shards without a sandbox",
+                why="objects then depend on the folder that they were compiled in, and each shard "
+                "has another one",
+                fix="install bubblewrap, and leave out --sandbox none",
+            )
+        _run_stages(STAGES[: STAGES.index("build")], job, key)
+        with naming_full_disk(workspace.work), workspace.console.stage("compile"):
+            result = compile_share(job, shard, key)
+        empty_work(workspace)
+    return result
 
 
 def run_stage(name: str, job: Job) -> Any:

@@ -231,6 +231,28 @@ class IndexedWheel:
     index: Path
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShardResult:
+    """The work of one shard.
+
+    Attributes:
+        shard: its number, from 1 on.
+        plan: the plan's fingerprint.
+        compiled: files for which a compiler ran.
+        hits: files of its share that were in the compile cache.
+        left: files that it left to others.
+        seconds: of processor time, the sum over all programs.
+    """
+
+    shard: int
+    count: int
+    plan: str
+    compiled: int
+    hits: int
+    left: int
+    seconds: float
+
+
 # By stage, in order. The source comes first: it is small, and the likeliest to be out of reach or
 # not as pinned.
 RECORDS: Mapping[str, type[Any]] = {

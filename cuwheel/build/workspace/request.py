@@ -19,6 +19,7 @@ from cuwheel.build.sandbox.containers.engine import ENGINES
 from cuwheel.build.workspace.records import STAGES
 
 PROVIDERS = ("pypi", "debian", "conda", "redist", "system")
+MOST_SHARDS = 1000
 HOST_COMPILERS = ("system", "gcc10", "gcc12")
 
 
@@ -27,6 +28,32 @@ def read_count(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text} is not a positive number")
     return int(text)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A share of the compiles of one wheel: its number, from 1 on, and how many there are."""
+
+    number: int
+    count: int
+
+    def __str__(self) -> str:
+        """Return it as the option has it, `3/16`."""
+        return f"{self.number}/{self.count}"
+
+
+def read_shard(text: str) -> Shard:
+    """Return the shard of `3/16`."""
+    number, slash, count = text.partition("/")
+    if not (slash and number.isdecimal() and count.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text} is not a shard, such as 3/16")
+    shard = Shard(int(number), int(count))
+    if not 1 <= shard.number <= shard.count <= MOST_SHARDS:
+        raise argparse.ArgumentTypeError(
+            f"{text} is not a shard: the first number is from 1 to the second, and that is at most "
+            f"{MOST_SHARDS}"
+        )
+    return shard
 
 
 def _read_jobs(text: str) -> int | None:
@@ -145,6 +172,12 @@ class BuildRequest:
     )
     until: str | None = _option(
         choices(STAGES), "stop after this stage; the next build continues from there"
+    )
+    shard: Shard | None = _option(
+        "I/N",
+        "compile only the I-th of N shares into the compile cache, and publish nothing; a build "
+        "without --shard then takes the objects from there",
+        read=read_shard,
     )
     # For containers: as --until, but a wheel that is up to date stays as it is.
     part: str | None = _option(choices(STAGES), argparse.SUPPRESS)

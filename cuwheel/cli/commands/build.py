@@ -12,6 +12,7 @@ from cuwheel.base.errors import CuwheelError, UsageError
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.documents import Schema
 from cuwheel.base.system.output.terminal import report_terminal
+from cuwheel.base.system.quantities import plural, show_time
 from cuwheel.build.compile.events import EVENTS_LOG, read_events
 from cuwheel.build.pipeline import pipeline
 from cuwheel.build.pipeline.published import rebuild_reasons
@@ -19,8 +20,8 @@ from cuwheel.build.pipeline.run_state import PROFILE
 from cuwheel.build.pipeline.summary import Summary, print_summary
 from cuwheel.build.workspace.failure_record import FailureRecord, failure_of, read_failure
 from cuwheel.build.workspace.job import Job
-from cuwheel.build.workspace.records import STAGES, SmokeResult
-from cuwheel.build.workspace.request import OF_RUN, OF_TARGET
+from cuwheel.build.workspace.records import STAGES, ShardResult, SmokeResult
+from cuwheel.build.workspace.request import OF_RUN, OF_TARGET, Shard
 from cuwheel.cli.container_build import CONTAINER_NEEDS, UNFINISHED, build_in_container
 from cuwheel.cli.parser import JSON_TEXT, Parser, existing, new_parser
 from cuwheel.cli.target_choice import (
@@ -40,21 +41,24 @@ class BuildDocument:
 
     Attributes:
         target: `causal-conv1d-130-cp312-torch2.11`.
-        state: the result; `stopped`: the build ended after the stage given with `--until`.
+        state: the result; `compiled`: a shard has compiled its share; `stopped`: the build ended
+            after the stage given with `--until`.
         wheel: the built wheel; null in any other state.
         failure: how it failed; null in any other state.
         stage: the last one that ran; empty unless it was stopped.
+        shard: with `--shard`, what it did; null in any other state than `compiled`.
         reasons: with `--dry-run`, why it would be built.
         last: with `--dry-run`, why the last build ran.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("build", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("build", "1.1")
 
     target: str
-    state: Literal["built", "failed", "stopped", "would be built", "up to date"]
+    state: Literal["built", "compiled", "failed", "stopped", "would be built", "up to date"]
     wheel: Summary | None = None
     failure: FailureRecord | None = None
     stage: str = ""
+    shard: ShardResult | None = None
     reasons: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
 
@@ -106,11 +110,18 @@ def build_parser() -> Parser:
             "stage",
             "--json": "print the result for each wheel to standard output, one JSON object per "
             "line",
-            **build_options("dry_run", "stage", "until", "part"),
+            **build_options("shard", "dry_run", "stage", "until", "part"),
         },
         needs=CONTAINER_NEEDS,
         excludes={
-            ("--stage", "--until"): "one runs a single stage, the other all stages up to one"
+            ("--stage", "--until"): "one runs a single stage, the other all stages up to one",
+            ("--shard", "--no-cache"): "the compile cache is where a shard leaves its objects",
+            **{
+                ("--shard", other): "a shard runs the stages up to preflight, then its compiles"
+                for other in ("--stage", "--until", "--dry-run")
+            },
+            ("--shard", "--container"): "in a container objects depend on the work folder, and "
+            "each shard has another one",
         },
     )
 
@@ -124,7 +135,9 @@ def run_build(args: argparse.Namespace, console: Console, caller: Caller) -> int
     parts: list[tuple[Job, Summary]] = []
     for entry, tag, own in requested_targets(request, console, caller):
         for job in requested_jobs(entry, tag, own, console, caller):
-            if request.dry_run or request.stage or request.until:
+            if request.shard:
+                _compile_shard(job, request.shard, console)
+            elif request.dry_run or request.stage or request.until:
                 _do_less(job, console)
             elif (summary := _make(job, console)) is None:
                 status = UNFINISHED  # the last part prints all wheels
@@ -152,6 +165,26 @@ def _do_less(job: Job, console: Console) -> None:
         if request.json:
             console.answer(BuildDocument(target=name, state="stopped", stage=request.until))
         console.print_durations()
+
+
+def _compile_shard(job: Job, shard: Shard, console: Console) -> None:
+    """Compile a share, and print what was done."""
+    result = pipeline.compile_shard(job, shard)
+    if job.settings.json:
+        console.answer(BuildDocument(target=job.target.id, state="compiled", shard=result))
+    elif job.settings.quiet:
+        return
+    console.note(_describe(result))
+    console.print_durations()
+
+
+def _describe(result: ShardResult) -> str:
+    """Return the line that a shard ends with."""
+    return (
+        f"shard {result.shard} of {result.count}: compiled {plural(result.compiled, 'file')} in "
+        f"{show_time(result.seconds)} of work, found {result.hits} in the compile cache, left "
+        f"{result.left} to the others; plan {result.plan}"
+    )
 
 
 def _preview(job: Job, console: Console) -> None:

@@ -18,6 +18,7 @@ from cuwheel.base.errors import SandboxError
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import write_atomically
 from cuwheel.base.system.folders.temporary import temporary_folder
+from cuwheel.base.system.machine import usable_cores
 from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.base.system.regular_files import parse_json, read_text
 from cuwheel.build.recipe.catalogue import find_target, load_catalogue
@@ -25,7 +26,7 @@ from cuwheel.build.recipe.platform import PLATFORMS
 from cuwheel.build.sandbox.containers.engine import Container
 from cuwheel.build.toolchains.cross.target_root import no_root
 from cuwheel.build.workspace.job import Machine
-from cuwheel.build.workspace.request import OF_RUN, BuildRequest, choices, read_count
+from cuwheel.build.workspace.request import MOST_SHARDS, OF_RUN, BuildRequest, choices, read_count
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.cli.cell_choice import CellChooser
 from cuwheel.cli.container_build import (
@@ -53,6 +54,8 @@ from cuwheel.lab.matrix.building import (
 from cuwheel.lab.matrix.github import matrix_document
 from cuwheel.lab.matrix.state import Cell, CellState, as_data, from_data, read_state, read_states
 from cuwheel.lab.matrix.table import print_states, write_page
+
+_MINUTE = 60.0  # seconds
 
 
 def matrix_parser() -> Parser:
@@ -98,6 +101,17 @@ def matrix_parser() -> Parser:
             "--at-once N": Option(
                 "jobs that wait or run at the same time; default: 100", read=read_count, default=100
             ),
+            "--shards N": Option(
+                "jobs that first compile for each cell, each a share; its own job follows and "
+                "finds their objects; default: 1, which is none",
+                read=_read_shards,
+                default=1,
+            ),
+            "--shard-above MINUTES": Option(
+                "also print jobs for shards of the builds that take longer, by recorded times; "
+                "default: none",
+                read=read_count,
+            ),
             **build_options("arch"),
             platforms: "the machines that wheels are for, repeatable; default: this one's kind",
             **build_options("target_root", "link", "toolchain", "host_compiler", *OF_RUN),
@@ -105,7 +119,15 @@ def matrix_parser() -> Parser:
             # For containers: the file lists builds, and gets their states.
             "--states FILE": argparse.SUPPRESS,
         },
-        needs=CONTAINER_NEEDS,
+        needs={
+            **CONTAINER_NEEDS,
+            ("--shard-above", "--json"): "shards are jobs of the printed matrix",
+            ("--shards", "--executor"): "on one machine shards save no time: use --executor slurm",
+        },
+        excludes={
+            ("--shards", "--container"): "in a container objects depend on the work folder, and "
+            "each shard has another one"
+        },
     )
 
 
@@ -126,7 +148,10 @@ def run_matrix(args: argparse.Namespace, console: Console, caller: Caller) -> No
         container = container_of(request, console, caller)
         read = StatesInside(container=container, has_network=not request.offline)
     if args.json:
-        console.answer(matrix_document(read(cells)))
+        longest = args.shard_above * _MINUTE if args.shard_above else None
+        console.answer(
+            matrix_document(read(cells), longest=longest, cores=usable_cores(caller.environ))
+        )
     elif args.action == "build" and cells:
         _build(cells, read, args, console)
     else:
@@ -167,7 +192,10 @@ def _build(
         if ready := lock_cells(due, console, keeps_going=keeps_going):
             executor = _executor(args, workspace)
             for _ in build_cells(
-                ready, args.cores, executor, console, keeps_going=keeps_going, read=read
+                *(ready, args.cores, executor, console),
+                keeps_going=keeps_going,
+                read=read,
+                shards=args.shards,
             ):
                 pass
     finally:  # Ctrl-C among them
@@ -195,6 +223,14 @@ def _executor(args: argparse.Namespace, workspace: Workspace) -> Executor:
         at_once=args.at_once,
         note=workspace.console.note,
     )
+
+
+def _read_shards(text: str) -> int:
+    """Return a number of shards."""
+    count = read_count(text)
+    if count > MOST_SHARDS:
+        raise argparse.ArgumentTypeError(f"{text} is more than {MOST_SHARDS} shards")
+    return count
 
 
 def _count_or_none(text: str) -> int:

@@ -9,7 +9,7 @@ _shtab_cuwheel_subparsers=(attestations audit build bump cache completion day-ze
 
 _shtab_cuwheel_attestations_option_strings=(-h --help --policy --statements --quiet -q --verbose -v --json)
 _shtab_cuwheel_audit_option_strings=(-h --help --exclude --arch --any-wheel --fail-on --sarif --quiet -q --verbose -v --json)
-_shtab_cuwheel_build_option_strings=(-h --help --python --arch --platform --target-root --framework --source --link --toolchain --host-compiler --work --offline --any-driver --jobs -j --dist --sandbox --keep-work --container --container-engine --no-cache --build-tag --replace --replace-broader --quiet -q --verbose -v --json --dry-run --stage --until)
+_shtab_cuwheel_build_option_strings=(-h --help --python --arch --platform --target-root --framework --source --link --toolchain --host-compiler --work --offline --any-driver --jobs -j --dist --sandbox --keep-work --container --container-engine --no-cache --build-tag --replace --replace-broader --quiet -q --verbose -v --json --shard --dry-run --stage --until)
 _shtab_cuwheel_bump_option_strings=(-h --help --to --framework --cxx-standard --require --dry-run --keep-broken --uncommitted --cooldown)
 _shtab_cuwheel_cache_option_strings=(-h --help --prune --unused-for --size --dry-run --quiet -q --verbose -v --json)
 _shtab_cuwheel_completion_option_strings=(-h --help)
@@ -23,7 +23,7 @@ _shtab_cuwheel_install_option_strings=(-h --help --python --index --fallback --r
 _shtab_cuwheel_lock_option_strings=(-h --help --framework --cooldown --note)
 _shtab_cuwheel_lock_check_option_strings=(-h --help --quiet -q --verbose -v --json)
 _shtab_cuwheel_lock_verify_option_strings=(-h --help --offline --quiet -q --verbose -v --json)
-_shtab_cuwheel_matrix_option_strings=(-h --help --only --cuda --python --framework --changed-since --keep-going --no-keep-going --quiet -q --verbose -v --json --executor --partition --cores --time-limit --retries --at-once --arch --platform --target-root --link --toolchain --host-compiler --work --offline --any-driver --jobs -j --dist --sandbox --container --container-engine)
+_shtab_cuwheel_matrix_option_strings=(-h --help --only --cuda --python --framework --changed-since --keep-going --no-keep-going --quiet -q --verbose -v --json --executor --partition --cores --time-limit --retries --at-once --shards --shard-above --arch --platform --target-root --link --toolchain --host-compiler --work --offline --any-driver --jobs -j --dist --sandbox --container --container-engine)
 _shtab_cuwheel_mcp_option_strings=(-h --help)
 _shtab_cuwheel_new_option_strings=(-h --help --version --maintainer --overwrite)
 _shtab_cuwheel_nightly_option_strings=(-h --help --python --update --quick --to --time-limit --keep --on-failure --no-wait --quiet -q --verbose -v --json --arch --work --offline --any-driver --jobs -j --dist --sandbox)

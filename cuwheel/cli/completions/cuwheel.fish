@@ -51,7 +51,7 @@ function _shtab_cuwheel_using
 end
 
 set -g _shtab_cuwheel_commands attestations audit build bump cache completion day-zero diagnose explain help index init install lock lock-check lock-verify matrix mcp new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify
-set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --cxx-standard --days --dist --exclude --executor --fail-on --fallback --for --framework --history --host-compiler --index --jobs --json --keep --key --link --maintainer --max-download --model --new-key --note --on-failure --only --page --partition --platform --policy --python --reason --remote --report --reports --requests --require --retries --sandbox --sarif --size --snapshot --source --stage --statements --sweep-max --tag --target-root --time-limit --to --tolerance --toolchain --trust-config --until --unused-for --unyank --upload --version --wheel --work --yank -j
+set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --cxx-standard --days --dist --exclude --executor --fail-on --fallback --for --framework --history --host-compiler --index --jobs --json --keep --key --link --maintainer --max-download --model --new-key --note --on-failure --only --page --partition --platform --policy --python --reason --remote --report --reports --requests --require --retries --sandbox --sarif --shard --shard-above --shards --size --snapshot --source --stage --statements --sweep-max --tag --target-root --time-limit --to --tolerance --toolchain --trust-config --until --unused-for --unyank --upload --version --wheel --work --yank -j
 
 complete -c cuwheel -e
 complete -c cuwheel -f
@@ -104,6 +104,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using build' -l replace-broader -d 'publi
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l quiet -s q -d 'print only warnings and errors, and the wheel'"'"'s path to standard output'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l verbose -s v -d 'list each loaded library with its supplier, and the seconds of each stage'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l json -d 'print the result for each wheel to standard output, one JSON object per line'
+complete -c cuwheel -n '_shtab_cuwheel_using build' -l shard -x -d 'compile only the I-th of N shares into the compile cache, and publish nothing; a build without --shard then takes the objects from there'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l dry-run -d 'print what would be built and why, then stop'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l stage -xka "source patch toolchain environment preflight build repair audit smoke provenance index" -d 'run only this stage, on the output of the one before it'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l until -xka "source patch toolchain environment preflight build repair audit smoke provenance index" -d 'stop after this stage; the next build continues from there'
@@ -238,6 +239,8 @@ complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l cores -x -d 'CPU cores f
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l time-limit -x -d 'time limit of each cell'"'"'s job; default: 300'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l retries -x -d 'how often to restart a cell whose node was lost; default: 2'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l at-once -x -d 'jobs that wait or run at the same time; default: 100'
+complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l shards -x -d 'jobs that first compile for each cell, each a share; its own job follows and finds their objects; default: 1, which is none'
+complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l shard-above -x -d 'also print jobs for shards of the builds that take longer, by recorded times; default: none'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l arch -x -d 'compute capability without dot, repeatable; default: the recipe'"'"'s list'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l platform -xka "linux_x86_64 linux_aarch64" -d 'the machines that wheels are for, repeatable; default: this one'"'"'s kind'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l target-root -xka "(__fish_complete_directories)" -d 'root folder of another platform, with its Python; default: CUWHEEL_TARGET_ROOT'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +22,7 @@ from cuwheel.build.pipeline.rebuild_key import digest_of_key, key_of
 from cuwheel.build.workspace.failure_record import failure_path, read_failure, write_failure
 from cuwheel.build.workspace.job import Job
 from cuwheel.build.workspace.printed_error import print_error
+from cuwheel.build.workspace.request import Shard
 from cuwheel.build.workspace.workspace import bare_workspace
 from cuwheel.lab.matrix.state import Cell, CellState, read_states
 
@@ -36,8 +37,9 @@ class Task:
     """A cell's build as a program.
 
     Attributes:
-        name: the cell's target id, `causal-conv1d-130-cp312-torch2.11`.
+        name: the cell's target id, `causal-conv1d-130-cp312-torch2.11`; of a shard, more after it.
         memory: bytes.
+        after: names of tasks that have to end before it, however they end.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Task:
     cores: int
     memory: int
     log: Path
+    after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +105,20 @@ def task_of(cell: Cell, cores: int) -> Task:
     )
 
 
+def shards_of(cell: Cell, cores: int, count: int) -> tuple[Task, ...]:
+    """Return the shards of a cell's build as programs that don't wait for each other."""
+    whole = task_of(cell, cores)
+    return tuple(
+        replace(
+            whole,
+            name=f"{whole.name}.shard-{number}-of-{count}",
+            command=(*whole.command, "--shard", str(Shard(number, count))),
+            log=whole.log.with_name(f"{whole.name}.shard-{number}.log"),
+        )
+        for number in range(1, count + 1)
+    )
+
+
 def lock_cells(due: Sequence[Cell], console: Console, *, keeps_going: bool) -> list[Cell]:
     """Return the cells with locks, made here: nodes would all write the same one.
 
@@ -130,17 +147,27 @@ def build_cells(  # noqa: PLR0913 - `read` differs in a container
     *,
     keeps_going: bool,
     read: ReadStates = read_states,
+    shards: int = 1,
 ) -> Iterator[CellState]:
     """Run the builds of cells by an executor, and yield the state of each after its build.
 
     Args:
+        shards: how many tasks fill the compile cache for each cell before its build; 1: none.
         read: returns the states of cells; of those built in a container only one there can.
     """
     cells = {cell.id: cell for cell in due}
     tasks = {cell.id: task_of(cell, cores) for cell in due}
+    parts = {cell.id: shards_of(cell, cores, shards) for cell in due if shards > 1}
+    for name, of_cell in parts.items():
+        tasks[name] = replace(tasks[name], after=tuple(part.name for part in of_cell))
+    every = [part for of_cell in parts.values() for part in of_cell] + [*tasks.values()]
     before = {cell.id: read_failure(cell.job.workspace.dist, cell.id) for cell in due}
-    for number, result in enumerate(executor.run(tuple(tasks.values())), 1):
-        cell = cells[result.name]
+    number = 0
+    for result in executor.run(tuple(every)):
+        if result.name not in cells:
+            console.note(_describe_shard(result))
+            continue
+        number, cell = number + 1, cells[result.name]
         failure = read_failure(cell.job.workspace.dist, cell.id)
         if result.status is None or (result.status and failure == before[cell.id]):
             _record_failure(cell, tasks[cell.id], result)
@@ -153,6 +180,14 @@ def build_cells(  # noqa: PLR0913 - `read` differs in a container
         yield state
         if state.kind == "failed" and not keeps_going:
             return
+
+
+def _describe_shard(result: TaskResult) -> str:
+    where = result.where or "no machine"
+    if result.status == 0:
+        return f"{result.name}: ended on {where}"
+    end = "lost" if result.status is None else f"failed with status {result.status}"
+    return f"{result.name}: {end} on {where}; the cell's own build compiles what is missing"
 
 
 def check_all_built(states: Sequence[CellState]) -> None:

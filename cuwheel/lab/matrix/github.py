@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -14,8 +15,12 @@ from cuwheel.base.caller import Caller
 from cuwheel.base.errors import CommandFailedError, UsageError
 from cuwheel.base.system.output.documents import Schema
 from cuwheel.base.system.process import run
+from cuwheel.build.compile.cache.compile_cache import compiles_folder
+from cuwheel.build.compile.seconds import known_seconds
+from cuwheel.build.pipeline.package_build.shard_plan import seconds_path
 from cuwheel.build.recipe.source import Folder
 from cuwheel.build.recipe.target import Target
+from cuwheel.build.workspace.request import Shard
 from cuwheel.lab.matrix.state import CellState
 
 # "A matrix will generate a maximum of 256 jobs per workflow run."
@@ -51,32 +56,83 @@ class MatrixJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MatrixShard:
+    """A job that compiles a share of a cell before the cell's own job.
+
+    Attributes:
+        id: of the cell, and behind it the shard, `causal-conv1d-130-cp312-torch2.11.shard-3`.
+        cell: id of the cell.
+        python: `3.12`.
+        options: what stands behind `nox -s build --` for it, `--shard 3/16` included.
+        cache: as the cell's.
+    """
+
+    id: str
+    cell: str
+    python: str
+    options: str
+    cache: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class MatrixDocument:
     """What `matrix --json` prints: what is to be built, as GitHub Actions takes it.
 
     Attributes:
         include: for `strategy.matrix.include`, one item for each cell that a build would build.
+        shards: likewise, the jobs that come before those of long builds, with `--shard-above`.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("matrix", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("matrix", "1.1")
 
     include: tuple[MatrixJob, ...]
+    shards: tuple[MatrixShard, ...] = ()
 
 
-def matrix_document(states: Iterable[CellState]) -> MatrixDocument:
+def matrix_document(
+    states: Iterable[CellState], *, longest: float | None = None, cores: int = 1
+) -> MatrixDocument:
     """Return the due cells as jobs.
+
+    Args:
+        longest: seconds of a build above which it is done in shards; None: none is.
+        cores: of a machine that builds.
 
     Raises:
         UsageError: there are more of them than one workflow run may have.
     """
     due = [state for state in states if state.is_due]
-    if len(due) > MAX_JOBS:
-        raise UsageError(
-            f"{len(due)} cells have to be built, but a GitHub matrix has at most {MAX_JOBS} jobs",
-            why="GitHub refuses a run with more",
-            fix="select fewer: --only 'causal-conv1d-*', --python 3.12, --framework torch==2.11.0",
+    shards = [shard for state in due if longest for shard in _shards(state, longest, cores)]
+    for jobs, what in ((due, "cells have to be built"), (shards, "shards have to compile")):
+        if len(jobs) > MAX_JOBS:
+            raise UsageError(
+                f"{len(jobs)} {what}, but a GitHub matrix has at most {MAX_JOBS} jobs",
+                why="GitHub refuses a run with more",
+                fix="select fewer: --only 'causal-conv1d-*', --python 3.12, "
+                "--framework torch==2.11.0",
+            )
+    return MatrixDocument(include=tuple(map(_job, due)), shards=tuple(shards))
+
+
+def _shards(state: CellState, longest: float, cores: int) -> Iterator[MatrixShard]:
+    """Yield the shards of a build that takes longer; none where nothing is known of its time."""
+    job, count = _job(state), math.ceil(_expected_seconds(state, cores) / longest)
+    for number in range(1, count + 1) if count > 1 else ():
+        yield MatrixShard(
+            id=f"{job.id}.shard-{number}",
+            cell=job.id,
+            python=job.python,
+            options=f"{job.options} --shard {Shard(number, count)}",
+            cache=job.cache,
         )
-    return MatrixDocument(include=tuple(map(_job, due)))
+
+
+def _expected_seconds(state: CellState, cores: int) -> float:
+    """Return the longer of a cell's last build and what its recipe's known compiles take."""
+    job = state.cell.job
+    folder = compiles_folder(job.workspace) / job.target.recipe.name
+    work = sum(known_seconds(seconds_path(folder)).values())
+    return max(state.seconds or 0.0, work / cores)
 
 
 def _job(state: CellState) -> MatrixJob:

@@ -90,7 +90,8 @@ class SlurmExecutor:
         A job is lost when it is over without a result (its node failed, Slurm cancelled or
         preempted it, its time was up), or when a signal from outside ended its program. It is
         submitted again, with twice the memory where it ran out of that. A program that exits by
-        itself, with any status, isn't.
+        itself, with any status, isn't. A task is submitted when those that it comes after have
+        ended.
 
         Jobs that a killed caller left in this `folder` are continued where the task is the same.
         Any other end of the loop, Ctrl-C too, cancels the jobs. A result's files are removed when
@@ -162,10 +163,14 @@ class SlurmExecutor:
 
     def _submit_some(self, cells: list[_Cell]) -> None:
         free = self.at_once - sum(cell.attempt is not None for cell in cells)
+        open_ = {cell.task.name for cell in cells}
         ready = (
             cell
             for cell in cells
-            if cell.attempt is None and not cell.given_up and cell.not_before <= time.monotonic()
+            if cell.attempt is None
+            and not cell.given_up
+            and cell.not_before <= time.monotonic()
+            and open_.isdisjoint(cell.task.after)
         )
         for cell, _ in zip(ready, range(free), strict=False):
             self._submit(cell)

@@ -35,7 +35,7 @@ RUN_CALLERS_OWN = {"diagnose", "mcp"}
 STARTS_OF_PACKAGES = {
     "build/finish/smoke/probe.py",
     "build/pipeline/package_build/requirements.py",
-    "build/pipeline/package_build/trial.py",
+    "build/pipeline/package_build/dry_run.py",
     "build/pipeline/checks.py",
     "build/pipeline/stages/build.py",
     "build/pipeline/stages/environment.py",

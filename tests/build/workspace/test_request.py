@@ -17,7 +17,7 @@ from cuwheel.base.system.pythons import own_python
 from cuwheel.build.recipe.platform import AARCH64, X86_64, own_platform
 from cuwheel.build.recipe.recipe import Framework
 from cuwheel.build.toolchains.cross.target_root import TARGET_ROOT
-from cuwheel.build.workspace.request import OPTIONS, BuildRequest, read_count
+from cuwheel.build.workspace.request import OPTIONS, BuildRequest, Shard, read_count, read_shard
 from cuwheel.cli.dispatch import parser_of
 from cuwheel.cli.target_choice import output_folders, read_request, request_of
 from tests.support.factories import make_target
@@ -45,6 +45,8 @@ def _value(name: str, source: random.Random) -> Any:
         return source.choice(value.strip("{}").split(","))
     if name in {"work", "dist", "source", "target_root"}:
         return Path("/some/folder with spaces") / name
+    if name == "shard":
+        return Shard(source.randint(1, 8), source.randint(8, 64))
     if option.metadata["read"]:
         return source.randint(1, 64)
     text = source.choice(("3.12", "90", "a b", "torch==2.11.0"))
@@ -170,3 +172,21 @@ def test_conda_toolchain_takes_no_other_compiler() -> None:
 def test_pinned_compilers_compile_for_their_own_kind_of_machine() -> None:
     with pytest.raises(UsageError, match="can't compile for"):
         BuildRequest(host_compiler="gcc12").compiler_for(make_target(platform=OTHER))
+
+
+@pytest.mark.parametrize(
+    "text", ["0/4", "5/4", "a/b", "4", "1/0", "-1/4", "1/2/3", "1/1001", "²/4"]
+)
+def test_refuses_what_is_no_shard(text: str) -> None:
+    with pytest.raises(UsageError, match="--shard"):
+        parser_of("build").parse(["tiny-130", "--shard", text])
+
+
+@pytest.mark.parametrize("other", ["--no-cache", "--stage=build", "--until=build", "--dry-run"])
+def test_shard_excludes(other: str) -> None:
+    with pytest.raises(UsageError, match=f"--shard and {other.partition('=')[0]} can't"):
+        parser_of("build").parse(["tiny-130", "--shard", "1/4", other])
+
+
+def test_reads_a_shard() -> None:
+    assert read_shard("3/16") == Shard(3, 16)

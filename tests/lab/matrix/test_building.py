@@ -22,6 +22,7 @@ from cuwheel.lab.matrix.building import (
     TaskResult,
     build_cells,
     memory_of,
+    shards_of,
     task_of,
 )
 from cuwheel.lab.matrix.state import Cell
@@ -164,3 +165,39 @@ def test_one_compile_has_the_declared_memory(tmp_path: Path) -> None:
     Peaks(job.workspace.cache / "memory", job.target.recipe.name, 1).learn("cicc", "k.cu", 1)
 
     assert memory_of(job, _CORES) == GIB + 3 * GIB
+
+
+def test_shards_of_a_cell_are_its_build_with_a_share(cells: list[Cell]) -> None:
+    whole, shards = task_of(cells[0], 4), shards_of(cells[0], 4, 3)
+
+    assert [shard.command for shard in shards] == [
+        (*whole.command, "--shard", f"{number}/3") for number in (1, 2, 3)
+    ]
+    assert len({shard.log for shard in (*shards, whole)}) == 4
+
+
+def test_cell_comes_after_its_shards_and_a_lost_shard_is_no_failure(
+    cells: list[Cell], tmp_path: Path
+) -> None:
+    workspace = make_workspace(tmp_path)
+    after: dict[str, tuple[str, ...]] = {}
+    results = [
+        TaskResult(name=f"{cells[0].id}.shard-1-of-2", status=0, where="node1"),
+        TaskResult(name=f"{cells[0].id}.shard-2-of-2", status=None, where="node2"),
+        _result(cells[0]),
+    ]
+
+    @dataclass(frozen=True)
+    class Remembers(Ends):
+        def run(self, tasks: Sequence[Task]) -> Iterator[TaskResult]:
+            after.update({task.name: task.after for task in tasks})
+            return super().run(tasks)
+
+    states = list(
+        build_cells(cells[:1], 1, Remembers(results), workspace.console, keeps_going=True, shards=2)
+    )
+
+    assert after[cells[0].id] == tuple(result.name for result in results[:2])
+    assert [state.cell.id for state in states] == [cells[0].id]
+    assert "shard-2-of-2: lost on node2; the cell's own build compiles" in heard(workspace)
+    assert "1 of 1  " in heard(workspace)

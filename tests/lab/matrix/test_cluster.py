@@ -115,6 +115,39 @@ def test_builds_for_two_kinds_of_machine(
     assert all(sum(wheel.name.endswith(end) for wheel in engine.wheels()) == 1 for end in ends)
 
 
+def test_shards_of_a_cell_are_jobs_before_its_own(
+    tmp_path: Path, project: Path, shared_cache: Path, module_path: Path
+) -> None:
+    engine = matrix_engine(tmp_path, project, shared_cache)
+    folder = module_path / "shards"
+    folder.mkdir()
+    with slurm_cluster(folder) as cluster:
+        options = ["build", "--executor", "slurm", "--cores", "1", "--time-limit", "30"]
+        options += ["--shards", "2", "--python", OWN_PYTHON, "--only", "tiny-capi-*"]
+        folders = ["--work", str(engine.work), "--dist", str(engine.dist)]
+        done = subprocess.run(
+            [str(engine.python), "-m", "cuwheel", "matrix", *options, *folders],
+            env={
+                **engine.environment(),
+                "SLURM_CONF": cluster.environment["SLURM_CONF"],
+                "CUWHEEL_COMPILE_CACHE": str(tmp_path / "compiles"),
+            },
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 0, done.stdout
+    assert len(re.findall(r"shard-[12]-of-2: ended on node[12]", done.stdout)) == 2
+    assert "2 of 2 compiles were in it" in done.stdout
+    [log] = (engine.dist / ".cuwheel").glob("*-cp3??.log")
+    assert "all 2 shards of the plan" in log.read_text()
+    assert {path.parent.name for path in engine.work.glob("*shard*/*/shard.log")} == {"logs"}
+    assert not [*engine.work.glob("*shard*/tree")]
+
+
 def _wait(is_so: Callable[[], bool], child: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + TIME_LIMIT
     while not is_so():

@@ -11,6 +11,8 @@ import pytest
 from cuwheel.base import limits
 from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
+from cuwheel.build.compile.cache.compile_cache import compiles_folder
+from cuwheel.build.pipeline.package_build.shard_plan import seconds_path
 from cuwheel.build.recipe.source import Folder
 from cuwheel.lab.matrix.github import MAX_JOBS, changed_files, is_about, matrix_document
 from cuwheel.lab.matrix.state import KINDS, CellState, Kind
@@ -48,6 +50,40 @@ def test_refuses_more_than_a_run_may_have(tmp_path: Path) -> None:
     assert len(matrix_document(many[1:]).include) == MAX_JOBS
     with pytest.raises(UsageError, match="257 cells have to be built"):
         matrix_document(many)
+
+
+def test_long_build_gets_shards_by_the_time_of_its_last_one(tmp_path: Path) -> None:
+    state = dataclasses.replace(_state(tmp_path, "outdated"), seconds=9000.0)
+
+    document = matrix_document([state], longest=3600.0)
+
+    assert [shard.id for shard in document.shards] == [
+        f"tiny-cuda-130-cp312.shard-{number}" for number in (1, 2, 3)
+    ]
+    assert document.shards[2].options == f"{document.include[0].options} --shard 3/3"
+    assert {shard.cell for shard in document.shards} == {document.include[0].id}
+
+
+def test_build_that_was_never_measured_gets_none(tmp_path: Path) -> None:
+    assert not matrix_document([_state(tmp_path, "missing")], longest=1.0).shards
+
+
+def test_known_compiles_tell_the_time_of_a_build(tmp_path: Path) -> None:
+    state = _state(tmp_path, "missing")
+    job = state.cell.job
+    path = seconds_path(compiles_folder(job.workspace) / job.target.recipe.name)
+    path.parent.mkdir(parents=True)
+    path.write_text('{"a.cu 90": 4000, "b.cu 90": 4000}')
+
+    assert len(matrix_document([state], longest=3600.0, cores=1).shards) == 3
+    assert not matrix_document([state], longest=3600.0, cores=4).shards
+
+
+def test_refuses_more_shards_than_a_run_may_have(tmp_path: Path) -> None:
+    state = dataclasses.replace(_state(tmp_path, "outdated"), seconds=1e6)
+
+    with pytest.raises(UsageError, match="shards have to compile"):
+        matrix_document([state], longest=60.0)
 
 
 @pytest.fixture

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from cuwheel.base.paths import ROOT
 
@@ -70,3 +74,61 @@ def test_build_without_a_result_has_failed(folder: Path) -> None:
     (folder / "cell-one" / "result.json").write_text("")
 
     assert "| one | failed |" in _run("report", _CELLS, folder).stdout
+
+
+def test_joins_the_seconds_of_cells(tmp_path: Path) -> None:
+    for cell, seconds in (("one", {"a.cu 90": 1}), ("two", {"b.cu 90": 2})):
+        path = tmp_path / "cells" / f"cell-{cell}" / "seconds" / "tiny" / "seconds.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(seconds))
+    out = tmp_path / "out"
+
+    for _ in range(2):  # what an earlier run has left stays
+        command = [sys.executable, "-I", str(ROOT / "ci" / "github_cells.py"), "seconds"]
+        subprocess.run([*command, str(tmp_path / "cells"), str(out)], check=True)
+        shutil.rmtree(tmp_path / "cells" / "cell-one", ignore_errors=True)
+
+    joined = json.loads((out / "tiny" / "seconds.json").read_text())
+    assert joined == {"a.cu 90": 1, "b.cu 90": 2}
+
+
+def _step(name: str) -> str:
+    """The script of a step of cells.yml."""
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "cells.yml").read_text())
+    [script] = [
+        step["run"] for step in workflow["jobs"]["build"]["steps"] if step.get("name") == name
+    ]
+    return str(script)
+
+
+def test_what_shards_compiled_gets_into_the_cells_cache(tmp_path: Path) -> None:
+    """Each step runs as on a runner: with `bash -e`, in the checkout."""
+    cell = tmp_path / "cell"
+    for shard in ("1", "2"):
+        folder = tmp_path / shard
+        (folder / "cache" / "compiles" / "old").mkdir(parents=True)
+        (folder / "cache" / "compiles" / "old" / "restored").touch()
+        _run_step("Take what shards compiled", folder)
+        time.sleep(0.01)
+        made = folder / "cache" / "compiles" / "tiny" / "sccache" / shard
+        made.parent.mkdir(parents=True)
+        made.write_text(shard)
+        _run_step("Pack the share", folder)
+        share = cell / "shares" / f"share-tiny.shard-{shard}"
+        share.mkdir(parents=True)
+        (folder / "share.tar").rename(share / "share.tar")
+
+    _run_step("Take what shards compiled", cell)
+
+    compiles = cell / "cache" / "compiles"
+    files = sorted(str(path.relative_to(compiles)) for path in compiles.rglob("*"))
+    assert files == ["tiny", "tiny/sccache", "tiny/sccache/1", "tiny/sccache/2"]
+
+
+def _run_step(name: str, folder: Path) -> None:
+    subprocess.run(
+        ["bash", "-e", "-c", _step(name)],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "CUWHEEL_CACHE": str(folder / "cache")},
+        check=True,
+    )

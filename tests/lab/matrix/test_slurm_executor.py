@@ -35,6 +35,7 @@ StartCaller = Callable[..., subprocess.Popen[str]]
 
 pytestmark = pytest.mark.e2e
 
+_SHARDS = (("first", 0), ("second", 1))  # the second one fails
 _LONG = 120.0  # seconds of a task that a test ends
 
 
@@ -188,6 +189,20 @@ def test_job_is_lost_only_if_its_program_was_ended_by_a_signal(
 
     assert [(each.status, each.attempts) for each in results] == [(result, 1)]
     assert counts(tmp_path, "begin") == {"cell": 1}
+
+
+@pytest.mark.usefixtures("slurm")
+def test_task_waits_for_those_it_comes_after(start: Start, tmp_path: Path) -> None:
+    shards = [make_task(tmp_path, name, seconds=2, status=status) for name, status in _SHARDS]
+    cell = dataclasses.replace(
+        make_task(tmp_path, "cell"), after=tuple(shard.name for shard in shards)
+    )
+
+    results = start(cell, *shards).result()
+
+    assert [result.name for result in results][-1] == "cell"
+    told = [(event.what, event.name) for event in read_events(tmp_path)]
+    assert told.index(("begin", "cell")) > max(told.index(("end", name)) for name, _ in _SHARDS)
 
 
 @pytest.mark.usefixtures("slurm")

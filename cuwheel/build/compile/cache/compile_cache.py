@@ -206,6 +206,12 @@ class CompileCache:
         console.note(signed.summary())
 
 
+def compiles_folder(workspace: Workspace) -> Path:
+    """Return the folder with the compile caches of all recipes."""
+    named = workspace.environ.get(FOLDER_VARIABLE)
+    return workspace.caller.path(named) if named else workspace.cache / "compiles"
+
+
 def check_compile_cache(job: Job) -> None:
     """Raise an error where the environment variables of the compile cache can't be used."""
     _choose(job.settings, job.workspace.environ)
@@ -219,8 +225,7 @@ def choose_compile_cache(job: Job, sockets: Path, environ: Mapping[str, str]) ->
     """
     workspace = job.workspace
     program, remote = _choose(job.settings, environ)
-    named = environ.get(FOLDER_VARIABLE)
-    top = workspace.caller.path(named) if named else workspace.cache / "compiles"
+    top = compiles_folder(workspace)
     # No build of another source (`--source`) leaves objects to one of the recipe's own.
     folder = top / f"{job.target.recipe.name}{'.source' if job.target.source_override else ''}"
     if program.name and (problem := _why_unusable(folder)):

@@ -167,6 +167,7 @@ def _held_outputs(name: str) -> tuple[int, ...]:
 
 def main(name: str, arguments: list[str], settings: Settings) -> int:
     """Run the compiler `name` through the launcher; return the exit status."""
+    variables = standin.own_variables()  # before nvcc's own are folded into its arguments
     try:
         if name == "nvcc":
             command = nvcc_command(arguments, settings)
@@ -177,7 +178,9 @@ def main(name: str, arguments: list[str], settings: Settings) -> int:
         return _USAGE
     try:
         if standin.is_own(command):
-            standin.stand_in(name, arguments, command, settings)
+            standin.stand_in(name, arguments, variables, command, settings)
+        if not command.source and standin.stand_in_for_link(name, arguments, settings):
+            return 0
         return run(command, settings)
     except OSError as problem:
         print(

@@ -66,11 +66,13 @@ class Child:
 
     Attributes:
         peak: bytes, the most it has taken so far.
+        cpu: seconds of processor time, once it has ended.
     """
 
     def __init__(self, argv: list[str], mask: set[int]) -> None:
         self.status = 0
         self.peak = 0
+        self.cpu = 0.0
         # Nothing is written into this pipe; it ends with the last process that has inherited it.
         self._end, inherited = os.pipe()
         os.set_inheritable(inherited, True)
@@ -102,6 +104,7 @@ class Child:
         os.close(self._end)
         # The largest of the program and the processes that it waited for: getrusage(2), in KiB.
         self.peak = max(self.peak, usage.ru_maxrss * 1024)
+        self.cpu = usage.ru_utime + usage.ru_stime
         self.status = shell_status(status)
         return True
 

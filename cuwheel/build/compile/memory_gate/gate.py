@@ -126,6 +126,7 @@ class Gate:
         self._argv = argv
         self._work = work
         self._child: child.Child | None = None
+        self._cpu = 0.0
         self._is_stopping = False
         self._is_too_large = False
         self._kills = 0
@@ -176,6 +177,7 @@ class Gate:
         self._child = None
         self._ended = time.time()
         self.peak = max(self.peak, running.peak)
+        self._cpu = running.cpu
         if running.status:
             self._is_too_large = self._has_all_memory(running.peak)
         return running.status
@@ -246,6 +248,7 @@ class Gate:
             "asked": max(self._called, self._service.queued_until),
             "start": self._started,
             "end": self._ended,
+            "cpu": self._cpu,
             "peak": self.peak,
             "expected": self.expected,
             "status": status,

@@ -5,6 +5,8 @@ __all__ = [
     "outcome",
     "progress",
     "requirements",
+    "shard_plan",
+    "shard_run",
     "trial",
     "unpinned_programs",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from cuwheel.build.compile.cache.compile_cache import CompileCache, choose_compi
 from cuwheel.build.compile.cache.room import remove_traps
 from cuwheel.build.compile.environment import BuildInputs, variables
 from cuwheel.build.compile.launcher_setup import Launcher, device_code_variables, set_up_launcher
-from cuwheel.build.compile.memory.service import MEMORY_SOCKET
+from cuwheel.build.compile.memory.service import MEMORY_SOCKET, serve_memory
 from cuwheel.build.pipeline.package_build.requirements import check_backend_requirements
 from cuwheel.build.pipeline.package_build.unpinned_programs import refuse_unpinned
 from cuwheel.build.recipe.platform import Platform
@@ -76,7 +76,7 @@ class BuildCommands(NamedTuple):
         declared = target.recipe.build
         if not isinstance(declared, CMake) or not declared.install:
             return [wheel]
-        folder = inputs.tmp / "cmake"
+        folder = inputs.build_folders[1]
         options = shlex.split(self.variables["CMAKE_ARGS"])
         return [
             ["cmake", "-S", inputs.tree, "-B", folder, "-DCMAKE_BUILD_TYPE=Release", *options],
@@ -84,6 +84,28 @@ class BuildCommands(NamedTuple):
             ["cmake", "--install", folder],
             wheel,
         ]
+
+
+@contextlib.contextmanager
+def serving(job: Job, commands: BuildCommands) -> Iterator[Callable[[], bool]]:
+    """Serve the remote cache and the memory gates of a build until the block ends.
+
+    Yields:
+        A function that returns True once an entry of the remote cache has turned out to be wrong.
+    """
+    workspace, recipe = job.workspace, job.target.recipe
+    with (
+        commands.cache.remote_served(workspace, commands.launcher.fingerprint) as is_poisoned,
+        serve_memory(
+            commands.inputs.memory,
+            workspace.cache / "memory",
+            recipe.name,
+            jobs=commands.inputs.machine.jobs,
+            per_job=recipe.memory_per_job,
+            warn=workspace.console.warn,
+        ),
+    ):
+        yield is_poisoned
 
 
 @contextlib.contextmanager

@@ -12,8 +12,11 @@ from cuwheel.base.system.compilers import read_compiler
 from cuwheel.base.system.disks import DiskWatch
 from cuwheel.base.system.files import has_disk_full_message
 from cuwheel.base.system.regular_files import open_file
+from cuwheel.build.compile.cache.compile_cache import CompileCache
+from cuwheel.build.compile.cache.statistics import read_statistics
 from cuwheel.build.compile.canary import Canary
 from cuwheel.build.compile.environment import BuildInputs
+from cuwheel.build.compile.events import DIRECT_MODE, Events
 from cuwheel.build.pipeline.package_build.unpinned_programs import (
     PINNABLE,
     called_unpinned,
@@ -23,6 +26,7 @@ from cuwheel.build.recipe.target import Target
 from cuwheel.build.sandbox.path_map import PathMap
 from cuwheel.build.workspace.job import Job
 from cuwheel.build.workspace.records import SourceTree
+from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.check.explain.compiler_error import first_compiler_error
 
 
@@ -58,6 +62,26 @@ def full_disk(watch: DiskWatch, log: Path) -> Path | None:
         return None
     with io.TextIOWrapper(open_file(log), errors="replace") as lines:
         return watch.fullest if has_disk_full_message(lines) else None
+
+
+def warn_of_cache_failure(
+    workspace: Workspace, inputs: BuildInputs, cache: CompileCache, events: Events
+) -> None:
+    """Warn once of a cache that fails; the relay of a remote one warns itself."""
+    statistics = read_statistics(inputs.events)
+    was_used = any(compile_.cached != DIRECT_MODE for compile_ in events.compiles)
+    calls = statistics.total() - statistics["errors"]
+    if cache.program.name and was_used and not calls:
+        workspace.console.warn(
+            f"{cache.program.name} did nothing in this build, so everything was compiled and "
+            f"nothing was kept: check its messages in {workspace.log('build')}"
+        )
+    elif (errors := statistics["errors"]) and cache.remote is None:
+        times = "once" if errors == 1 else f"{errors} times"
+        workspace.console.warn(
+            f"the compile cache failed {times}, so more was compiled than necessary: check whether "
+            f"the disk of {cache.folder} is full, or disable the cache: -- --no-cache"
+        )
 
 
 def _first_error(log: Path, target: Target, tree: str) -> FirstError | None:

@@ -14,18 +14,22 @@ from cuwheel.base.system.files import disk_full
 from cuwheel.base.system.process import Finished, run
 from cuwheel.base.system.regular_files import is_regular, read_regular
 from cuwheel.build.compile.build_mounts import private_paths
-from cuwheel.build.compile.cache.compile_cache import CompileCache
-from cuwheel.build.compile.cache.statistics import read_statistics
-from cuwheel.build.compile.environment import BuildInputs
-from cuwheel.build.compile.events import DIRECT_MODE, EVENTS_LOG, Events, hit_counts, read_events
+from cuwheel.build.compile.events import EVENTS_LOG, hit_counts, read_events
 from cuwheel.build.compile.memory.peaks import known_peaks
-from cuwheel.build.compile.memory.service import serve_memory
+from cuwheel.build.compile.seconds import learn_seconds
 from cuwheel.build.pipeline.package_build.build_commands import (
     BuildCommands,
     prepared_commands,
+    serving,
 )
-from cuwheel.build.pipeline.package_build.outcome import add_cause, full_disk, not_hermetic
+from cuwheel.build.pipeline.package_build.outcome import (
+    add_cause,
+    full_disk,
+    not_hermetic,
+    warn_of_cache_failure,
+)
 from cuwheel.build.pipeline.package_build.progress import Progress
+from cuwheel.build.pipeline.package_build.shard_plan import ShardedBuild, seconds_path
 from cuwheel.build.pipeline.package_build.unpinned_programs import (
     called_unpinned,
     describe_unpinned,
@@ -33,7 +37,6 @@ from cuwheel.build.pipeline.package_build.unpinned_programs import (
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.workspace.job import Job
 from cuwheel.build.workspace.records import BuiltWheel
-from cuwheel.build.workspace.workspace import Workspace
 
 
 def build(job: Job) -> BuiltWheel:
@@ -47,18 +50,22 @@ def build(job: Job) -> BuiltWheel:
     Raises:
         PreflightError: a lock lacks a requirement of the package's backend.
         BuildFailedError: the build failed; its log and the work folder are kept.
-        CacheEntryError: a signed entry of the remote compile cache is wrong.
         DiskFullError: it failed because a disk ran full.
         SandboxError: the requested sandbox doesn't work here.
     """
     target, workspace = job.target, job.workspace
     with prepared_commands(job) as commands:
         inputs, path_map, cache = commands.inputs, commands.path_map, commands.cache
+        shards = ShardedBuild(job, cache)
+        shards.print_shards()
         started = time.time()
-        finished = _run_all(target, workspace, commands)
+        finished = _run_all(job, commands)
     log = workspace.log("build")
     events = read_events(inputs.events_log)
-    _warn_of_cache_failure(workspace, inputs, cache, events)
+    warn_of_cache_failure(workspace, inputs, cache, events)
+    shards.print_missing(events)
+    if cache.program.name:
+        learn_seconds(seconds_path(cache.folder), events)
     cache.tidy_up()
     if dropped := sorted({option for compile_ in events.compiles for option in compile_.dropped}):
         workspace.console.note(
@@ -86,48 +93,21 @@ def build(job: Job) -> BuiltWheel:
     )
 
 
-def _warn_of_cache_failure(
-    workspace: Workspace, inputs: BuildInputs, cache: CompileCache, events: Events
-) -> None:
-    """Warn once of a cache that fails; the relay of a remote one warns itself."""
-    statistics = read_statistics(inputs.events)
-    was_used = any(compile_.cached != DIRECT_MODE for compile_ in events.compiles)
-    calls = statistics.total() - statistics["errors"]
-    if cache.program.name and was_used and not calls:
-        workspace.console.warn(
-            f"{cache.program.name} did nothing in this build, so everything was compiled and "
-            f"nothing was kept: check its messages in {workspace.log('build')}"
-        )
-    elif (errors := statistics["errors"]) and cache.remote is None:
-        times = "once" if errors == 1 else f"{errors} times"
-        workspace.console.warn(
-            f"the compile cache failed {times}, so more was compiled than necessary: check whether "
-            f"the disk of {cache.folder} is full, or disable the cache: -- --no-cache"
-        )
-
-
-def _run_all(target: Target, workspace: Workspace, commands: BuildCommands) -> list[Finished]:
+def _run_all(job: Job, commands: BuildCommands) -> list[Finished]:
+    target, workspace = job.target, job.workspace
     log, inputs = workspace.log("build"), commands.inputs
     log.unlink(missing_ok=True)
     (workspace.log_folder / EVENTS_LOG).unlink(missing_ok=True)
-    memory = workspace.cache / "memory"
     watch = DiskWatch(workspace.work, workspace.cache, commands.cache.folder)
     old_umask = os.umask(0o022)
     try:
         with (
-            commands.cache.remote_served(workspace, commands.launcher.fingerprint) as is_poisoned,
-            serve_memory(
-                inputs.memory,
-                memory,
-                target.recipe.name,
-                jobs=inputs.machine.jobs,
-                per_job=target.recipe.memory_per_job,
-                warn=workspace.console.warn,
-            ),
+            serving(job, commands) as is_poisoned,
             workspace.console.live("building") as line,
         ):
-            known = {file for _, file, _ in known_peaks(memory, target.recipe.name)}
-            progress = Progress(line, inputs.machine.jobs, inputs.events_log, len(known), watch)
+            peaks = known_peaks(workspace.cache / "memory", target.recipe.name)
+            known = len({file for _, file, _ in peaks})
+            progress = Progress(line, inputs.machine.jobs, inputs.events_log, known, watch)
             return [
                 run(
                     # Not in the tree: Python would take a build.py of the package for the frontend.

@@ -179,11 +179,13 @@ def test_logs_what_ran(gated: Gated) -> None:
     words = ("--orig_src_path_name", '/cuwheel/source/a "b"\\\n\udce9.cu', "-arch", "compute_90a")
     before = time.time()
 
-    quoted.run(quoted.program("cicc", "sleep 0.2"), *words, quoted.source("a"))
+    work = "sleep 0.2; n=0; while [ $n -lt 20000 ]; do n=$((n + 1)); done"
+    quoted.run(quoted.program("cicc", work), *words, quoted.source("a"))
 
     (event,) = gated.events()
     times = [event.pop(name) for name in ("called", "asked", "start", "end")]
     assert event.pop("peak") > MIB
+    assert 0 < event.pop("cpu") < times[3] - times[2]
     assert event.pop("expected") == 2048 * MIB
     assert event == {
         "kind": "tool",

@@ -1,0 +1,143 @@
+"""What shards cost: a wheel in one piece, and the same in shards, one after the other.
+
+Run it with `nox -s bench -- shards --count 3 -- causal-conv1d-130 --arch 90`. Each shard has the
+whole machine, as if it were a node. Work is processor time of all programs of compilers, by the
+event logs.
+"""  # noqa: INP001 - a module of the benchmarks, which are no package
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cuwheel.base.errors import CommandFailedError
+from cuwheel.base.paths import ROOT
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.files import remove_tree
+from cuwheel.base.system.process import run
+from cuwheel.build.compile.cache.compile_cache import FOLDER_VARIABLE
+from cuwheel.build.compile.events import EVENTS_LOG, read_events
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A build that has ended.
+
+    Attributes:
+        work: seconds of processor time.
+        took: seconds.
+        document: what it printed as JSON.
+    """
+
+    work: float
+    took: float
+    document: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """The figures of one comparison; each is a ratio, but for the first."""
+
+    twice: int
+    work: float
+    longest: float
+    efficiency: float
+    is_same: bool
+
+    def rows(self) -> list[str]:
+        """Return a table's rows."""
+        return [
+            f"compiled twice, or by none: {self.twice}",
+            f"work of shards and last build / work in one piece: {self.work:.3f}",
+            f"longest shard / mean: {self.longest:.3f}",
+            f"time in one piece / (shards * (longest + last)): {self.efficiency:.3f}",
+            f"same bytes: {'yes' if self.is_same else 'NO'}",
+        ]
+
+
+def build(words: Sequence[str], compiles: Path, folder: Path) -> Command:
+    """Run a build in folders of its own.
+
+    Raises:
+        CommandFailedError: it failed.
+    """
+    folders = ("--work", str(folder / "work"), "--dist", str(folder / "dist"), "--json")
+    command = [sys.executable, "-m", "cuwheel", "build", *words, *folders]
+    started = time.monotonic()
+    done = run(command, env={**os.environ, FOLDER_VARIABLE: str(compiles)}, cwd=ROOT)
+    took = time.monotonic() - started
+    lines = [line for line in done.output.splitlines() if line.startswith("{")]
+    document = json.loads(lines[-1])
+    if shard := document["shard"]:
+        return Command(work=shard["seconds"], took=took, document=document)
+    [log] = folder.glob(f"work/{document['target']}/logs/{EVENTS_LOG}")
+    work = sum(tool.cpu for tool in read_events(log).tools)
+    return Command(work=work, took=took, document=document)
+
+
+def compare(whole: Command, shards: Sequence[Command], last: Command) -> Figures:
+    """Compare a build in one piece with the same in shards."""
+    results = [shard.document["shard"] for shard in shards]
+    compiled = sum(result["compiled"] for result in results)
+    total = results[0]["compiled"] + results[0]["hits"] + results[0]["left"]
+    works = [shard.work for shard in shards]
+    longest = max(shard.took for shard in shards)
+    return Figures(
+        twice=abs(compiled - total),
+        work=(sum(works) + last.work) / whole.work,
+        longest=max(works) / statistics.mean(works),
+        efficiency=whole.took / (len(shards) * (longest + last.took)),
+        is_same=whole.document["wheel"]["sha256"] == last.document["wheel"]["sha256"],
+    )
+
+
+def measure(words: Sequence[str], count: int, folder: Path, console: Console) -> Figures:
+    """Build in one piece with an empty compile cache, then in shards with another one."""
+    remove_tree(folder)
+
+    def timed(name: str, *more: str, cache: str, into: str) -> Command:
+        done = build((*words, *more), folder / cache, folder / into)
+        console.note(f"{name}: {done.work:.1f} s of work, {done.took:.1f} s")
+        return done
+
+    whole = timed("in one piece", cache="whole-compiles", into="whole")
+    # As on later builds: the plan knows what each file takes.
+    known = folder / "whole-compiles" / ".shards"
+    shared = folder / "compiles"
+    shared.mkdir()
+    run(["cp", "-r", known, shared / ".shards"], env=os.environ)
+    shards = [
+        timed(f"shard {number}", "--shard", f"{number}/{count}", cache="compiles", into="parts")
+        for number in range(1, count + 1)
+    ]
+    last = timed("last build", cache="compiles", into="parts")
+    return compare(whole, shards, last)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, and print the figures; return the exit status."""
+    parser = argparse.ArgumentParser(prog="nox -s bench -- shards", description=__doc__)
+    parser.add_argument("--count", type=int, default=3, help="shards; default: 3")
+    parser.add_argument("--folder", type=Path, default=ROOT / "work" / "bench-shards")
+    parser.add_argument("words", nargs="+", help="behind --: a target, and options of its build")
+    asked = parser.parse_args(arguments)
+    console = Console()
+    try:
+        figures = measure(asked.words, asked.count, asked.folder.absolute(), console)
+    except CommandFailedError as error:
+        console.warn(str(error))
+        return 1
+    sys.stdout.write("\n".join([*figures.rows(), ""]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,177 @@
+"""A shard of a build: the compiles of its share go into the compile cache, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+from cuwheel.base.errors import PreflightError
+from cuwheel.base.paths import script
+from cuwheel.base.system.disks import DiskWatch
+from cuwheel.base.system.quantities import first_of, plural
+from cuwheel.base.system.regular_files import copy_regular
+from cuwheel.build.compile.cache.compile_cache import CompileCache
+from cuwheel.build.compile.events import Events, read_events
+from cuwheel.build.compile.seconds import known_seconds, learn_seconds
+from cuwheel.build.pipeline.package_build.build_commands import (
+    BuildCommands,
+    prepared_commands,
+    serving,
+)
+from cuwheel.build.pipeline.package_build.dry_run import (
+    DryRun,
+    ListedCompile,
+    run_command,
+    run_dry,
+)
+from cuwheel.build.pipeline.package_build.outcome import warn_of_cache_failure
+from cuwheel.build.pipeline.package_build.progress import Progress
+from cuwheel.build.pipeline.package_build.shard_plan import (
+    ShardPlan,
+    ShardRecords,
+    id_of,
+    seconds_path,
+)
+from cuwheel.build.workspace.job import Job
+from cuwheel.build.workspace.records import ShardResult
+from cuwheel.build.workspace.request import Shard
+
+_RUNNER = script("build/compile/launcher/run_compiles.py")
+_DRY_RUNS = 4  # programs that build programs that build sources; packages have one of these levels
+_LOG, _DRY_LOG = "shard", "dry-run"
+
+
+def compile_share(job: Job, shard: Shard, key: Mapping[str, str]) -> ShardResult:
+    """Compile a shard's share of a target into the compile cache.
+
+    The stages up to preflight have run in the job's work folder.
+
+    Raises:
+        PreflightError: there is no compile cache that keeps the objects.
+        BuildFailedError: a file of the share doesn't compile, or the build compiles nothing.
+        CuwheelError: as `prepared_commands`.
+    """
+    real: frozenset[str] = frozenset()
+    for number in range(_DRY_RUNS):
+        with prepared_commands(job) as commands, serving(job, commands):
+            _check_cache(commands.cache)
+            dry = run_dry(job, commands, _DRY_LOG, real)
+            if (needed := dry.needed - real) and number + 1 < _DRY_RUNS:
+                real |= needed
+                continue
+            return _compile(job, commands, shard, key, _usable(job, dry))
+    raise AssertionError("the last dry run is used")  # pragma: no cover
+
+
+def _check_cache(cache: CompileCache) -> None:
+    if not cache.program.name:
+        raise PreflightError(
+            "a shard needs a compile cache, and there is none",
+            why=f"neither ccache nor sccache can use {cache.folder}",
+            fix="set CUWHEEL_COMPILE_CACHE to a folder that this user can write",
+        )
+
+
+def _usable(job: Job, dry: DryRun) -> tuple[ListedCompile, ...]:
+    """Return the listed compiles; warn if the build ended before it had started them all."""
+    if not dry.compiles and dry.failure:
+        raise dry.failure
+    if dry.called and dry.failure:
+        job.workspace.console.warn(
+            f"the build runs {first_of(dry.called, 1)}, which it compiles itself: what it compiles "
+            "after that is not known before, and is left to the build without --shard"
+        )
+    elif dry.failure:
+        job.workspace.console.note(
+            "without objects the build ended early, as many do when they link: what it would have "
+            f"compiled after that is left to the build without --shard (log: {dry.failure.log})"
+        )
+    return dry.compiles
+
+
+def _compile(
+    job: Job,
+    commands: BuildCommands,
+    shard: Shard,
+    key: Mapping[str, str],
+    compiles: tuple[ListedCompile, ...],
+) -> ShardResult:
+    """Run the compiles of the share, and keep the shard's record."""
+    cache, inputs, console = commands.cache, commands.inputs, job.workspace.console
+    records = ShardRecords(cache, job, key)
+    for line in records.others():
+        console.warn(line)
+    plan = records.settle(compiles, known_seconds(seconds_path(cache.folder)), shard.count)
+    _compare(job, plan, compiles)
+    own = _own_share(plan, shard, compiles)
+    inputs.events_log.unlink(missing_ok=True)  # of the configuration, and of programs
+    try:
+        if own:
+            _run(job, commands, own)
+    finally:
+        events = read_events(inputs.events_log)
+        learn_seconds(seconds_path(cache.folder), events)
+        warn_of_cache_failure(job.workspace, inputs, cache, events)
+        cache.tidy_up()
+    result = _result(plan, shard, len(own), len({id_of(each) for each in compiles}), events)
+    records.save(result)
+    return result
+
+
+def _compare(job: Job, plan: ShardPlan, compiles: Iterable[ListedCompile]) -> None:
+    """Warn if this build's compiles aren't those of the plan, which another shard made."""
+    here, planned = {id_of(each) for each in compiles}, {each.id for each in plan.compiles}
+    if here != planned:
+        job.workspace.console.warn(
+            f"this build compiles {plural(len(here), 'file')}, {len(here - planned)} of which the "
+            f"plan {plan.fingerprint} doesn't know: its command lines differ from run to run, or "
+            "from machine to machine, and the build without --shard compiles what no shard did"
+        )
+
+
+def _own_share(
+    plan: ShardPlan, shard: Shard, compiles: Iterable[ListedCompile]
+) -> list[ListedCompile]:
+    """Return the compiles of a shard, the longest first."""
+    own = {id_of(each): each for each in compiles if plan.shard_of(each) == shard.number}
+    order = {each.id: place for place, each in enumerate(plan.compiles)}
+    return [own[name] for name in sorted(own, key=lambda name: order.get(name, len(order)))]
+
+
+def _run(job: Job, commands: BuildCommands, own: list[ListedCompile]) -> None:
+    """Run compiles in one command of the sandbox, with one server of the compile cache."""
+    inputs, inside = commands.inputs, commands.path_map.inside
+    runner, listed = inputs.launcher / _RUNNER.name, inputs.launcher / "share.jsonl"
+    copy_regular(_RUNNER, runner)
+    lines = []
+    for each in own:
+        program = inputs.view if each.name == "nvcc" else inputs.launcher
+        argv = (inside(str(program / "bin" / each.name)), *each.arguments)
+        fields = {"name": each.file, "folder": each.folder, "variables": each.variables}
+        lines.append(json.dumps({**fields, "arguments": argv}))
+    listed.write_text("\n".join([*lines, ""]))
+    python, jobs = commands.launcher.python, inputs.machine.jobs
+    watch = DiskWatch(job.workspace.work, job.workspace.cache, commands.cache.folder)
+    with job.workspace.console.live("compiling") as line:
+        progress = Progress(line, jobs, inputs.events_log, len(own), watch)
+        run_command(
+            job,
+            commands,
+            [python, "-ISB", runner, listed, str(jobs)],
+            _LOG,
+            what="a file of this shard doesn't compile",
+            on_line=progress.see,
+        )
+
+
+def _result(plan: ShardPlan, shard: Shard, own: int, total: int, events: Events) -> ShardResult:
+    hits = len(events.hits())
+    return ShardResult(
+        shard=shard.number,
+        count=shard.count,
+        plan=plan.fingerprint,
+        compiled=own - hits,
+        hits=hits,
+        left=total - own,
+        seconds=round(sum(tool.cpu for tool in events.tools), 1),
+    )

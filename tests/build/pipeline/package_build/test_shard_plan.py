@@ -1,0 +1,178 @@
+"""Plans of shards: every compile once, balanced, agreed upon, and compared with their inputs."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cuwheel.build.compile.cache.compile_cache import CacheProgram, CompileCache
+from cuwheel.build.compile.seconds import key_of_compile
+from cuwheel.build.pipeline.package_build.dry_run import DryRun, ListedCompile
+from cuwheel.build.pipeline.package_build.shard_plan import ShardPlan, ShardRecords, assign, id_of
+from cuwheel.build.workspace.records import ShardResult
+from tests.support.factories import make_job, make_target, make_workspace
+
+_KEY = {"archs": "90", "source": "a" * 64, "build tag": "1"}
+
+
+def _compile(name: str, **changes: object) -> ListedCompile:
+    listed = ListedCompile(
+        name="nvcc",
+        arguments=("-c", name),
+        folder="/cuwheel/source",
+        file=f"/cuwheel/source/{name}",
+        path=f"/cuwheel/source/{name}",
+        output=f"/cuwheel/source/{name}.o",
+        archs=("90",),
+        variables=(),
+    )
+    return replace(listed, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def compiles() -> list[ListedCompile]:
+    return [_compile(f"{number}.cu") for number in range(73)]
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> CompileCache:
+    return CompileCache(
+        program=CacheProgram(name="sccache"),
+        folder=tmp_path / "compiles" / "tiny",
+        program_folder=tmp_path,
+        socket_folder=tmp_path,
+        log_folder=tmp_path,
+    )
+
+
+def _records(cache: CompileCache, folder: Path, **changes: str) -> ShardRecords:
+    job = make_job(make_target(), make_workspace(folder))
+    return ShardRecords(cache, job, {**_KEY, **changes})
+
+
+def _result(plan: ShardPlan, shard: int) -> ShardResult:
+    return ShardResult(
+        shard=shard,
+        count=plan.count,
+        plan=plan.fingerprint,
+        compiled=1,
+        hits=0,
+        left=1,
+        seconds=1.0,
+    )
+
+
+def test_each_compile_has_one_shard_and_shards_differ_by_one(compiles: list[ListedCompile]) -> None:
+    planned = assign(compiles, {}, 16)
+
+    assert {each.id for each in planned} == {id_of(each) for each in compiles}
+    assert set(Counter(each.shard for each in planned).values()) == {4, 5}
+
+
+def test_order_of_the_list_makes_no_difference(compiles: list[ListedCompile]) -> None:
+    shuffled = random.Random(1).sample(compiles, len(compiles))
+
+    assert assign(shuffled, {}, 7) == assign(compiles, {}, 7)
+
+
+def test_measured_seconds_balance_the_work(compiles: list[ListedCompile]) -> None:
+    source = random.Random(2)
+    known = {key_of_compile(each.file, each.archs): source.uniform(30, 300) for each in compiles}
+
+    planned = assign(compiles, known, 8)
+
+    loads: Counter[int] = Counter()
+    for each in planned:
+        loads[each.shard] += each.seconds  # type: ignore[assignment]
+    assert sum(loads.values()) == pytest.approx(sum(known.values()))
+    assert max(loads.values()) <= 1.05 * sum(loads.values()) / 8
+
+
+def test_a_source_that_is_compiled_twice_counts_twice() -> None:
+    compiles = [_compile("a.cu"), _compile("a.cu", arguments=("-DX", "-c", "a.cu"))]
+
+    assert len({each.shard for each in assign([*compiles, *compiles], {}, 2)}) == 2
+
+
+def test_more_shards_than_compiles_leave_some_without(compiles: list[ListedCompile]) -> None:
+    assert len({each.shard for each in assign(compiles[:2], {}, 5)}) == 2
+
+
+def test_first_plan_holds_when_more_is_known(
+    compiles: list[ListedCompile], cache: CompileCache, tmp_path: Path
+) -> None:
+    first = _records(cache, tmp_path).settle(compiles, {}, 3)
+    known = {key_of_compile(compiles[0].file, ("90",)): 1e4}
+
+    second = _records(cache, tmp_path, **{"build tag": "2"}).settle(compiles, known, 3)
+
+    assert second == first
+    assert second.fingerprint == first.fingerprint
+
+
+def test_a_compile_outside_of_the_plan_has_the_same_shard_everywhere(
+    compiles: list[ListedCompile], cache: CompileCache, tmp_path: Path
+) -> None:
+    plan = _records(cache, tmp_path).settle(compiles, {}, 3)
+    new = _compile("new.cu")
+
+    assert plan.shard_of(new) == plan.shard_of(new)
+    assert 1 <= plan.shard_of(new) <= 3
+
+
+def test_names_shards_with_other_inputs(
+    compiles: list[ListedCompile], cache: CompileCache, tmp_path: Path
+) -> None:
+    other = _records(cache, tmp_path, archs="80 90")
+    other.save(_result(other.settle(compiles, {}, 3), 2))
+
+    [line] = _records(cache, tmp_path).others()
+
+    assert line.startswith("1 of 3 shards in this compile cache had other inputs")
+    assert line.endswith("archs: 80 90 -> 90")
+
+
+def test_names_a_shard_with_another_plan(
+    compiles: list[ListedCompile], cache: CompileCache, tmp_path: Path
+) -> None:
+    records = _records(cache, tmp_path)
+    plan = records.settle(compiles, {}, 3)
+    records.save(replace(_result(plan, 2), plan="0" * 12))
+
+    [line] = records.others()
+
+    assert line.startswith(f"shard 2 of 3 followed the plan {'0' * 12}")
+    assert records.own_plans() == [(plan, frozenset())]
+
+
+def test_knows_shards_that_ended_until_a_build_has_used_them(
+    compiles: list[ListedCompile], cache: CompileCache, tmp_path: Path
+) -> None:
+    records = _records(cache, tmp_path)
+    plan = records.settle(compiles, {}, 3)
+    for shard in (1, 3):
+        records.save(_result(plan, shard))
+
+    assert records.own_plans() == [(plan, frozenset({1, 3}))]
+    records.remove()
+    assert records.own_plans() == []
+
+
+@pytest.mark.parametrize(
+    ("inputs", "needed"),
+    [
+        (("/t/gen.cpp.o",), {"/t/gen", "/t/gen.cpp"}),
+        (("/t/gen.cpp.o", "/t/library.a"), set()),
+    ],
+    ids=["objects", "library"],
+)
+def test_programs_that_the_build_runs_are_needed(inputs: tuple[str, ...], needed: set[str]) -> None:
+    compile_ = _compile("gen.cpp", path="/t/gen.cpp", output="/t/gen.cpp.o")
+    programs = {"/t/gen": inputs, "/t/test": ("/t/test.o",)}
+    dry = DryRun(compiles=(compile_,), programs=programs, called=("/t/gen",), failure=None)
+
+    assert dry.needed == needed

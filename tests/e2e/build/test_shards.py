@@ -1,0 +1,93 @@
+"""One wheel in several shards: the bytes of one piece, whatever happens to a shard."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cuwheel.base.errors import BuildFailedError
+from cuwheel.base.system.files import sha256_of_file
+from cuwheel.build.compile.cache.compile_cache import FOLDER_VARIABLE
+from tests.support.engine import Engine, finish, make_engine
+from tests.support.packages.many_kernels import with_kernels
+from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def engine(tmp_path: Path, project: Path, shared_cache: Path) -> Engine:
+    """The engine with a compile cache of the test's own."""
+    engine = make_engine(tmp_path, project, shared_cache)
+    return replace(engine, variables={FOLDER_VARIABLE: str(tmp_path / "compiles")})
+
+
+def _in_one_piece(engine: Engine, name: str, *options: str) -> str:
+    """Build in other folders, without a compile cache; return the wheel's SHA-256."""
+    other = replace(engine, work=engine.work / "whole", dist=engine.dist / "whole")
+    done = other.build(name, *options, "--no-cache")
+    assert done.status == 0, done.output
+    [wheel] = other.wheels()
+    return sha256_of_file(wheel)
+
+
+def test_shards_give_the_bytes_of_one_piece(engine: Engine, tmp_path: Path) -> None:
+    """Shard 3 is killed and run again; two builds then take the objects at once."""
+    name = "tiny-capi"
+    source = ("--source", str(with_kernels("tiny_capi", tmp_path)))
+    with engine.start(name, *source, "--shard", "3/3") as killed:
+        wait_for(lambda: any(engine.work.glob("*/events/events.jsonl")))
+        killed.send_signal(signal.SIGKILL)
+    with (
+        engine.start(name, *source, "--shard", "1/3") as first,
+        engine.start(name, *source, "--shard", "2/3") as second,
+        engine.start(name, *source, "--shard", "3/3") as third,
+    ):
+        shards = [finish(child) for child in (first, second, third)]
+
+    with engine.start(name, *source) as one, engine.start(name, *source) as other:
+        last = [finish(one), finish(other)]
+
+    assert [done.status for done in (*shards, *last)] == [0] * 5, shards + last
+    assert all(", left 4 to the others; plan " in done.output for done in shards)
+    said = "".join(done.output for done in last)
+    assert "all 3 shards of the plan" in said
+    assert "0 of 6 compiles were not in the cache" in said
+    [wheel] = engine.wheels()
+    assert sha256_of_file(wheel) == _in_one_piece(engine, name, *source)
+
+
+def test_missing_shard_is_compiled_and_named(engine: Engine, tmp_path: Path) -> None:
+    """One of the sources is written by a program of the build, and it links one with CUDA code."""
+    name = "tiny-skbuild"
+    folder = with_kernels("tiny_skbuild", tmp_path, generated=True)
+    source = ("--source", str(folder), "--arch", "90")
+    with (
+        engine.start(name, *source, "--shard", "1/3") as first,
+        engine.start(name, *source, "--shard", "3/3") as third,
+    ):
+        shards = [finish(child) for child in (first, third)]
+
+    last = engine.build(name, *source)
+
+    assert [done.status for done in (*shards, last)] == [0] * 3, [*shards, last]
+    assert "1 shard of 3 left no record: 2; this build compiles what they didn't" in last.output
+    assert "2 of 7 compiles were not in the cache: " in last.output
+    assert last.output.count(".cu of shard 2") == 2
+    [wheel] = engine.wheels()
+    assert sha256_of_file(wheel) == _in_one_piece(engine, name, *source)
+
+
+def test_file_that_does_not_compile_fails_its_shard(engine: Engine, tmp_path: Path) -> None:
+    source = with_kernels("tiny_capi", tmp_path)
+    (source / "src/kernel_0.cu").write_text("#error not yet\n")
+
+    done = engine.build("tiny-capi", "--source", str(source), "--shard", "1/1")
+
+    assert done.status == BuildFailedError.exit_code, done.output
+    assert "a file of this shard doesn't compile" in done.output
+    assert "#error not yet" in done.output
+    assert engine.wheels() == []
