@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from cuwheel.base.system.parallel import Stop, run_all
 from cuwheel.check.pick.contents import read_contents
 from cuwheel.check.pick.declarations import read_parameters
 from cuwheel.check.pick.fit import Judgement, RemoteWheelFacts, WheelJudge
+from cuwheel.check.pick.known_sources import KnownSource
 from cuwheel.check.pick.machine import TargetMachine
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 _INSTALLERS_SEE = ("abi", "glibc", "platform", "python", "yanked")
 _MOST_NEAREST = 5  # wheels that are read to find the nearest
 _AT_ONCE = 8
+_SOURCES_TIME_LIMIT = 4.0  # seconds for all known sources together
+_SOURCE_PAGES = 2  # of a source's list of releases, the newest first
 _MOST_READ = 64  # wheels with METADATA to read; the newest that may fit come first
 
 
@@ -44,11 +47,26 @@ class Offers:
     Attributes:
         files: wheels and sdists of the wanted versions, in the order of the addresses.
         counts: of these files, by address.
+        sources: names of known sources by address; the caller's own indexes aren't among them.
     """
 
     files: tuple[Offer, ...]
     counts: Mapping[str, int]
     faults: Mapping[str, PageFault]
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def source_of(self, offer: Offer) -> str:
+        """Return the name of the known source of a file; empty: it is from the caller's indexes."""
+        return self.sources.get(offer.index, "")
+
+    def __add__(self, others: Offers) -> Offers:
+        """Return the files of both, and the faults."""
+        return Offers(
+            files=(*self.files, *others.files),
+            counts={**self.counts, **others.counts},
+            faults={**self.faults, **others.faults},
+            sources={**self.sources, **others.sources},
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +99,35 @@ def query_indexes(wanted: Requirement, addresses: Iterable[str]) -> Offers:
     """
     urls, stop = tuple(dict.fromkeys(addresses)), Stop()
     tasks = [partial(read_offers, url, wanted.name, Attempts(stop)) for url in urls]
-    answers = dict(zip(urls, run_all(tasks, stop), strict=True))
+    return _wanted_offers(wanted, dict(zip(urls, run_all(tasks, stop), strict=True)))
+
+
+def query_sources(wanted: Requirement, sources: Mapping[str, KnownSource]) -> Offers:
+    """Query known sources in parallel, each once, and all within a few seconds.
+
+    Args:
+        sources: by address.
+    """
+    stop = Stop()
+    tasks = [
+        partial(
+            read_offers,
+            url,
+            wanted.name,
+            Attempts(stop, most=1, total=_SOURCES_TIME_LIMIT),
+            is_index=source.is_index,
+            most_pages=_SOURCE_PAGES,
+        )
+        for url, source in sources.items()
+    ]
+    answers = dict(zip(sources, run_all(tasks, stop), strict=True))
+    names = {url: source.name for url, source in sources.items()}
+    return replace(_wanted_offers(wanted, answers), sources=names)
+
+
+def _wanted_offers(
+    wanted: Requirement, answers: Mapping[str, tuple[Offer, ...] | PageFault]
+) -> Offers:
     versions = wanted.specifier
     files = {
         url: [file for file in answer if versions.contains(file.version, prereleases=True)]
@@ -108,11 +154,7 @@ def choose(
     chooser = _Chooser(machine, wanted)
     wheels = [file for file in offers.files if file.is_wheel]
     judged = [WheelJudge(wheel, machine, RemoteWheelFacts(), wanted).judge() for wheel in wheels]
-    # As installers choose: the highest version and build tag, then the tag that fits best.
-    ordered = sorted(judged, key=lambda wheel: wheel.rank)
-    ordered = sorted(
-        ordered, key=lambda wheel: parse_wheel_filename(wheel.offer.name)[1:3], reverse=True
-    )
+    ordered = best_first(judged)
     taken, read = chooser.first_that_fits(ordered)
     ordered = [read.get(wheel.offer.url, wheel) for wheel in ordered]
     sdists = [file for file in offers.files if not file.is_wheel]
@@ -125,6 +167,14 @@ def choose(
         others=len(judged),
         sdist=max(sdists, key=lambda sdist: sdist.version, default=None),
         is_cut=taken is None and len(read) < sum(wheel.fits for wheel in judged),
+    )
+
+
+def best_first(judged: Iterable[Judgement]) -> list[Judgement]:
+    """Return wheels as installers choose: the highest version and build, then the best tag."""
+    ordered = sorted(judged, key=lambda wheel: wheel.rank)
+    return sorted(
+        ordered, key=lambda wheel: parse_wheel_filename(wheel.offer.name)[1:3], reverse=True
     )
 
 
@@ -174,15 +224,19 @@ class _Chooser:
         return min((wheel for wheel in against if wheel.is_whole), key=lambda wheel: wheel.weight)
 
     def _read(self, offer: Offer) -> Judgement:
-        attempts = Attempts()
-        statement = read_parameters(offer, attempts)
-        attempts.reset_count()
-        contents = read_contents(local_path(offer.url)) if is_local(offer.url) else None
-        try:
-            metadata = read_metadata(offer, attempts)
-            facts = RemoteWheelFacts(metadata=metadata, statement=statement, contents=contents)
-        except UnreadMetadataError as problem:
-            facts = RemoteWheelFacts(
-                unread=str(problem), is_unusable=problem.is_unusable, statement=statement
-            )
-        return WheelJudge(offer, self.machine, facts, self.wanted).judge()
+        return WheelJudge(offer, self.machine, read_facts(offer), self.wanted).judge()
+
+
+def read_facts(offer: Offer) -> RemoteWheelFacts:
+    """Read METADATA and provenance of a wheel; the whole file of one on this machine."""
+    attempts = Attempts()
+    statement = read_parameters(offer, attempts)
+    attempts.reset_count()
+    contents = read_contents(local_path(offer.url)) if is_local(offer.url) else None
+    try:
+        metadata = read_metadata(offer, attempts)
+    except UnreadMetadataError as problem:
+        return RemoteWheelFacts(
+            unread=str(problem), is_unusable=problem.is_unusable, statement=statement
+        )
+    return RemoteWheelFacts(metadata=metadata, statement=statement, contents=contents)

@@ -57,6 +57,8 @@ class Judgement:
         needs: other packages to install with it, without a requirement: `torch==2.8.*`.
         cuda: its release or major, `13.0`, `12`; empty: unknown.
         archs: of its code, in words; empty: unknown.
+        is_stated: there is a statement of its build.
+        is_of_framework: it states or requires CUDA or a release of a framework.
     """
 
     offer: Offer
@@ -68,6 +70,8 @@ class Judgement:
     archs: str = ""
     rank: tuple[int, int] = (0, 0)
     is_whole: bool = False
+    is_stated: bool = False
+    is_of_framework: bool = False
 
     @property
     def fits(self) -> bool:
@@ -129,6 +133,9 @@ class WheelJudge:
             archs=describe_code(self._code),
             rank=tags.rank,
             is_whole=self.facts.metadata is not None or bool(self.facts.unread),
+            is_stated=self.facts.statement is not None,
+            is_of_framework=bool(self._cuda or self._declared)
+            or any(requirement.name in FRAMEWORKS for requirement in self._requirements),
         )
 
     @cached_property
@@ -147,6 +154,11 @@ class WheelJudge:
             for requirement in self._every_requirement
             if not requirement.marker or any(map(requirement.marker.evaluate, extras))
         )
+
+    @property
+    def _is_there(self) -> str:
+        """The end of a sentence about the machine's framework."""
+        return "is wanted" if self.machine.is_planned else "is installed"
 
     @property
     def _gpu_extras(self) -> tuple[str, ...]:
@@ -183,7 +195,7 @@ class WheelJudge:
             if name not in FRAMEWORKS or name == self._project or not str(versions):
                 continue
             if here and not versions.contains(here, prereleases=True):
-                yield against("framework", f"{requires}, but {name} {here} is installed")
+                yield against("framework", f"{requires}, but {name} {here} {self._is_there}")
             elif not here and not self.machine.is_here:
                 yield unknown("framework", f"{requires}, but the machine's {name} isn't known")
         for framework in ("torch", "jax"):
@@ -198,8 +210,8 @@ class WheelJudge:
         is_compiled = all(tag.platform != "any" and tag.abi != "none" for tag in self._tags)
         is_about = "torch" in self._project or bool(_TORCH.search(metadata))
         if here and is_compiled and is_about and not is_stated and self._project != "torch":
-            text = f"it states no torch that it was built for, and torch {here} is installed; `nox"
-            yield unknown("framework", f"{text} -s audit -- WHEEL` reads its symbols")
+            text = f"it states no torch that it was built for, and torch {here} {self._is_there}; "
+            yield unknown("framework", f"{text}`nox -s audit -- WHEEL` reads its symbols")
 
     def _judge_declared(self, name: str) -> Iterator[Reason]:
         built_for, here = self._declared.get(name), self.machine.framework(name)
@@ -211,7 +223,7 @@ class WheelJudge:
             if not self.machine.is_here:
                 yield unknown("framework", f"{built}, but the machine's isn't known")
         elif version_key(here)[:2] != version_key(built_for):
-            yield against("framework", f"{built}, but {name} {here} is installed")
+            yield against("framework", f"{built}, but {name} {here} {self._is_there}")
         elif name == "torch" and (abi := self._declared.get("cxx11_abi")):
             has, own = f"it has CXX11_ABI={abi.upper()}", self.machine.cxx11_abi
             if own is None:
