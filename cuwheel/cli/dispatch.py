@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 
 # Module in `commands/` of each command. nox's sessions are in cuwheel/build/recipe/nox_sessions.py.
 _SAME = (
-    *("attestations", "audit", "build", "diagnose", "explain", "install", "matrix", "nightly"),
+    *(
+        "attestations",
+        "audit",
+        "build",
+        "diagnose",
+        "explain",
+        "get",
+        "install",
+        "matrix",
+        "nightly",
+    ),
     *("perf", "pick", "slim", "verify"),
 )
 _MAINTAIN = ("cache", "index", "mirror", "release")

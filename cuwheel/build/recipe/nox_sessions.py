@@ -78,7 +78,8 @@ VERBS = (
     Session(
         "diagnose", "Check whether GPU packages work here, or say why not: [-- NAME].", "report"
     ),
-    Session("pick", "Show which wheel fits this machine, or why none does: -- NAME.", "report"),
+    Session("pick", "Show which wheels fit this machine, or why none does: -- NAME.", "report"),
+    Session("get", "Make an environment of packages that fit together: -- NAME NAME.", "report"),
     Session("explain", "Explain what went wrong in a log, of any tool: -- LOG.", "report"),
     Session("new", "Draft a recipe from a package's source on the index: -- NAME.", "maintain"),
     Session("outdated", "List what is newer than the recipes' pins: [-- NAME].", "maintain"),

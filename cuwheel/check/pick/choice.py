@@ -25,7 +25,7 @@ from cuwheel.base.system.parallel import Stop, run_all
 from cuwheel.check.pick.contents import read_contents
 from cuwheel.check.pick.declarations import read_parameters
 from cuwheel.check.pick.fit import Judgement, RemoteWheelFacts, WheelJudge
-from cuwheel.check.pick.known_sources import KnownSource
+from cuwheel.check.pick.known_sources import SourcePage
 from cuwheel.check.pick.machine import TargetMachine
 
 if TYPE_CHECKING:
@@ -102,26 +102,28 @@ def query_indexes(wanted: Requirement, addresses: Iterable[str]) -> Offers:
     return _wanted_offers(wanted, dict(zip(urls, run_all(tasks, stop), strict=True)))
 
 
-def query_sources(wanted: Requirement, sources: Mapping[str, KnownSource]) -> Offers:
-    """Query known sources in parallel, each once, and all within a few seconds.
-
-    Args:
-        sources: by address.
-    """
-    stop = Stop()
+def query_sources(wanted: Requirement, pages: Iterable[SourcePage]) -> Offers:
+    """Query known sources in parallel, each once, and all within a few seconds."""
+    stop, pages = Stop(), tuple(pages)
     tasks = [
         partial(
             read_offers,
-            url,
+            page.address,
             wanted.name,
             Attempts(stop, most=1, total=_SOURCES_TIME_LIMIT),
-            is_index=source.is_index,
+            is_index=page.source.is_index,
             most_pages=_SOURCE_PAGES,
         )
-        for url, source in sources.items()
+        for page in pages
     ]
-    answers = dict(zip(sources, run_all(tasks, stop), strict=True))
-    names = {url: source.name for url, source in sources.items()}
+    answers: dict[str, tuple[Offer, ...] | PageFault] = {}
+    for page, answer in zip(pages, run_all(tasks, stop), strict=True):
+        answers[page.address] = (
+            answer
+            if isinstance(answer, PageFault)
+            else tuple(replace(offer, declares=page.declares) for offer in answer)
+        )
+    names = {page.address: page.source.name for page in pages}
     return replace(_wanted_offers(wanted, answers), sources=names)
 
 

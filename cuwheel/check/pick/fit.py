@@ -96,7 +96,7 @@ class WheelJudge:
 
     def __post_init__(self) -> None:
         self._project, version, _, tags = parse_wheel_filename(self.offer.name)
-        self._declared = declared(self._project, version)
+        self._declared = {**dict(self.offer.declares), **declared(self._project, version)}
         self._tags = tags
         stated = self.facts.statement or {}
         toolkit = str(stated.get("toolkit", ""))

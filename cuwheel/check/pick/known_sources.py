@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cuwheel.base.errors import UsageError, suggest
-from cuwheel.base.fetch.indexes.cuda_lines import LINES_VARIABLE
+from cuwheel.base.fetch.indexes.cuda_lines import LINES_VARIABLE, cuda_of_line
 
 VARIABLE = "CUWHEEL_SOURCES"  # names, separated by blanks, or `none`
 BASES_VARIABLE = "CUWHEEL_SOURCE_BASES"  # copies: `pytorch=https://HOST/whl`, separated by blanks
@@ -23,7 +23,6 @@ NONE = "none"
 Form = Literal[
     "simple index",
     "simple index of each CUDA line",
-    "simple index of each PyTorch and CUDA",
     "releases of a forge",
     "page of links",
     "page of links of each PyTorch and CUDA",
@@ -66,14 +65,32 @@ class KnownSource:
         """True if its addresses are simple indexes: nothing else is tried there."""
         return self.form.startswith("simple index")
 
-    def addresses(self, bases: Mapping[str, str]) -> Iterator[str]:
+    def addresses(self, bases: Mapping[str, str]) -> Iterator[SourcePage]:
         """Yield the addresses of its indexes, lists or pages."""
         base = bases.get(self.name, self.base).rstrip("/")
         for page in self.pages:
             lines = self.lines if "{line}" in page else ("",)
             torches = self.torches if "{torch}" in page else ("",)
             for line, torch in itertools.product(lines, torches):
-                yield f"{base}/{page.format(line=line, torch=torch)}"
+                declares = {"cuda": cuda_of_line(line), "torch": torch}
+                yield SourcePage(
+                    address=f"{base}/{page.format(line=line, torch=torch)}",
+                    source=self,
+                    declares=tuple((fact, value) for fact, value in declares.items() if value),
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourcePage:
+    """An address of a known source.
+
+    Attributes:
+        declares: what the address itself states of its wheels: `cuda`, `torch`.
+    """
+
+    address: str
+    source: KnownSource
+    declares: tuple[tuple[str, str], ...] = ()
 
 
 _LINES = ("cu126", "cu128", "cu129", "cu130", "cu132")
@@ -268,14 +285,11 @@ class Sources:
     names: tuple[str, ...] = ()
     bases: Mapping[str, str] = field(default_factory=dict)
 
-    def of(self, project: str) -> dict[str, KnownSource]:
-        """Return the sources that may have a project, each at its addresses."""
-        return {
-            address: source
-            for source in map(_BY_NAME.__getitem__, self.names)
-            if project in source.projects
-            for address in source.addresses(self.bases)
-        }
+    def of(self, project: str) -> tuple[SourcePage, ...]:
+        """Return the pages of the sources that may have a project."""
+        sources = (_BY_NAME[name] for name in self.names)
+        holders = (source for source in sources if project in source.projects)
+        return tuple(page for source in holders for page in source.addresses(self.bases))
 
 
 def read_sources(words: Sequence[str], environ: Mapping[str, str]) -> Sources:

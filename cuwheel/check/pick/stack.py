@@ -38,7 +38,8 @@ _REQUIRES_TORCH = re.compile(r"^Requires-Dist: torch(?![\w-])(?!.*\bextra\b)", r
 _MOST_READ = 8  # wheels of a project in a cell, the newest that may fit
 _OLDEST_PYTHON = 9  # of Python 3: older ones have no supported release
 _NO_WHEEL = 50  # the weight of a package without any wheel for a Python and machine
-_MOST_CONFLICTS = 5  # runs of an installer's resolver that fail; each takes seconds
+_MOST_PYTHONS = 2  # that are tried of a PyTorch whose wheels don't go together with others
+_MOST_CONFLICTS = 6  # runs of an installer's resolver that fail; each takes seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -395,8 +396,8 @@ def find_stack(search: StackSearch, try_together: Callable[[StackFit], str]) -> 
         conflicts = [fit.cell for fit in lacking if fit.conflict]
         if len(conflicts) >= _MOST_CONFLICTS:
             break
-        if any(not _differs(cell, other) for other in conflicts):
-            continue  # another Python of the same
+        if sum(not _differs(cell, other) for other in conflicts) >= _MOST_PYTHONS:
+            continue
         if best and not _differs(cell, best.cell):
             continue
         fit = search.fit(cell)

@@ -79,6 +79,7 @@ class Offer(IndexFile):
         yanked: why it was withdrawn; None: it wasn't.
         metadata_sha256: of that; empty where the index states none.
         is_in_index: installers find it at `index`; elsewhere they need its address.
+        declares: facts by name that its index states of all of its wheels: `cuda`, `torch`.
     """
 
     index: str
@@ -89,6 +90,7 @@ class Offer(IndexFile):
     has_metadata: bool = False
     metadata_sha256: str = ""
     is_in_index: bool = False
+    declares: tuple[tuple[str, str], ...] = ()
 
 
 def read_offers(
