@@ -158,6 +158,9 @@ def choose(
     judged = [WheelJudge(wheel, machine, RemoteWheelFacts(), wanted).judge() for wheel in wheels]
     ordered = best_first(judged)
     taken, read = chooser.first_that_fits(ordered)
+    if taken is None:
+        taken, others = chooser.first_that_loads(ordered)
+        read |= others
     ordered = [read.get(wheel.offer.url, wheel) for wheel in ordered]
     sdists = [file for file in offers.files if not file.is_wheel]
     newer = [wheel for wheel in ordered if taken and wheel.offer.version > taken.offer.version]
@@ -212,6 +215,22 @@ class _Chooser:
             if taken := next((wheel for wheel in wheels if wheel.fits), None):
                 return taken, read
             size = _AT_ONCE
+        return None, read
+
+    def first_that_loads(
+        self, ordered: Sequence[Judgement]
+    ) -> tuple[Judgement | None, dict[str, Judgement]]:
+        """Return the first wheel for another framework whose file shows that it loads with this.
+
+        Only files of this machine are read: symbols are anywhere in a library.
+        """
+        read: dict[str, Judgement] = {}
+        for wheel in ordered:
+            is_other = {reason.kind for reason in wheel.reasons} == {"framework"}
+            if is_other and is_local(wheel.offer.url) and len(read) < _AT_ONCE:
+                read[wheel.offer.url] = self._read(wheel.offer)
+                if read[wheel.offer.url].fits:
+                    return read[wheel.offer.url], read
         return None, read
 
     def nearest(self, ordered: Sequence[Judgement]) -> Judgement | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from cuwheel.base.errors import UnsafeArchiveError
 from cuwheel.base.formats.binaries.archs import DeviceCode
 from cuwheel.check.audit.verdict import audit_wheel
+from cuwheel.check.cuda.torch_exports import minor_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,11 +19,13 @@ class WheelContents:
         code: its device code.
         cuda: majors that its libraries need; several are alternatives.
         drivers: the oldest for each, as far as it is known.
+        torch: minor releases of PyTorch that have all symbols of its libraries; empty: not known.
     """
 
     code: DeviceCode
     cuda: tuple[int, ...]
     drivers: tuple[str, ...]
+    torch: tuple[str, ...] = ()
 
 
 def read_contents(wheel: Path) -> WheelContents | None:
@@ -32,4 +35,5 @@ def read_contents(wheel: Path) -> WheelContents | None:
     except (UnsafeArchiveError, OSError):
         return None
     drivers = tuple(driver for _, driver in result.min_driver)
-    return WheelContents(code=result.code, cuda=result.majors, drivers=drivers)
+    torch = tuple(map(minor_of, result.torch or ()))
+    return WheelContents(code=result.code, cuda=result.majors, drivers=drivers, torch=torch)

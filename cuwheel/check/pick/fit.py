@@ -16,6 +16,7 @@ from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code, is_ar
 from cuwheel.base.formats.wheel.metadata import header, parse_requirement
 from cuwheel.base.system.versions import version_key
 from cuwheel.check.cuda.drivers import code_fault, is_older, oldest_driver
+from cuwheel.check.cuda.torch_exports import minor_of
 from cuwheel.check.pick.contents import WheelContents
 from cuwheel.check.pick.declarations import declared
 from cuwheel.check.pick.machine import CPU_ONLY, FRAMEWORKS, TargetMachine
@@ -223,13 +224,22 @@ class WheelJudge:
             if not self.machine.is_here:
                 yield unknown("framework", f"{built}, but the machine's isn't known")
         elif version_key(here)[:2] != version_key(built_for):
-            yield against("framework", f"{built}, but {name} {here} {self._is_there}")
+            if name == "torch" and self._loads_with(here):
+                text = f"{built} and loads with {here}, which has all symbols that it needs; "
+                yield unknown("framework", f"{text}layouts of classes weren't compared")
+            else:
+                yield against("framework", f"{built}, but {name} {here} {self._is_there}")
         elif name == "torch" and (abi := self._declared.get("cxx11_abi")):
             has, own = f"it has CXX11_ABI={abi.upper()}", self.machine.cxx11_abi
             if own is None:
                 yield unknown("string-abi", f"{has}, but that of torch {here} isn't known")
             elif own is not (abi == "true"):
                 yield against("string-abi", f"{has}, but torch {here} has the other one")
+
+    def _loads_with(self, torch: str) -> bool:
+        """Return True if a release of PyTorch has all symbols of the wheel, by its file."""
+        contents = self.facts.contents
+        return contents is not None and minor_of(torch) in contents.torch
 
     def _judge_cuda(self) -> Iterator[Reason]:
         if not self._cuda:

@@ -273,6 +273,7 @@ _shtab_cuwheel_install_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--python[an interpreter, the folder of an environment, or a conda environment\'s name\; default\: the active environment, else the \`python3\` on PATH]:PATH|ENVIRONMENT:_files"
   "*--index[where to look, repeatable\: an index, a site of \`cuwheel index\`, a page with wheels, a release\'s page or GitHub API URL, a folder\; default\: dist\/ in the project, CUWHEEL_INDEXES, and the indexes configured for pip and uv]:ADDRESS:"
+  "*--sources[public places with CUDA wheels to query where your own indexes have no fitting wheel, repeatable\; none\: no such place\; default\: CUWHEEL_SOURCES, else all that hold the package, unless --index is given]:NAME:"
   "--fallback[if no wheel fits, or it doesn\'t work\: fail\; requirement\: install the recipe\'s release by name, if it has a wheel\; build\: build one\; default\: fail]:fallback:(fail requirement build)"
   "--require-statement[refuse a wheel that has no provenance file]"
   "--policy[refuse a wheel that too few of these rebuilders rebuilt to the same bytes]:FILE:_files"
