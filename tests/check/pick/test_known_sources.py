@@ -11,6 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from cuwheel.base.errors import UsageError
+from cuwheel.base.paths import ROOT
 from cuwheel.check.pick.choice import query_sources
 from cuwheel.check.pick.document import PickDocument
 from cuwheel.check.pick.known_sources import KNOWN_SOURCES, Sources, read_sources
@@ -167,3 +168,13 @@ def test_variable_and_option_choose() -> None:
 def test_refuses_unknown_sources(words: list[str], environ: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         read_sources(words, environ)
+
+
+def test_page_has_each_source() -> None:
+    page = (ROOT / "docs" / "how-to" / "pick.md").read_text()
+    table = page.partition("<!-- known sources -->")[2].partition("<!-- end -->")[0].strip()
+    rows = [
+        f"- `{source.name}` {source.base}: {', '.join(source.projects)}" for source in KNOWN_SOURCES
+    ]
+
+    assert table.splitlines() == rows
