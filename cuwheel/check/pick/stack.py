@@ -167,7 +167,9 @@ class StackSearch:
             for name in self.projects
             for offer in self._wheels(name)
         )
-        return not newest or any(declares) or any(map(_REQUIRES_TORCH.search, metadata))
+        if not newest:
+            return bool(self._wheels(TORCH))
+        return any(declares) or any(map(_REQUIRES_TORCH.search, metadata))
 
     def cells(self) -> Iterator[StackCell]:
         """Yield the cells that the machine's driver and C library allow, the newest first."""

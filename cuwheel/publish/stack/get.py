@@ -30,6 +30,7 @@ from cuwheel.publish.stack.lock import StackLock, write_lock
 
 LOCK_NAME = "pylock.toml"
 _ANY_PYTHON = "3.12"  # of a target whose imports are read
+_PACKAGE = re.compile(r"((?:[A-Za-z]\w*/)+[A-Za-z]\w*)/__init__\.py")
 _MODULE = re.compile(r"([A-Za-z]\w*)(?:/__init__\.py|\.py|(?:\.[\w-]+)?\.so)")
 
 
@@ -158,7 +159,10 @@ class _Prover:
             log=self.log,
             name=project,
         )
-        answer = probe.run(imports=self.declared.get(project) or tuple(_modules(site, project)))
+        imports = self.declared.get(project) or _modules(site, project)
+        if not imports:
+            return LoadProof(project=project, left_out="it has no module to import")
+        answer = probe.run(imports=imports)
         if answer.lacking == DRIVER_SONAME:
             why = f"{DRIVER_SONAME} of NVIDIA's driver is missing"
             return LoadProof(project=project, left_out=why)
@@ -178,13 +182,21 @@ def _loads(answer: SmokeAnswer) -> Iterator[tuple[str, str]]:
         yield load.soname, load.supplier or load.location
 
 
-def _modules(site: Path, project: str) -> Iterator[str]:
-    """Yield a distribution's top modules, by its RECORD; the name of the project first."""
-    names = dict[str, None]()
+def _modules(site: Path, project: str) -> tuple[str, ...]:
+    """Return a distribution's top modules, by its RECORD; only the project's own if it has one.
+
+    Of a distribution in a namespace, `cuda/core`, the highest packages: `cuda.core`.
+    """
+    paths: list[str] = []
     for item in importlib.metadata.distributions(path=[str(site)]):
         if canonicalize_name(item.metadata["Name"]) == project:
-            for row in csv.reader((item.read_text("RECORD") or "").splitlines()):
-                if row and (match := _MODULE.fullmatch(row[0])):
-                    names[match[1]] = None
-    own = project.replace("-", "_")
-    yield from [own] if own in names else [name for name in names if not name.startswith("_")]
+            rows = csv.reader((item.read_text("RECORD") or "").splitlines())
+            paths += [row[0] for row in rows if row]
+    tops = [match[1] for path in paths if (match := _MODULE.fullmatch(path))]
+    names = dict.fromkeys(name for name in tops if not name.startswith("_"))
+    if (own := project.replace("-", "_")) in names:
+        return (own,)
+    packages = [match[1] for path in paths if (match := _PACKAGE.fullmatch(path))]
+    least = min((name.count("/") for name in packages), default=0)
+    highest = (name.replace("/", ".") for name in packages if name.count("/") == least)
+    return tuple(names) or tuple(highest)
