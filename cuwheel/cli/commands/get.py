@@ -216,9 +216,16 @@ def _interpreters(wanted: str | None, caller: Caller) -> dict[str, Interpreter]:
 
     Raises:
         InterpreterNotFoundError: there is no such one.
+        UsageError: it is free-threaded.
     """
     if wanted:
         interpreter = find_python(wanted, caller.environ)
+        if interpreter.release.endswith("t"):
+            raise UsageError(
+                f"--python {wanted} has no global lock",
+                why="uv resolves several packages for a CPython with one",
+                fix="name another Python, or leave out --python",
+            )
         return {".".join(interpreter.version.split(".")[:2]): interpreter}
     interpreters = {}
     for release in _PYTHONS:

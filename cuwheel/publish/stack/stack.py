@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from cuwheel.base.errors import InstallError
+from cuwheel.base.errors import InstallError, UsageError
 from cuwheel.base.fetch.indexes.indexes import configured_indexes
 from cuwheel.base.system.parallel import Stop, run_all
 from cuwheel.check.pick.choice import Offers, query_indexes, query_sources
@@ -75,7 +75,7 @@ def search_stack(
 
     Raises:
         InterpreterNotFoundError: there is no such interpreter, or it can't be run.
-        UsageError: the machine on paper is malformed.
+        UsageError: the machine on paper is malformed, or its Python has no GIL.
     """
     machine, limits = _machine(request, environ)
     names = tuple(dict.fromkeys((*request.wanted, TORCH)))
@@ -115,13 +115,24 @@ def _machine(request: StackRequest, environ: Mapping[str, str]) -> tuple[TargetM
         fields = {part.partition("=")[0].strip() for part in request.paper.split(",")}
         has_python = "python" in fields
         paper = request.paper if has_python else f"python={_OWN_PYTHON},{request.paper}"
-        machine = parse_machine(paper)
+        machine = _checked(parse_machine(paper))
         pythons = (_release(machine),) if has_python else request.pythons
         return machine, _limits(pythons, machine)
     here = read_here(request.python, dict(environ), request.start).machine
     if request.python is None:  # a new environment: nothing is installed in it
         return replace(here, frameworks={}), Limits(pythons=request.pythons)
-    return here, _limits((_release(here),), here)
+    return _checked(here), _limits((_release(here),), here)
+
+
+def _checked(machine: TargetMachine) -> TargetMachine:
+    """Return a machine; raise UsageError for a Python that uv can't lock for without running it."""
+    if machine.is_free_threaded or machine.pypy_abi:
+        raise UsageError(
+            f"several packages can't be chosen for {machine.named_python}",
+            why="uv resolves them for CPython with its global lock",
+            fix="choose each by itself: `nox -s pick -- NAME`, or leave out that Python",
+        )
+    return machine
 
 
 _OWN_PYTHON = "3.12"  # stands for any, where only wheels without PyTorch are wanted

@@ -225,6 +225,14 @@ def test_refuses_names_that_are_no_lock(tmp_path: Path) -> None:
         pick("fast", "--for", STACK, "--lock", str(tmp_path / "lock.toml"))
 
 
+@pytest.mark.parametrize("python", ["3.14t", "pypy3.10"])
+def test_refuses_stack_for_other_pythons(python: str, index: WheelIndex) -> None:
+    words = ("--index", index.url, "--for", f"python={python},{STACK}")
+
+    with pytest.raises(UsageError, match="several packages can't be chosen"):
+        pick("fast", "flash-attn", *words)
+
+
 def test_refuses_nothing() -> None:
     with pytest.raises(UsageError, match="no package is named"):
         pick()
