@@ -21,6 +21,7 @@ from cuwheel.base.system.output.documents import Schema
 from cuwheel.base.system.output.terminal import one_line
 from cuwheel.base.system.quantities import plural
 from cuwheel.check.audit.findings import SEVERITIES, AuditFinding, Severity
+from cuwheel.check.audit.rules.library import device_codes
 from cuwheel.check.audit.scan import ScannedLibrary, join_codes
 from cuwheel.check.audit.supply import Supply
 from cuwheel.check.audit.tags import describe_pythons, oldest_glibc
@@ -44,9 +45,10 @@ def print_result(result: AuditResult, terminal: rich.console.Console, console: C
         terminal.rule(f"[bold]{rich.markup.escape(one_line(scan.file_name))}[/]", align="left")
         if scan.dist_info:  # else it can't be read, and there is nothing to print
             terminal.print(_facts(result))
-        if table := _supply_table(result.supplies):
-            terminal.print()
-            terminal.print(table)
+        for table in (_arch_grid(result), _supply_table(result.supplies)):
+            if table:
+                terminal.print()
+                terminal.print(table)
     shown = [item for item in result.findings if not (is_quiet and item.severity == "note")]
     _print_findings(shown, terminal, is_verbose=console.is_verbose)
     if not is_quiet:
@@ -287,6 +289,27 @@ def _torch_range(result: AuditResult) -> str:
 
 def _version(code: DeviceCode) -> str:
     return ".".join(map(str, code.ptx_version))
+
+
+def _arch_grid(result: AuditResult) -> rich.table.Table | None:
+    """Return which libraries have code for which GPUs; None: all have the same."""
+    groups: dict[DeviceCode, list[str]] = {}
+    for name, code in device_codes(result.case):
+        groups.setdefault(code, []).append(name)
+    if len(groups) < 2:  # noqa: PLR2004 - one row says nothing more than the facts
+        return None
+    table = rich.table.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("code for", overflow="fold")
+    whole = result.code
+    for name in (*(f"sm_{arch}" for arch in whole.sass), *(f"PTX {arch}" for arch in whole.ptx)):
+        table.add_column(name)
+    for code, names in groups.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        marks = [*(arch in code.sass for arch in whole.sass)]
+        marks += [arch in code.ptx for arch in whole.ptx]
+        library = rich.markup.escape(one_line(names[0] + more))
+        table.add_row(library, *("x" if mark else "" for mark in marks))
+    return table
 
 
 def _supply_table(supplies: Iterable[Supply]) -> rich.table.Table | None:
