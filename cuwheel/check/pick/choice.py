@@ -22,7 +22,7 @@ from cuwheel.base.fetch.indexes.pages import PageFault
 from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.fetch.urls import is_local, local_path
 from cuwheel.base.system.parallel import Stop, run_all
-from cuwheel.check.pick.contents import read_contents
+from cuwheel.check.pick.contents import is_small, read_contents, read_small
 from cuwheel.check.pick.declarations import read_parameters
 from cuwheel.check.pick.fit import Judgement, RemoteWheelFacts, WheelJudge
 from cuwheel.check.pick.known_sources import SourcePage
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _INSTALLERS_SEE = ("abi", "glibc", "platform", "python", "yanked")
 _MOST_NEAREST = 5  # wheels that are read to find the nearest
 _AT_ONCE = 8
+_MOST_SMALL = 4  # small wheels that are read whole
 _SOURCES_TIME_LIMIT = 4.0  # seconds for all known sources together
 _SOURCE_PAGES = 2  # of a source's list of releases, the newest first
 _MOST_READ = 64  # wheels with METADATA to read; the newest that may fit come first
@@ -200,6 +201,7 @@ def _rivals(taken: Judgement, ordered: Iterable[Judgement]) -> tuple[Offer, ...]
 class _Chooser:
     machine: TargetMachine
     wanted: Requirement
+    facts: dict[str, RemoteWheelFacts] = field(default_factory=dict)
 
     def first_that_fits(
         self, ordered: Sequence[Judgement]
@@ -207,13 +209,18 @@ class _Chooser:
         """Return the first wheel with nothing against it, and all that were read, by address."""
         read: dict[str, Judgement] = {}
         offers = [wheel.offer for wheel in ordered if wheel.fits][:_MOST_READ]
+        small = 0
         size = 1  # most often the newest fits; otherwise many may not
         while offers:
             batch, offers = offers[:size], offers[size:]
             wheels = run_all([partial(self._read, offer) for offer in batch], Stop())
-            read |= {wheel.offer.url: wheel for wheel in wheels}
-            if taken := next((wheel for wheel in wheels if wheel.fits), None):
-                return taken, read
+            for wheel in wheels:
+                may_read = wheel.fits and small < _MOST_SMALL and is_small(wheel.offer)
+                known = self._read_whole(wheel) if may_read else wheel
+                small += may_read
+                read[wheel.offer.url] = known
+                if known.fits:
+                    return known, read
             size = _AT_ONCE
         return None, read
 
@@ -222,15 +229,17 @@ class _Chooser:
     ) -> tuple[Judgement | None, dict[str, Judgement]]:
         """Return the first wheel for another framework whose file shows that it loads with this.
 
-        Only files of this machine are read: symbols are anywhere in a library.
+        Large files on servers aren't read: symbols are anywhere in a library.
         """
         read: dict[str, Judgement] = {}
         for wheel in ordered:
             is_other = {reason.kind for reason in wheel.reasons} == {"framework"}
-            if is_other and is_local(wheel.offer.url) and len(read) < _AT_ONCE:
-                read[wheel.offer.url] = self._read(wheel.offer)
-                if read[wheel.offer.url].fits:
-                    return read[wheel.offer.url], read
+            is_readable = is_local(wheel.offer.url) or is_small(wheel.offer)
+            if is_other and is_readable and len(read) < _MOST_SMALL:
+                known = self._read_whole(self._read(wheel.offer))
+                read[wheel.offer.url] = known
+                if known.fits:
+                    return known, read
         return None, read
 
     def nearest(self, ordered: Sequence[Judgement]) -> Judgement | None:
@@ -245,7 +254,13 @@ class _Chooser:
         return min((wheel for wheel in against if wheel.is_whole), key=lambda wheel: wheel.weight)
 
     def _read(self, offer: Offer) -> Judgement:
-        return WheelJudge(offer, self.machine, read_facts(offer), self.wanted).judge()
+        facts = self.facts[offer.url] = read_facts(offer)
+        return WheelJudge(offer, self.machine, facts, self.wanted).judge()
+
+    def _read_whole(self, wheel: Judgement) -> Judgement:
+        """Judge a small wheel that fits by its METADATA again, by its file."""
+        facts = with_contents(self.facts[wheel.offer.url], wheel.offer)
+        return WheelJudge(wheel.offer, self.machine, facts, self.wanted).judge()
 
 
 def read_facts(offer: Offer) -> RemoteWheelFacts:
@@ -261,3 +276,10 @@ def read_facts(offer: Offer) -> RemoteWheelFacts:
             unread=str(problem), is_unusable=problem.is_unusable, statement=statement
         )
     return RemoteWheelFacts(metadata=metadata, statement=statement, contents=contents)
+
+
+def with_contents(facts: RemoteWheelFacts, offer: Offer) -> RemoteWheelFacts:
+    """Return the facts of a wheel with those of its file, where it is small."""
+    if facts.contents or not is_small(offer):
+        return facts
+    return replace(facts, contents=read_small(offer))

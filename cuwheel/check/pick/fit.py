@@ -16,7 +16,7 @@ from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code, is_ar
 from cuwheel.base.formats.wheel.metadata import header, parse_requirement
 from cuwheel.base.system.versions import version_key
 from cuwheel.check.cuda.drivers import code_fault, is_older, oldest_driver
-from cuwheel.check.cuda.torch_exports import minor_of
+from cuwheel.check.cuda.torch_exports import describe_releases, minor_of, torch_exports
 from cuwheel.check.pick.contents import WheelContents
 from cuwheel.check.pick.declarations import declared
 from cuwheel.check.pick.machine import CPU_ONLY, FRAMEWORKS, TargetMachine
@@ -206,6 +206,9 @@ class WheelJudge:
     def _judge_unstated_torch(self) -> Iterator[Reason]:
         """Yield that a compiled wheel about PyTorch states no release of it, which may decide."""
         here, metadata = self.machine.framework("torch"), self.facts.metadata or ""
+        if here and self.facts.contents and self.facts.contents.torch:
+            yield from self._judge_symbols(here, self.facts.contents.torch)
+            return
         limits = (item.specifier for item in self._requirements if item.name == "torch")
         is_stated = self._declared.get("torch") or any(map(str, limits))
         is_compiled = all(tag.platform != "any" and tag.abi != "none" for tag in self._tags)
@@ -213,6 +216,13 @@ class WheelJudge:
         if here and is_compiled and is_about and not is_stated and self._project != "torch":
             text = f"it states no torch that it was built for, and torch {here} {self._is_there}; "
             yield unknown("framework", f"{text}`nox -s audit -- WHEEL` reads its symbols")
+
+    def _judge_symbols(self, here: str, torch: tuple[str, ...]) -> Iterator[Reason]:
+        """Yield that the machine's PyTorch lacks symbols, by the wheel's file."""
+        known = map(minor_of, torch_exports().releases)
+        if minor_of(here) in known and minor_of(here) not in torch:
+            text = f"torch {here} lacks symbols that it needs: it loads with "
+            yield against("framework", text + describe_releases(torch))
 
     def _judge_declared(self, name: str) -> Iterator[Reason]:
         built_for, here = self._declared.get(name), self.machine.framework(name)

@@ -23,7 +23,8 @@ from cuwheel.base.system.versions import version_key
 from cuwheel.check.cuda.drivers import is_older, oldest_driver
 from cuwheel.check.cuda.frameworks import torch_toolkit
 from cuwheel.check.cuda.torch_exports import minor_of
-from cuwheel.check.pick.choice import Offers, best_first, read_facts
+from cuwheel.check.pick.choice import Offers, best_first, read_facts, with_contents
+from cuwheel.check.pick.contents import is_small
 from cuwheel.check.pick.declarations import declared
 from cuwheel.check.pick.fit import Judgement, RemoteWheelFacts, WheelJudge
 from cuwheel.check.pick.machine import TargetMachine
@@ -150,6 +151,7 @@ class StackSearch:
         self._base = machine
         self._limits = limits
         self._facts: dict[str, RemoteWheelFacts] = {}
+        self._whole: set[str] = set()
         self._tags: dict[str, frozenset[Tag]] = {}
         self._matching: dict[tuple[str, str], tuple[Offer, ...]] = {}
         self.projects = tuple(wanted)
@@ -335,8 +337,13 @@ class StackSearch:
         while may_fit and len(confirmed) < most:
             batch, may_fit = may_fit[:most], may_fit[most:]
             self._read(batch)
-            judged = (self._judge(offer, machine) for offer in batch)
-            confirmed += [wheel for wheel in judged if wheel.fits]
+            for offer in batch:
+                wheel = self._judge(offer, machine)
+                if wheel.fits and is_small(offer) and offer.url not in self._whole:
+                    self._facts[offer.url] = with_contents(self._facts[offer.url], offer)
+                    self._whole.add(offer.url)
+                    wheel = self._judge(offer, machine)
+                confirmed += [wheel] if wheel.fits else []
         return tuple(confirmed)
 
     def _missing(
@@ -345,8 +352,8 @@ class StackSearch:
         files = self._offers[project].files
         sdists = [offer for offer in files if not offer.is_wheel]
         sdist = max(sdists, key=lambda offer: offer.version, default=None)
-        nearest = min(named, key=lambda wheel: (wheel.weight, wheel.rank), default=None)
-        if nearest and nearest.fits:  # only METADATA speaks against it
+        nearest = min(named, key=lambda wheel: wheel.weight, default=None)
+        if nearest and nearest.fits:  # only METADATA, or its file, speaks against it
             self._read([nearest.offer])
             nearest = self._judge(nearest.offer, machine)
         why = f"{nearest.offer.name}: {nearest.reasons[0].text}" if nearest else ""
