@@ -79,7 +79,7 @@ class StackDocument:
         runner_up: the next with all wheels, of another PyTorch or CUDA; null: none.
         newer: of each newer PyTorch, what is missing.
         lock: the file that was written; empty: none.
-        indexes: that were asked, by package.
+        indexes: those that were queried, by package.
     """
 
     SCHEMA: ClassVar[Schema] = Schema("stack", "1.0")

@@ -94,10 +94,10 @@ def search_stack(
         return ""
 
     choice = find_stack(search, try_together)
-    asked = {name: known for name, known in offers.items() if name in request.wanted}
+    queried = {name: known for name, known in offers.items() if name in request.wanted}
     if search.needs_torch:
-        asked[TORCH] = offers[TORCH]
-    report = describe_stack(request.wanted, choice, asked, machine, advise)
+        queried[TORCH] = offers[TORCH]
+    report = describe_stack(request.wanted, choice, queried, machine, advise)
     lock = locks.get(str(choice.best.cell)) if choice.best else None
     report = replace(report, packages=lock.packages if lock else None)
     return FoundStack(report=report, fit=choice.best, lock=lock)
