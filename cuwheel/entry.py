@@ -39,8 +39,11 @@ PACKAGES = {
 }
 # Commands that need no project.
 _ANYWHERE = frozenset(
-    {*PACKAGES, "attestations", "cache", "index", "mcp", "rebuild", "slim", "toolchain"}
+    {*PACKAGES, "attestations", "cache", "get", "index", "mcp", "rebuild", "slim", "toolchain"}
 )
+# Of `pick`: those that need uv, and others with a value.
+_OPTIONS_OF_STACKS = frozenset({"--lock", "--requirement", "-r"})
+_VALUED_OPTIONS = frozenset({"--for", "--index", "--python", "--sources"})
 
 Environment = Literal["", "dev", "engine", "mcp", "perf", "report"]
 
@@ -107,6 +110,8 @@ def environment_of(command: str, arguments: Sequence[str]) -> Environment:
 
         return next((verb.environment for verb in VERBS if verb.name == command), "")
     if command == "diagnose" and "--targets" in arguments:  # reads recipes
+        return "engine"
+    if command == "pick" and _is_stack(arguments[1:]):  # runs uv
         return "engine"
     return "" if all(map(_is_installed, packages)) else "report"
 
@@ -175,6 +180,19 @@ def _is_allowed(project: Path) -> bool:
 
 def _print(text: object) -> None:
     print(text, file=sys.stderr)  # noqa: T201 - there is no console yet
+
+
+def _is_stack(arguments: Sequence[str]) -> bool:
+    """Return True if `pick` gets several packages, a file of them, or is to write a lock."""
+    if any(word.partition("=")[0] in _OPTIONS_OF_STACKS for word in arguments):
+        return True
+    before = ("", *arguments)
+    names = [
+        word
+        for option, word in zip(before, arguments, strict=False)
+        if not word.startswith("-") and option not in _VALUED_OPTIONS
+    ]
+    return len(names) > 1 or any(name.endswith((".toml", ".txt")) for name in names)
 
 
 def _is_installed(package: str) -> bool:

@@ -21,6 +21,8 @@ from cuwheel.build.toolchains.provide import provide_toolchain
 from cuwheel.build.workspace.records import Toolchain
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.check.cuda.toolkits import toolkit_by_release
+from cuwheel.check.pick.known_sources import NONE as NO_SOURCES
+from cuwheel.check.pick.known_sources import VARIABLE as SOURCES_VARIABLE
 from tests.support.engine import Engine, make_engine
 from tests.support.factories import HASTY, make_workspace
 from tests.support.golden import Golden
@@ -53,6 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     required(os.environ)
     for name in (GITHUB_VARIABLE, SUMMARY_VARIABLE):
         os.environ.pop(name, None)
+    os.environ[SOURCES_VARIABLE] = NO_SOURCES  # no test queries a public place
     config.stash[_LEFT] = []
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):

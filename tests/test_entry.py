@@ -85,3 +85,18 @@ def test_builds_in_project(outside: Path) -> None:
 )
 def test_environment_of_uvx_is_not_the_callers(variables: dict[str, str], path: str) -> None:
     assert path_of_caller({"PATH": f"{sys.prefix}/bin:/usr/bin", **variables}) == path
+
+
+@pytest.mark.parametrize(
+    ("words", "is_stack"),
+    [
+        (("torch",), False),
+        (("torch", "--index", "https://h/", "--for", "python=3.12", "-q"), False),
+        (("--index", "https://h/", "flash-attn", "xformers"), True),
+        (("flash-attn", "--lock=pylock.toml"), True),
+        (("-r", "requirements.txt"), True),
+        (("pyproject.toml",), True),
+    ],
+)
+def test_stack_runs_where_uv_is(words: tuple[str, ...], *, is_stack: bool) -> None:
+    assert (environment_of("pick", ("pick", *words)) == "engine") is is_stack

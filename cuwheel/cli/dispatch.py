@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 # Module in `commands/` of each command. nox's sessions are in cuwheel/build/recipe/nox_sessions.py.
 _SAME = (
-    *("attestations", "audit", "build", "diagnose", "explain", "install", "matrix", "nightly"),
-    *("mcp", "perf", "pick", "slim", "verify"),
+    *("attestations", "audit", "build", "diagnose", "explain", "get", "install", "matrix"),
+    *("mcp", "nightly", "perf", "pick", "slim", "verify"),
 )
 _MAINTAIN = ("cache", "index", "mirror", "release")
 COMMANDS = {

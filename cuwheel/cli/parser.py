@@ -20,7 +20,7 @@ from cuwheel.cli.examples import closing_text
 # dashes `wheels WHEEL+`, `folder DIR?`
 _SPELLING = re.compile(r"(-{0,2}[\w-]+)(?: (?:\{(.*)\}|(.+?)))?(\.\.\.|[+*?])?")
 _SHORT = {"--quiet": "-q", "--verbose": "-v"}
-_ALSO = {"--jobs": ("-j",)}  # as make and ninja call it
+_ALSO = {"--jobs": ("-j",), "--requirement": ("-r",)}  # as make, ninja and pip call them
 JSON_TEXT = "print JSON to standard output instead of text"
 ENVIRONMENT = {
     "--python PATH|ENVIRONMENT": "an interpreter, the folder of an environment, or a conda "

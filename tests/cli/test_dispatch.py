@@ -178,11 +178,12 @@ def test_help_names_its_session(name: str) -> None:
 def test_only_builds_publish() -> None:
     """Verbs that measure or report publish nothing.
 
-    `install` builds with `--fallback build`, `day-zero` into a folder of its own.
+    `install` builds with `--fallback build`, `get` after a question, `day-zero` into a folder
+    of its own.
     """
     whole = re.compile(r"\bpipeline\.make\(|import make\b|run_stage\((?!\"smoke\")")
     modules = (path for path in (ROOT / "cuwheel").rglob("*.py") if path.name != "pipeline.py")
 
     result = {path.name for path in modules if whole.search(path.read_text())}
 
-    assert result == {"build.py", "day_zero.py", "install.py"}
+    assert result == {"build.py", "day_zero.py", "get.py", "install.py"}

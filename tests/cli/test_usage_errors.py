@@ -43,7 +43,8 @@ _LINES = {
         cache --prune --size lots
         cache --unused-for=-1
         matrix show causal-conv1d
-        pick flash-attn xformers
+        pick flash-attn --sources pytorhc
+        pick flash-attn xformers --lock lock.toml
         cache everything
         slim x.whl
         slim x.whl --arch 90a

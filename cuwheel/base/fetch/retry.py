@@ -82,10 +82,16 @@ class Attempts:
 
     Args:
         most: attempts without progress; None: as many as the policy allows.
+        total: seconds after which all ends; None: as many as the policy allows.
     """
 
-    def __init__(self, stop: Stop | None = None, *, most: int | None = None) -> None:
-        self.retry_policy = RETRY_POLICY.stretched(slow_factor())
+    def __init__(
+        self, stop: Stop | None = None, *, most: int | None = None, total: float | None = None
+    ) -> None:
+        policy = RETRY_POLICY
+        if total:
+            policy = replace(policy, total=total, limit=min(total, policy.limit))
+        self.retry_policy = policy.stretched(slow_factor())
         self._most = most or self.retry_policy.attempts
         self.stop = stop or Stop()
         self._end = monotonic() + self.retry_policy.total

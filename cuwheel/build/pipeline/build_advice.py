@@ -34,26 +34,16 @@ def build_advice(
         entries: the catalogue; recipes that can't be loaded are passed over.
         machine: that the wheel is to fit. Of the targets that suit it best, the newest is named.
     """
-    python = ".".join(map(str, machine.release))
-    declared = (
-        declared_target(entry.recipe, release, python, entry.root)
-        for entry in entries
-        if entry.recipe
-        for release in entry.recipe.toolkits
-    )
-    project = canonicalize_name(wanted.name)
-    known = [target for target in declared if canonicalize_name(target.project) == project]
-    targets = [
-        target
-        for target in known
-        if wanted.specifier.contains(target.recipe.version, prereleases=True)
-    ]
+    known = _targets_of(wanted, entries, machine)
+    best = best_target(entries, wanted, machine)
     if not known:
         pins = [part.version for part in wanted.specifier if part.operator in {"==", "==="}]
         version = f" --version {pins[0]}" if pins and not pins[0].endswith(".*") else ""
-        return as_typed(f"`nox -s new -- {project}{version}` drafts a recipe")
-    best = max(targets or known, key=lambda target: _preference(target, machine))
-    if not targets:
+        return as_typed(
+            f"`nox -s new -- {canonicalize_name(wanted.name)}{version}` drafts a recipe"
+        )
+    if best is None:
+        best = max(known, key=lambda target: _preference(target, machine))
         others = ", ".join(dict.fromkeys(target.recipe.version for target in known))
         release = next(
             (part.version for part in wanted.specifier if part.operator == "=="), "VERSION"
@@ -74,6 +64,32 @@ def build_advice(
         f"`{command}` builds one for CUDA {best.toolkit.release}{against}{untried}; "
         f"{_cost(best, chosen, dist)}"
     )
+
+
+def best_target(
+    entries: Iterable[CatalogueEntry], wanted: Requirement, machine: TargetMachine
+) -> Target | None:
+    """Return the target of a wanted release that suits a machine best; None: no recipe pins it."""
+    targets = (
+        target
+        for target in _targets_of(wanted, entries, machine)
+        if wanted.specifier.contains(target.recipe.version, prereleases=True)
+    )
+    return max(targets, key=lambda target: _preference(target, machine), default=None)
+
+
+def _targets_of(
+    wanted: Requirement, entries: Iterable[CatalogueEntry], machine: TargetMachine
+) -> list[Target]:
+    """Return the targets of a project, whatever their release."""
+    python, project = ".".join(map(str, machine.release)), canonicalize_name(wanted.name)
+    declared = (
+        declared_target(entry.recipe, release, python, entry.root)
+        for entry in entries
+        if entry.recipe
+        for release in entry.recipe.toolkits
+    )
+    return [target for target in declared if canonicalize_name(target.project) == project]
 
 
 def _cost(target: Target, archs: tuple[str, ...], dist: Path) -> str:

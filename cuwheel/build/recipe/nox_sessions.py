@@ -57,6 +57,7 @@ VERBS = (
     Session(
         "install", "Install the newest wheel that fits, and test it: -- TARGET.", "target", "target"
     ),
+    Session("get", "Make an environment of packages that fit together: -- NAME NAME.", "target"),
     Session(
         "verify", "Build in several ways, compare the bytes: -- TARGET|all.", "target", "target"
     ),
@@ -78,7 +79,7 @@ VERBS = (
     Session(
         "diagnose", "Check whether GPU packages work here, or say why not: [-- NAME].", "report"
     ),
-    Session("pick", "Show which wheel fits this machine, or why none does: -- NAME.", "report"),
+    Session("pick", "Show which wheels fit this machine, or why none does: -- NAME.", "report"),
     Session("explain", "Explain what went wrong in a log, of any tool: -- LOG.", "report"),
     Session(
         "mcp",

@@ -12,10 +12,7 @@ from cuwheel.build.wheelhouse.entries import Entry
 from cuwheel.build.workspace.serialization import read_record, to_json
 from cuwheel.check.audit.verdict import audit_wheel
 
-_FOLDER = "wheel-facts-2"  # of the cache; the number rises when the audit reads more
-_GLIBC = re.compile(r"manylinux_(\d+)_(\d+)_")
-# Names before PEP 600, which defines them.
-_OLD_GLIBC = {"manylinux1_": (2, 5), "manylinux2010_": (2, 12), "manylinux2014_": (2, 17)}
+_FOLDER = "wheel-facts-3"  # of the cache; the number rises when the audit reads more
 _LOCAL_CUDA = re.compile(r"\bcu(\d{2,3})(?!\d)")
 
 
@@ -28,12 +25,14 @@ class WheelFacts:
         archs: compute capabilities of its machine code, without dot.
         ptx: likewise of its PTX.
         drivers: the oldest Linux driver for each of `cuda`, as far as it is known.
+        torch: releases of PyTorch that have all symbols of its libraries; empty: it uses none.
     """
 
     cuda: tuple[int, ...] = ()
     archs: tuple[str, ...] = ()
     ptx: tuple[str, ...] = ()
     drivers: tuple[str, ...] = ()
+    torch: tuple[str, ...] = ()
 
 
 def read_facts(wheel: Path, sha256: str, cache: Path) -> WheelFacts:
@@ -52,6 +51,7 @@ def read_facts(wheel: Path, sha256: str, cache: Path) -> WheelFacts:
         archs=result.code.sass,
         ptx=result.code.ptx,
         drivers=tuple(driver for _, driver in result.min_driver),
+        torch=result.torch or (),
     )
     keep_facts(facts, sha256, cache)
     return facts
@@ -74,25 +74,3 @@ def cuda_tag(entry: Entry) -> str:
     if match := _LOCAL_CUDA.search(entry.version.local or ""):
         return f"cu{match[1]}"
     return f"cu{entry.toolkit.replace('.', '')}" if entry.toolkit else ""
-
-
-def oldest_glibc(entry: Entry) -> str:
-    """Return the oldest C library of a wheel's platform tags, `2.28`; empty: none is named."""
-    releases = []
-    for tag in entry.tags:
-        if numbers := _GLIBC.match(tag.platform):
-            releases.append((int(numbers[1]), int(numbers[2])))
-        releases += [glibc for name, glibc in _OLD_GLIBC.items() if tag.platform.startswith(name)]
-    return ".".join(map(str, min(releases))) if releases else ""
-
-
-def pythons(entry: Entry) -> str:
-    """Return the Pythons of a wheel's tags as text: `3.12`, `3.10 or newer`, `3`."""
-    names = set()
-    for tag in entry.tags:
-        digits = re.sub(r"\D", "", tag.interpreter)
-        release = f"{digits[0]}.{digits[1:]}" if len(digits) > 1 else digits
-        newer = " or newer" if tag.abi in {"abi3", "abi3t", "none"} and len(digits) > 1 else ""
-        threads = " without GIL" if re.fullmatch(r"cp\d+t", tag.abi) else ""
-        names.add(f"{release}{threads}{newer}")
-    return ", ".join(sorted(names))

@@ -28,8 +28,9 @@ from cuwheel.base.system.versions import version_key
 from cuwheel.build.recipe.link import MODES
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.wheelhouse.entries import Entry, read_entries
-from cuwheel.build.wheelhouse.facts import WheelFacts, oldest_glibc, read_facts
+from cuwheel.build.wheelhouse.facts import WheelFacts, read_facts
 from cuwheel.build.wheelhouse.yanks import read_yanks
+from cuwheel.check.audit.tags import oldest_glibc
 from cuwheel.check.cuda.toolkits import TOOLKITS
 
 _PYTHONS = range(8, 20)  # minor releases of CPython 3 that are compared
@@ -197,7 +198,7 @@ def losses(old: Offered, new: Offered) -> tuple[str, ...]:
     lost += [f"CUDA {major}" for major in sorted({*old.facts.cuda} - {*new.facts.cuda})]
     if "any" not in platforms_of(second):
         lost += sorted(platforms_of(first) - platforms_of(second))
-    before, now = oldest_glibc(first), oldest_glibc(second)
+    before, now = oldest_glibc(first.tags), oldest_glibc(second.tags)
     if before and now and version_key(now) > version_key(before):
         lost.append(f"systems with glibc {before} or newer, but older than {now}")
     drivers = [min(wheel.facts.drivers, key=version_key, default="") for wheel in (old, new)]

@@ -21,10 +21,13 @@ from cuwheel.base.system.output.documents import Schema
 from cuwheel.base.system.output.terminal import one_line
 from cuwheel.base.system.quantities import plural
 from cuwheel.check.audit.findings import SEVERITIES, AuditFinding, Severity
+from cuwheel.check.audit.rules.library import device_codes
 from cuwheel.check.audit.scan import ScannedLibrary, join_codes
 from cuwheel.check.audit.supply import Supply
+from cuwheel.check.audit.tags import describe_pythons, oldest_glibc
 from cuwheel.check.audit.verdict import AuditResult
 from cuwheel.check.cuda.drivers import newest_driver, ptx_driver
+from cuwheel.check.cuda.torch_exports import describe_releases, minor_of
 
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "dim"}
 # Facts that are shown of one rule; a package may have hundreds of libraries.
@@ -42,9 +45,10 @@ def print_result(result: AuditResult, terminal: rich.console.Console, console: C
         terminal.rule(f"[bold]{rich.markup.escape(one_line(scan.file_name))}[/]", align="left")
         if scan.dist_info:  # else it can't be read, and there is nothing to print
             terminal.print(_facts(result))
-        if table := _supply_table(result.supplies):
-            terminal.print()
-            terminal.print(table)
+        for table in (_arch_grid(result), _supply_table(result.supplies)):
+            if table:
+                terminal.print()
+                terminal.print(table)
     shown = [item for item in result.findings if not (is_quiet and item.severity == "note")]
     _print_findings(shown, terminal, is_verbose=console.is_verbose)
     if not is_quiet:
@@ -139,6 +143,10 @@ class AuditedWheel:
         device_files: its other files with device code.
         supplies: who supplies what they need.
         findings: the worst first.
+        torch: minor releases of PyTorch that have all symbols of its libraries; null: it uses none,
+            or that isn't known. Layouts of classes aren't compared.
+        glibc: the oldest C library of its tags; empty: they name none.
+        python: the Pythons of its tags.
     """
 
     wheel: str
@@ -158,6 +166,9 @@ class AuditedWheel:
     device_files: tuple[DeviceFile, ...]
     supplies: tuple[SuppliedLibrary, ...]
     findings: tuple[AuditFinding, ...]
+    torch: tuple[str, ...] | None
+    glibc: str
+    python: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +179,7 @@ class AuditDocument:
         wheels: in the order in which they were named.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("audit", "1.1")
+    SCHEMA: ClassVar[Schema] = Schema("audit", "1.2")
 
     wheels: tuple[AuditedWheel, ...]
 
@@ -205,6 +216,9 @@ def _audited_wheel(result: AuditResult) -> AuditedWheel:
             for item in result.supplies
         ),
         findings=result.findings,
+        torch=None if result.torch is None else tuple(map(minor_of, result.torch)),
+        glibc=oldest_glibc(case.tags),
+        python=describe_pythons(case.tags),
     )
 
 
@@ -244,23 +258,58 @@ def _facts(result: AuditResult) -> rich.table.Table:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in (
-        ("rules", rules),
-        ("size", rich.filesize.decimal(case.scan.size)),
-        ("sha256", case.scan.sha256),
-        ("libraries", str(len(case.host_libraries)) if case.is_read else "not read"),
+        # What it runs with.
+        ("torch", _torch_range(result)),
         ("CUDA", majors),
         ("oldest driver", ", ".join(drivers)),
-        ("CUDA runtime", ", ".join(f"{release}, statically linked" for release in case.runtimes)),
         ("archs", describe_code(result.code)),
+        ("glibc", oldest_glibc(case.tags)),
+        ("Python", describe_pythons(case.tags)),
+        # What it is.
+        ("CUDA runtime", ", ".join(f"{release}, statically linked" for release in case.runtimes)),
+        ("libraries", str(len(case.host_libraries)) if case.is_read else "not read"),
         ("device files", device_files),
+        ("size", rich.filesize.decimal(case.scan.size)),
+        ("sha256", case.scan.sha256),
+        ("rules", rules),
     ):
         if value:
             table.add_row(name, rich.markup.escape(value))
     return table
 
 
+def _torch_range(result: AuditResult) -> str:
+    """Return the releases of PyTorch that a wheel loads with; empty: it uses none."""
+    if result.torch is None:
+        return ""
+    if not result.torch:
+        return "none has all symbols"
+    return f"{describe_releases(result.torch)}, by symbols; layouts aren't compared"
+
+
 def _version(code: DeviceCode) -> str:
     return ".".join(map(str, code.ptx_version))
+
+
+def _arch_grid(result: AuditResult) -> rich.table.Table | None:
+    """Return which libraries have code for which GPUs; None: all have the same."""
+    groups: dict[DeviceCode, list[str]] = {}
+    for name, code in device_codes(result.case):
+        groups.setdefault(code, []).append(name)
+    if len(groups) < 2:  # noqa: PLR2004 - one row says nothing more than the facts
+        return None
+    table = rich.table.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("code for", overflow="fold")
+    whole = result.code
+    for name in (*(f"sm_{arch}" for arch in whole.sass), *(f"PTX {arch}" for arch in whole.ptx)):
+        table.add_column(name)
+    for code, names in groups.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        marks = [*(arch in code.sass for arch in whole.sass)]
+        marks += [arch in code.ptx for arch in whole.ptx]
+        library = rich.markup.escape(one_line(names[0] + more))
+        table.add_row(library, *("x" if mark else "" for mark in marks))
+    return table
 
 
 def _supply_table(supplies: Iterable[Supply]) -> rich.table.Table | None:

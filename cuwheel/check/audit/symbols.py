@@ -112,19 +112,9 @@ class SymbolNeeds:
         """
         table = torch_exports()
         required = self.torch_requirement or SpecifierSet()
-        minors = [minor_of(tag) for tag in self.case.tags]
-        # A tag for several Pythons allows any release.
-        pythons = [] if None in minors else sorted(filter(None, minors))
-        allowed = table.allowed_by(required, pythons)
+        allowed = table.allowed_by(required, self._pythons)
         needed = self._torch_releases(library)
-        stem = _NUMBER.sub("", library.name)
-        fitting = set[str]().union(
-            *(
-                set(table.releases).intersection(*self._torch_releases(other).values())
-                for other, _ in self.case.host_libraries
-                if _NUMBER.sub("", other.name) == stem
-            )
-        )
+        fitting = self._fitting(library)
         wrong = tuple(release for release in allowed if release not in fitting)
         if not wrong:
             return None
@@ -141,6 +131,34 @@ class SymbolNeeds:
             is_newer_allowed=has_common_release(beyond, self.torch_requirement or beyond),
             is_other_string_abi=wrong == allowed and self._is_other_string_abi(needed, wrong),
         )
+
+    def loads_with(self) -> tuple[str, ...] | None:
+        """Return the releases of PyTorch that have all symbols of all libraries, in order.
+
+        None: no library uses PyTorch, or it isn't known which symbols it has for this machine.
+        """
+        libraries = [library for library, _ in self.case.host_libraries if self.uses_torch(library)]
+        if not (self.is_torch_judged and libraries):
+            return None
+        releases = torch_exports().allowed_by(SpecifierSet(), self._pythons)
+        fitting = [self._fitting(library) for library in libraries]
+        return tuple(release for release in releases if all(release in fits for fits in fitting))
+
+    @property
+    def _pythons(self) -> list[int]:
+        """Minor releases of the tags' Pythons; empty: a tag is for several, so any may be."""
+        minors = [minor_of(tag) for tag in self.case.tags]
+        return [] if None in minors else sorted(filter(None, minors))
+
+    def _fitting(self, library: ScannedLibrary) -> set[str]:
+        """Return the releases that have the symbols of a library, or of another one of its name."""
+        stem = _NUMBER.sub("", library.name)
+        same = (
+            other for other, _ in self.case.host_libraries if _NUMBER.sub("", other.name) == stem
+        )
+        releases = torch_exports().releases
+        needs = (self._torch_releases(other) for other in same)
+        return set[str]().union(*(set(releases).intersection(*need.values()) for need in needs))
 
     def uses_torch(self, library: ScannedLibrary) -> bool:
         """Return True if a library needs a symbol of PyTorch."""
@@ -234,6 +252,11 @@ class SymbolNeeds:
             return True
         may_be_cuda = not kinds.isdisjoint({"cuda", "system"}) or bool(self.case.dependencies)
         return may_be_cuda and bool(_CUDA.match(name))
+
+
+def _stem(library: ScannedLibrary) -> str:
+    """Return the name of a library without its releases, `libx_torch.so` of `libx_torch2.4.so`."""
+    return _NUMBER.sub("", library.name)
 
 
 def _has_other_string(name: str, release: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
@@ -13,6 +14,9 @@ from auditwheel.policy import Policy, WheelPolicies
 if TYPE_CHECKING:
     from packaging.tags import Tag
 
+_GLIBC = re.compile(r"manylinux_(\d+)_(\d+)_")
+# Names before PEP 600, which defines them.
+_OLD_GLIBC = {"manylinux1_": (2, 5), "manylinux2010_": (2, 12), "manylinux2014_": (2, 17)}
 MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}  # platform tag, ELF
 
 
@@ -62,3 +66,25 @@ def oldest_minor(tags: Iterable[Tag]) -> int | None:
 def list_tags(tags: Iterable[Tag]) -> str:
     """Return `cp312-cp312-manylinux_2_28_x86_64`; `none` if there are none."""
     return ", ".join(sorted(map(str, tags))) or "none"
+
+
+def oldest_glibc(tags: Iterable[Tag]) -> str:
+    """Return the oldest C library of platform tags, `2.28`; empty: none is named."""
+    releases = []
+    for tag in tags:
+        if numbers := _GLIBC.match(tag.platform):
+            releases.append((int(numbers[1]), int(numbers[2])))
+        releases += [glibc for name, glibc in _OLD_GLIBC.items() if tag.platform.startswith(name)]
+    return ".".join(map(str, min(releases))) if releases else ""
+
+
+def describe_pythons(tags: Iterable[Tag]) -> str:
+    """Return the Pythons of tags as text: `3.12`, `3.10 or newer`, `3`."""
+    names = set()
+    for tag in tags:
+        digits = re.sub(r"\D", "", tag.interpreter)
+        release = f"{digits[0]}.{digits[1:]}" if len(digits) > 1 else digits
+        newer = " or newer" if tag.abi in {"abi3", "abi3t", "none"} and len(digits) > 1 else ""
+        threads = " without GIL" if re.fullmatch(r"cp\d+t", tag.abi) else ""
+        names.add(f"{release}{threads}{newer}")
+    return ", ".join(sorted(names))

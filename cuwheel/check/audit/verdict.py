@@ -22,6 +22,7 @@ from cuwheel.check.audit.rules.supply import supply_findings
 from cuwheel.check.audit.rules.symbols import symbol_findings
 from cuwheel.check.audit.scan import WheelScan, join_codes, scan_wheel
 from cuwheel.check.audit.supply import Chain, Supply
+from cuwheel.check.audit.symbols import SymbolNeeds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,8 @@ class AuditResult:
     Attributes:
         code: of all its libraries, or else of its device files.
         min_driver: the oldest Linux driver for each of `majors`, as far as it is known.
+        torch: releases of PyTorch that have all symbols of its libraries; None: it uses none, or
+            that isn't known.
     """
 
     case: AuditCase
@@ -39,6 +42,7 @@ class AuditResult:
     majors: tuple[int, ...] = ()
     code: DeviceCode = field(default_factory=DeviceCode)
     min_driver: tuple[tuple[int, str], ...] = ()
+    torch: tuple[str, ...] | None = None
 
     @property
     def verdict(self) -> Severity | None:
@@ -79,6 +83,7 @@ def judge(case: AuditCase) -> AuditResult:
         majors=case.cuda,
         code=join_codes(codes),
         min_driver=case.drivers,
+        torch=SymbolNeeds(case=case).loads_with() if case.is_read else None,
     )
 
 

@@ -239,6 +239,15 @@ def toolkit_conflict(torch: SpecifierSet, requirement: Requirement) -> str:
     return "" if is_possible else " or ".join(sorted(toolkits))
 
 
+def torch_toolkit(minor: str) -> str:
+    """Return the CUDA release of PyTorch's wheels on the public index; empty: not known.
+
+    Args:
+        minor: `2.11`.
+    """
+    return _TORCH_TOOLKITS.get(minor, "")
+
+
 def is_known(distribution: str) -> bool:
     """Return True if it is known what a distribution requires and contains."""
     return distribution in _KNOWN

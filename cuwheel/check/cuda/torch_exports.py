@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, reduce
 from operator import or_
@@ -122,6 +122,23 @@ def is_kept(name: str) -> bool:
 def minor_of(release: str) -> str:
     """Return `2.12` for 2.12.1."""
     return ".".join(release.split(".")[:2])
+
+
+def describe_releases(releases: Sequence[str]) -> str:
+    """Return releases of the table as `2.6 to 2.9 and 2.12`."""
+    order = [minor_of(release) for release in torch_exports().releases]
+    numbers = [order.index(minor_of(release)) for release in releases]
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and spans[-1][-1] == number - 1:
+            spans[-1].append(number)
+        else:
+            spans.append([number])
+    texts = (
+        order[span[0]] if len(span) == 1 else f"{order[span[0]]} to {order[span[-1]]}"
+        for span in spans
+    )
+    return " and ".join(texts)
 
 
 @cache

@@ -1,3 +1,15 @@
-"""The choice of a package's wheel for a machine, from indexes and METADATA without downloads."""
+"""The choice of packages' wheels for a machine, from indexes and METADATA without downloads."""
 
-__all__ = ["choice", "contents", "declarations", "fit", "machine", "pick", "tags"]
+__all__ = [
+    "choice",
+    "contents",
+    "declarations",
+    "fit",
+    "known_sources",
+    "machine",
+    "pick",
+    "requirement_files",
+    "stack",
+    "stack_report",
+    "tags",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,9 +22,10 @@ from cuwheel.base.fetch.indexes.pages import PageFault
 from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.fetch.urls import is_local, local_path
 from cuwheel.base.system.parallel import Stop, run_all
-from cuwheel.check.pick.contents import read_contents
+from cuwheel.check.pick.contents import is_small, read_contents, read_small
 from cuwheel.check.pick.declarations import read_parameters
 from cuwheel.check.pick.fit import Judgement, RemoteWheelFacts, WheelJudge
+from cuwheel.check.pick.known_sources import SourcePage
 from cuwheel.check.pick.machine import TargetMachine
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 _INSTALLERS_SEE = ("abi", "glibc", "platform", "python", "yanked")
 _MOST_NEAREST = 5  # wheels that are read to find the nearest
 _AT_ONCE = 8
+_MOST_SMALL = 4  # small wheels that are read whole
+_SOURCES_TIME_LIMIT = 4.0  # seconds for all known sources together
+_SOURCE_PAGES = 2  # of a source's list of releases, the newest first
 _MOST_READ = 64  # wheels with METADATA to read; the newest that may fit come first
 
 
@@ -44,11 +48,26 @@ class Offers:
     Attributes:
         files: wheels and sdists of the wanted versions, in the order of the addresses.
         counts: of these files, by address.
+        sources: names of known sources by address; the caller's own indexes aren't among them.
     """
 
     files: tuple[Offer, ...]
     counts: Mapping[str, int]
     faults: Mapping[str, PageFault]
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def source_of(self, offer: Offer) -> str:
+        """Return the name of the known source of a file; empty: it is from the caller's indexes."""
+        return self.sources.get(offer.index, "")
+
+    def __add__(self, others: Offers) -> Offers:
+        """Return the files of both, and the faults."""
+        return Offers(
+            files=(*self.files, *others.files),
+            counts={**self.counts, **others.counts},
+            faults={**self.faults, **others.faults},
+            sources={**self.sources, **others.sources},
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +100,37 @@ def query_indexes(wanted: Requirement, addresses: Iterable[str]) -> Offers:
     """
     urls, stop = tuple(dict.fromkeys(addresses)), Stop()
     tasks = [partial(read_offers, url, wanted.name, Attempts(stop)) for url in urls]
-    answers = dict(zip(urls, run_all(tasks, stop), strict=True))
+    return _wanted_offers(wanted, dict(zip(urls, run_all(tasks, stop), strict=True)))
+
+
+def query_sources(wanted: Requirement, pages: Iterable[SourcePage]) -> Offers:
+    """Query known sources in parallel, each once, and all within a few seconds."""
+    stop, pages = Stop(), tuple(pages)
+    tasks = [
+        partial(
+            read_offers,
+            page.address,
+            wanted.name,
+            Attempts(stop, most=1, total=_SOURCES_TIME_LIMIT),
+            is_index=page.source.is_index,
+            most_pages=_SOURCE_PAGES,
+        )
+        for page in pages
+    ]
+    answers: dict[str, tuple[Offer, ...] | PageFault] = {}
+    for page, answer in zip(pages, run_all(tasks, stop), strict=True):
+        answers[page.address] = (
+            answer
+            if isinstance(answer, PageFault)
+            else tuple(replace(offer, declares=page.declares) for offer in answer)
+        )
+    names = {page.address: page.source.name for page in pages}
+    return replace(_wanted_offers(wanted, answers), sources=names)
+
+
+def _wanted_offers(
+    wanted: Requirement, answers: Mapping[str, tuple[Offer, ...] | PageFault]
+) -> Offers:
     versions = wanted.specifier
     files = {
         url: [file for file in answer if versions.contains(file.version, prereleases=True)]
@@ -108,12 +157,11 @@ def choose(
     chooser = _Chooser(machine, wanted)
     wheels = [file for file in offers.files if file.is_wheel]
     judged = [WheelJudge(wheel, machine, RemoteWheelFacts(), wanted).judge() for wheel in wheels]
-    # As installers choose: the highest version and build tag, then the tag that fits best.
-    ordered = sorted(judged, key=lambda wheel: wheel.rank)
-    ordered = sorted(
-        ordered, key=lambda wheel: parse_wheel_filename(wheel.offer.name)[1:3], reverse=True
-    )
+    ordered = best_first(judged)
     taken, read = chooser.first_that_fits(ordered)
+    if taken is None:
+        taken, others = chooser.first_that_loads(ordered)
+        read |= others
     ordered = [read.get(wheel.offer.url, wheel) for wheel in ordered]
     sdists = [file for file in offers.files if not file.is_wheel]
     newer = [wheel for wheel in ordered if taken and wheel.offer.version > taken.offer.version]
@@ -125,6 +173,14 @@ def choose(
         others=len(judged),
         sdist=max(sdists, key=lambda sdist: sdist.version, default=None),
         is_cut=taken is None and len(read) < sum(wheel.fits for wheel in judged),
+    )
+
+
+def best_first(judged: Iterable[Judgement]) -> list[Judgement]:
+    """Return wheels as installers choose: the highest version and build, then the best tag."""
+    ordered = sorted(judged, key=lambda wheel: wheel.rank)
+    return sorted(
+        ordered, key=lambda wheel: parse_wheel_filename(wheel.offer.name)[1:3], reverse=True
     )
 
 
@@ -145,6 +201,7 @@ def _rivals(taken: Judgement, ordered: Iterable[Judgement]) -> tuple[Offer, ...]
 class _Chooser:
     machine: TargetMachine
     wanted: Requirement
+    facts: dict[str, RemoteWheelFacts] = field(default_factory=dict)
 
     def first_that_fits(
         self, ordered: Sequence[Judgement]
@@ -152,14 +209,37 @@ class _Chooser:
         """Return the first wheel with nothing against it, and all that were read, by address."""
         read: dict[str, Judgement] = {}
         offers = [wheel.offer for wheel in ordered if wheel.fits][:_MOST_READ]
+        small = 0
         size = 1  # most often the newest fits; otherwise many may not
         while offers:
             batch, offers = offers[:size], offers[size:]
             wheels = run_all([partial(self._read, offer) for offer in batch], Stop())
-            read |= {wheel.offer.url: wheel for wheel in wheels}
-            if taken := next((wheel for wheel in wheels if wheel.fits), None):
-                return taken, read
+            for wheel in wheels:
+                may_read = wheel.fits and small < _MOST_SMALL and is_small(wheel.offer)
+                known = self._read_whole(wheel) if may_read else wheel
+                small += may_read
+                read[wheel.offer.url] = known
+                if known.fits:
+                    return known, read
             size = _AT_ONCE
+        return None, read
+
+    def first_that_loads(
+        self, ordered: Sequence[Judgement]
+    ) -> tuple[Judgement | None, dict[str, Judgement]]:
+        """Return the first wheel for another framework whose file shows that it loads with this.
+
+        Large files on servers aren't read: symbols are anywhere in a library.
+        """
+        read: dict[str, Judgement] = {}
+        for wheel in ordered:
+            is_other = {reason.kind for reason in wheel.reasons} == {"framework"}
+            is_readable = is_local(wheel.offer.url) or is_small(wheel.offer)
+            if is_other and is_readable and len(read) < _MOST_SMALL:
+                known = self._read_whole(self._read(wheel.offer))
+                read[wheel.offer.url] = known
+                if known.fits:
+                    return known, read
         return None, read
 
     def nearest(self, ordered: Sequence[Judgement]) -> Judgement | None:
@@ -174,15 +254,32 @@ class _Chooser:
         return min((wheel for wheel in against if wheel.is_whole), key=lambda wheel: wheel.weight)
 
     def _read(self, offer: Offer) -> Judgement:
-        attempts = Attempts()
-        statement = read_parameters(offer, attempts)
-        attempts.reset_count()
-        contents = read_contents(local_path(offer.url)) if is_local(offer.url) else None
-        try:
-            metadata = read_metadata(offer, attempts)
-            facts = RemoteWheelFacts(metadata=metadata, statement=statement, contents=contents)
-        except UnreadMetadataError as problem:
-            facts = RemoteWheelFacts(
-                unread=str(problem), is_unusable=problem.is_unusable, statement=statement
-            )
+        facts = self.facts[offer.url] = read_facts(offer)
         return WheelJudge(offer, self.machine, facts, self.wanted).judge()
+
+    def _read_whole(self, wheel: Judgement) -> Judgement:
+        """Judge a small wheel that fits by its METADATA again, by its file."""
+        facts = with_contents(self.facts[wheel.offer.url], wheel.offer)
+        return WheelJudge(wheel.offer, self.machine, facts, self.wanted).judge()
+
+
+def read_facts(offer: Offer) -> RemoteWheelFacts:
+    """Read METADATA and provenance of a wheel; the whole file of one on this machine."""
+    attempts = Attempts()
+    statement = read_parameters(offer, attempts)
+    attempts.reset_count()
+    contents = read_contents(local_path(offer.url)) if is_local(offer.url) else None
+    try:
+        metadata = read_metadata(offer, attempts)
+    except UnreadMetadataError as problem:
+        return RemoteWheelFacts(
+            unread=str(problem), is_unusable=problem.is_unusable, statement=statement
+        )
+    return RemoteWheelFacts(metadata=metadata, statement=statement, contents=contents)
+
+
+def with_contents(facts: RemoteWheelFacts, offer: Offer) -> RemoteWheelFacts:
+    """Return the facts of a wheel with those of its file, where it is small."""
+    if facts.contents or not is_small(offer):
+        return facts
+    return replace(facts, contents=read_small(offer))

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 #
 # flash-attn, causal-conv1d and mamba: cu12torch2.8cxx11abiTRUE. Astral: cu.12.8.torch.2.11.
 # PyTorch, vLLM, xformers: cu128, cpu, rocm6.4, xpu. PyTorch Geometric: pt28cu128. PyTorch3D:
-# pt2.8.0cu129. Ours: cu130torch2.11. Projects with a name for each CUDA: jax-cuda13-plugin,
-# cupy-cuda12x, nvidia-cublas-cu12, spconv-cu120.
+# pt2.8.0cu129. NATTEN: torch2110cu130. Ours: cu130torch2.11. Projects with a name for each CUDA:
+# jax-cuda13-plugin, cupy-cuda12x, nvidia-cublas-cu12, spconv-cu120.
 _FORMS = (
     ("cuda", re.compile(r"(?<![a-z])cu(?:da)?\.?(\d\d)(?:\.?(\d))?(?!\d)")),
-    ("torch", re.compile(r"(?:torch|pt)\.?(\d)\.?(\d{1,2})(?!\d)")),
+    ("torch", re.compile(r"torch(\d)([3-9]|1\d)0(?=cu)|(?:torch|pt)\.?(\d)\.?(\d{1,2})(?!\d)")),
     ("jax", re.compile(r"jax\.?(\d)\.(\d{1,2})(?!\d)")),
     ("cxx11_abi", re.compile(r"cxx11[-_.]?abi[-_.]?(true|false)")),
     ("device", re.compile(r"(?<![a-z])(rocm|cpu|xpu|metal|vulkan)")),

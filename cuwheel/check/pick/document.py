@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,6 +23,8 @@ class PickedWheel:
         version: of the package.
         url: where it is, without user and password.
         index: who offers it, likewise.
+        source: name of the known source that it is from; empty: from one of the caller's indexes.
+        trust: where its hash is from, and whether a statement of its build was found.
         sha256: as the index states it; empty: it doesn't.
         size: bytes; null: the index doesn't say.
         cuda: the release that it is for; empty: not known.
@@ -36,6 +39,8 @@ class PickedWheel:
     version: str
     url: str
     index: str
+    source: str
+    trust: str
     sha256: str
     size: int | None
     cuda: str
@@ -54,11 +59,15 @@ class AskedIndex:
         address: without user and password.
         files: that it offers of the project; null: it could not be asked, or has none.
         fault: why; empty where it has files.
+        source: name of the known source that it belongs to; empty: it is the caller's.
+        is_silent: it did not answer, so what it has is unknown.
     """
 
     address: str
     files: int | None = None
     fault: str = ""
+    source: str = ""
+    is_silent: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +90,7 @@ class PickDocument:
         all_read: whether that is all that is offered; else only the newest were read.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("pick", "1.1")
+    SCHEMA: ClassVar[Schema] = Schema("pick", "1.2")
 
     project: str
     specifier: str
@@ -98,7 +107,7 @@ class PickDocument:
     all_read: bool
 
 
-def describe_wheel(wheel: Judgement | None) -> PickedWheel | None:
+def describe_wheel(wheel: Judgement | None, offers: Offers) -> PickedWheel | None:
     """Return a judged wheel as in the document, without passwords."""
     if wheel is None:
         return None
@@ -108,6 +117,8 @@ def describe_wheel(wheel: Judgement | None) -> PickedWheel | None:
         version=str(offer.version),
         url=without_credentials(offer.url),
         index=redact_url(offer.index),
+        source=offers.source_of(offer),
+        trust=_trust(wheel),
         sha256=offer.sha256,
         size=offer.size,
         cuda=wheel.cuda,
@@ -119,13 +130,53 @@ def describe_wheel(wheel: Judgement | None) -> PickedWheel | None:
     )
 
 
+def _trust(wheel: Judgement) -> str:
+    """Return where a wheel's hash is from, and what is known of its build."""
+    hashed = "SHA-256 from the index" if wheel.offer.sha256 else "no SHA-256"
+    stated = (
+        "a statement of its build, unsigned" if wheel.is_stated else "no statement of its build"
+    )
+    return f"{hashed}, {stated}"
+
+
 def describe_indexes(offers: Offers) -> tuple[AskedIndex, ...]:
     """Return the indexes as in the document: those with files, then the others."""
-    known = offers.counts.items()
+    known, sources = offers.counts.items(), offers.sources
     return (
-        *(AskedIndex(address=redact_url(url), files=count) for url, count in known),
         *(
-            AskedIndex(address=redact_url(url), fault=str(why))
+            AskedIndex(address=redact_url(url), files=count, source=sources.get(url, ""))
+            for url, count in known
+        ),
+        *(
+            AskedIndex(
+                address=redact_url(url),
+                fault=str(why),
+                source=sources.get(url, ""),
+                is_silent=why.kind == "unasked",
+            )
             for url, why in offers.faults.items()
         ),
+    )
+
+
+def fault_texts(indexes: Iterable[AskedIndex]) -> Iterator[str]:
+    """Yield why there is nothing, for each index of the caller's and each known source."""
+    reasons: dict[tuple[str, str], str] = {}
+    for index in indexes:
+        name = index.source or index.address
+        if index.fault:
+            reasons.setdefault((name, index.fault), index.address)
+    for (name, fault), address in reasons.items():
+        yield f"{name}: {fault}" if name == address else f"{name} ({address}): {fault}"
+
+
+def silent_sources(indexes: Iterable[AskedIndex]) -> str:
+    """Return which known sources didn't answer, and why the first didn't; empty: all did."""
+    silent = [index for index in indexes if index.source and index.is_silent]
+    names = dict.fromkeys(index.source for index in silent)
+    if not names:
+        return ""
+    return (
+        f"what {', '.join(names)} have: no answer ({silent[0].fault}); `--sources none` leaves "
+        "them out"
     )

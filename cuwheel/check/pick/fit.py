@@ -16,6 +16,7 @@ from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code, is_ar
 from cuwheel.base.formats.wheel.metadata import header, parse_requirement
 from cuwheel.base.system.versions import version_key
 from cuwheel.check.cuda.drivers import code_fault, is_older, oldest_driver
+from cuwheel.check.cuda.torch_exports import describe_releases, minor_of, torch_exports
 from cuwheel.check.pick.contents import WheelContents
 from cuwheel.check.pick.declarations import declared
 from cuwheel.check.pick.machine import CPU_ONLY, FRAMEWORKS, TargetMachine
@@ -57,6 +58,8 @@ class Judgement:
         needs: other packages to install with it, without a requirement: `torch==2.8.*`.
         cuda: its release or major, `13.0`, `12`; empty: unknown.
         archs: of its code, in words; empty: unknown.
+        is_stated: there is a statement of its build.
+        is_of_framework: it states or requires CUDA or a release of a framework.
     """
 
     offer: Offer
@@ -68,6 +71,8 @@ class Judgement:
     archs: str = ""
     rank: tuple[int, int] = (0, 0)
     is_whole: bool = False
+    is_stated: bool = False
+    is_of_framework: bool = False
 
     @property
     def fits(self) -> bool:
@@ -92,7 +97,7 @@ class WheelJudge:
 
     def __post_init__(self) -> None:
         self._project, version, _, tags = parse_wheel_filename(self.offer.name)
-        self._declared = declared(self._project, version)
+        self._declared = {**dict(self.offer.declares), **declared(self._project, version)}
         self._tags = tags
         stated = self.facts.statement or {}
         toolkit = str(stated.get("toolkit", ""))
@@ -129,6 +134,9 @@ class WheelJudge:
             archs=describe_code(self._code),
             rank=tags.rank,
             is_whole=self.facts.metadata is not None or bool(self.facts.unread),
+            is_stated=self.facts.statement is not None,
+            is_of_framework=bool(self._cuda or self._declared)
+            or any(requirement.name in FRAMEWORKS for requirement in self._requirements),
         )
 
     @cached_property
@@ -147,6 +155,11 @@ class WheelJudge:
             for requirement in self._every_requirement
             if not requirement.marker or any(map(requirement.marker.evaluate, extras))
         )
+
+    @property
+    def _is_there(self) -> str:
+        """The end of a sentence about the machine's framework."""
+        return "is wanted" if self.machine.is_planned else "is installed"
 
     @property
     def _gpu_extras(self) -> tuple[str, ...]:
@@ -183,7 +196,7 @@ class WheelJudge:
             if name not in FRAMEWORKS or name == self._project or not str(versions):
                 continue
             if here and not versions.contains(here, prereleases=True):
-                yield against("framework", f"{requires}, but {name} {here} is installed")
+                yield against("framework", f"{requires}, but {name} {here} {self._is_there}")
             elif not here and not self.machine.is_here:
                 yield unknown("framework", f"{requires}, but the machine's {name} isn't known")
         for framework in ("torch", "jax"):
@@ -193,13 +206,23 @@ class WheelJudge:
     def _judge_unstated_torch(self) -> Iterator[Reason]:
         """Yield that a compiled wheel about PyTorch states no release of it, which may decide."""
         here, metadata = self.machine.framework("torch"), self.facts.metadata or ""
+        if here and self.facts.contents and self.facts.contents.torch:
+            yield from self._judge_symbols(here, self.facts.contents.torch)
+            return
         limits = (item.specifier for item in self._requirements if item.name == "torch")
         is_stated = self._declared.get("torch") or any(map(str, limits))
         is_compiled = all(tag.platform != "any" and tag.abi != "none" for tag in self._tags)
         is_about = "torch" in self._project or bool(_TORCH.search(metadata))
         if here and is_compiled and is_about and not is_stated and self._project != "torch":
-            text = f"it states no torch that it was built for, and torch {here} is installed; `nox"
-            yield unknown("framework", f"{text} -s audit -- WHEEL` reads its symbols")
+            text = f"it states no torch that it was built for, and torch {here} {self._is_there}; "
+            yield unknown("framework", f"{text}`nox -s audit -- WHEEL` reads its symbols")
+
+    def _judge_symbols(self, here: str, torch: tuple[str, ...]) -> Iterator[Reason]:
+        """Yield that the machine's PyTorch lacks symbols, by the wheel's file."""
+        known = map(minor_of, torch_exports().releases)
+        if minor_of(here) in known and minor_of(here) not in torch:
+            text = f"torch {here} lacks symbols that it needs: it loads with "
+            yield against("framework", text + describe_releases(torch))
 
     def _judge_declared(self, name: str) -> Iterator[Reason]:
         built_for, here = self._declared.get(name), self.machine.framework(name)
@@ -211,13 +234,22 @@ class WheelJudge:
             if not self.machine.is_here:
                 yield unknown("framework", f"{built}, but the machine's isn't known")
         elif version_key(here)[:2] != version_key(built_for):
-            yield against("framework", f"{built}, but {name} {here} is installed")
+            if name == "torch" and self._loads_with(here):
+                text = f"{built} and loads with {here}, which has all symbols that it needs; "
+                yield unknown("framework", f"{text}layouts of classes weren't compared")
+            else:
+                yield against("framework", f"{built}, but {name} {here} {self._is_there}")
         elif name == "torch" and (abi := self._declared.get("cxx11_abi")):
             has, own = f"it has CXX11_ABI={abi.upper()}", self.machine.cxx11_abi
             if own is None:
                 yield unknown("string-abi", f"{has}, but that of torch {here} isn't known")
             elif own is not (abi == "true"):
                 yield against("string-abi", f"{has}, but torch {here} has the other one")
+
+    def _loads_with(self, torch: str) -> bool:
+        """Return True if a release of PyTorch has all symbols of the wheel, by its file."""
+        contents = self.facts.contents
+        return contents is not None and minor_of(torch) in contents.torch
 
     def _judge_cuda(self) -> Iterator[Reason]:
         if not self._cuda:

@@ -50,6 +50,7 @@ class TargetMachine:
         cuda_of: the framework that says so; empty: nobody but the person.
         frameworks: version by name, of those that are installed.
         is_here: all frameworks were looked for; those that aren't named aren't installed.
+        is_planned: the frameworks aren't installed yet.
     """
 
     SCHEMA_NAME: ClassVar[str] = "PickedMachine"
@@ -64,6 +65,7 @@ class TargetMachine:
     cuda_of: str = ""
     frameworks: dict[str, str] = field(default_factory=dict)
     is_here: bool = False
+    is_planned: bool = False
 
     @property
     def release(self) -> tuple[int, int]:

@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING
 from cuwheel.base.errors import DownloadError
 from cuwheel.base.fetch.indexes.indexes import configured_indexes
 from cuwheel.base.fetch.indexes.pages import answered
-from cuwheel.base.fetch.urls import redact_url, without_credentials
+from cuwheel.base.fetch.urls import without_credentials
 from cuwheel.base.fetch.web import certificate_fix
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.check.diagnose.rules.installer import Installer
-from cuwheel.check.pick.choice import Choice, Offers, choose, query_indexes
-from cuwheel.check.pick.document import PickDocument, describe_indexes, describe_wheel
+from cuwheel.check.pick.choice import Choice, Offers, choose, query_indexes, query_sources
+from cuwheel.check.pick.document import (
+    PickDocument,
+    describe_indexes,
+    describe_wheel,
+    fault_texts,
+)
+from cuwheel.check.pick.known_sources import Sources
 from cuwheel.check.pick.machine import TargetMachine, parse_machine, read_here
 from cuwheel.check.pick.report import report_lines
 
@@ -37,6 +43,7 @@ class PickOptions:
         paper: another machine, in the format of `--for`; empty: this one.
         indexes: addresses; empty: `listed`, then those in the configuration of pip and uv.
         listed: in `CUWHEEL_INDEXES`.
+        sources: the known ones to query where no wheel of the caller's indexes fits.
         start: the base of relative paths.
     """
 
@@ -45,6 +52,7 @@ class PickOptions:
     paper: str = ""
     indexes: tuple[str, ...] = ()
     listed: tuple[str, ...] = ()
+    sources: Sources = Sources()  # noqa: RUF009 - frozen
     start: Path
     as_json: bool = False
 
@@ -89,17 +97,21 @@ def find(options: PickOptions, environ: dict[str, str]) -> PickDocument:
     installer = here.installer if here else Installer(python="", has_pip=True)
     wanted, configured = options.wanted, configured_indexes(environ)
     offers = query_indexes(wanted, options.indexes or (*options.listed, *configured))
-    raise_if_silent(wanted.name, offers)
     choice = choose(offers, machine, wanted)
+    sources = options.sources.of(wanted.name)
+    if choice.taken is None and sources:
+        offers += query_sources(wanted, sources)
+        choice = choose(offers, machine, wanted)
+    raise_if_silent(wanted.name, offers)
     obstacle = installer.obstacle
     return PickDocument(
         project=wanted.name,
         specifier=str(wanted.specifier),
         fits=choice.taken is not None,
         machine=machine,
-        wheel=describe_wheel(choice.taken),
-        nearest=describe_wheel(choice.nearest),
-        newer=describe_wheel(choice.newer),
+        wheel=describe_wheel(choice.taken, offers),
+        nearest=describe_wheel(choice.nearest, offers),
+        newer=describe_wheel(choice.newer, offers),
         commands=_commands(choice, offers, wanted, installer, configured),
         obstacle=f"{obstacle.what}: {obstacle.cause}; {obstacle.fix}" if obstacle else "",
         sdist=choice.sdist.name if choice.sdist else None,
@@ -148,5 +160,5 @@ def raise_if_silent(project: str, offers: Offers) -> None:
         refused = next(filter(None, map(certificate_fix, unasked)), "")
         again = refused or "check its address and the network, and try again"
         fix = f"{login if any(why in _LOGIN for why in unasked) else again}; or {elsewhere}"
-    faults = "; ".join(f"{redact_url(url)}: {why}" for url, why in offers.faults.items())
+    faults = "; ".join(fault_texts(describe_indexes(offers)))
     raise DownloadError(what, why=faults, fix=fix)

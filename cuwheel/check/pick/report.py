@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from cuwheel.base.fetch.indexes.pages import lacks
 from cuwheel.base.system.output.terminal import one_line
 from cuwheel.base.system.quantities import plural, show_size
-from cuwheel.check.pick.document import PickDocument, PickedWheel
+from cuwheel.check.pick.document import PickDocument, PickedWheel, fault_texts, silent_sources
 from cuwheel.check.pick.machine import CPU_ONLY, TargetMachine
 from cuwheel.check.pick.tags import Reason
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _WIDTH = 80  # columns; lines to copy aren't wrapped
 _LABEL = 12  # columns of the labels on the left
+_COMMAND = re.compile(r"`[^`]+`")
+_BLANK = "\x00"  # of a command, where no line may end
 
 
 def report_lines(
@@ -29,7 +32,7 @@ def report_lines(
         advice: how to get a wheel where none fits; empty: unknown.
     """
     if not is_quiet:
-        yield from _facts("machine", _machine_facts(report.machine))
+        yield from facts("machine", machine_facts(report.machine))
         yield from _index_lines(report, is_verbose=is_verbose)
     wheel = report.wheel
     yield from (
@@ -39,7 +42,8 @@ def report_lines(
     )
 
 
-def _machine_facts(machine: TargetMachine) -> Iterator[str]:
+def machine_facts(machine: TargetMachine) -> Iterator[str]:
+    """Yield the facts about a machine."""
     kind = "PyPy" if machine.pypy_abi else "Python"
     yield f"{kind} {machine.python}" + " without GIL" * machine.is_free_threaded
     yield f"{machine.platform}, glibc {machine.glibc or 'not known'}"
@@ -54,12 +58,16 @@ def _machine_facts(machine: TargetMachine) -> Iterator[str]:
 def _index_lines(report: PickDocument, *, is_verbose: bool) -> Iterator[str]:
     for index in report.indexes:
         if is_verbose and index.files is not None:
-            yield from _facts("index", [f"{index.address}: {plural(index.files, 'file')}"])
+            yield from facts("index", [f"{index.address}: {plural(index.files, 'file')}"])
     if is_verbose:
-        yield from _facts("judged", [plural(report.judged, "wheel")])
-    for index in report.indexes:
-        if index.fault and (is_verbose or index.fault != str(lacks(report.project))):
-            yield from _facts("nothing", [f"{index.address}: {index.fault}"])
+        yield from facts("judged", [plural(report.judged, "wheel")])
+    lacking = str(lacks(report.project))
+    shown = [index for index in report.indexes if is_verbose or index.fault != lacking]
+    # A known source has many addresses, and most don't have the project.
+    for text in fault_texts(index for index in shown if is_verbose or not index.source):
+        yield from facts("nothing", [text])
+    if not is_verbose and (text := silent_sources(report.indexes)):
+        yield from facts("unknown", [text])
 
 
 def _taken_lines(
@@ -68,21 +76,21 @@ def _taken_lines(
     fits = "may fit" if taken.unknown else "fits"
     yield f"{fits:<{_LABEL}}{one_line(taken.name)}"
     if not is_quiet:
-        yield from _facts("", _wheel_facts(taken))
-        yield from _reasons("unknown", taken.unknown)
+        yield from facts("", wheel_facts(taken))
+        yield from reason_lines("unknown", taken.unknown)
         if taken.extras and not has_extras:
             text = f"{', '.join(taken.extras)}: 'name[extra]' installs what one of them requires"
-            yield from _facts("extras", [text])
+            yield from facts("extras", [text])
         if newer := report.newer:
-            yield from _facts("newer", [f"{newer.version} is not compatible:"])
-            yield from _reasons("", newer.reasons)
+            yield from facts("newer", [f"{newer.version} is not compatible:"])
+            yield from reason_lines("", newer.reasons)
     for name, line in report.commands.items():
         if line:
             yield f"{name:<{_LABEL}}{line}"
         if line and is_quiet:
             return
     if report.obstacle:
-        yield from _facts("install", [report.obstacle])
+        yield from facts("install", [report.obstacle])
 
 
 def _none_lines(report: PickDocument, advice: str) -> Iterator[str]:
@@ -90,47 +98,54 @@ def _none_lines(report: PickDocument, advice: str) -> Iterator[str]:
     if nearest := report.nearest:
         yield f"{'no':<{_LABEL}}wheel of {where} is compatible; the closest is"
         yield f"{'':<{_LABEL}}{one_line(nearest.name)}"
-        yield from _facts("", _wheel_facts(nearest))
-        yield from _reasons("because", nearest.reasons)
-        yield from _reasons("unknown", nearest.unknown)
+        yield from facts("", wheel_facts(nearest))
+        yield from reason_lines("because", nearest.reasons)
+        yield from reason_lines("unknown", nearest.unknown)
     else:
-        yield from _facts("no", [f"wheel of {where} is on any of the indexes"])
+        yield from facts("no", [f"wheel of {where} is on any of the indexes"])
     if not report.all_read:
         text = "only the newest wheels were read; name a version to check older ones"
-        yield from _facts("not all", [text])
+        yield from facts("not all", [text])
     if report.sdist:
         text = f"{one_line(report.sdist)} exists: pip would compile it on this machine"
-        yield from _facts("source", [text])
+        yield from facts("source", [text])
     if advice:
-        yield from _facts("to get one", [advice])
+        yield from facts("to get one", [advice])
 
 
-def _wheel_facts(wheel: PickedWheel) -> Iterator[str]:
+def wheel_facts(wheel: PickedWheel) -> Iterator[str]:
+    """Yield where a wheel is, what it is for, and what speaks for its bytes."""
     size = f", {show_size(wheel.size)}" if wheel.size is not None else ""
-    yield f"from {wheel.index}{size}"
+    source = f"{wheel.source}, " if wheel.source else ""
+    yield f"from {source}{wheel.index}{size}"
+    if wheel.source:
+        yield f"trust: {wheel.trust}"
     if wheel.cuda:
         yield f"CUDA {wheel.cuda}"
     if wheel.archs:
         yield wheel.archs
-    if not wheel.sha256:
+    if not wheel.sha256 and not wheel.source:
         yield "the index gives no SHA-256"
 
 
-def _reasons(label: str, reasons: Iterable[Reason]) -> Iterator[str]:
+def reason_lines(label: str, reasons: Iterable[Reason]) -> Iterator[str]:
+    """Yield reasons, one a line."""
     for reason in reasons:
-        yield from _facts(label, [f"{reason.kind}: {reason.text}"])
+        yield from facts(label, [f"{reason.kind}: {reason.text}"])
         label = ""
 
 
-def _facts(label: str, texts: Iterable[str]) -> Iterator[str]:
-    """Yield one fact per line, wrapped next to their label."""
+def facts(label: str, texts: Iterable[str]) -> Iterator[str]:
+    """Yield one fact per line, wrapped next to their label; commands stay whole, for copying."""
     for text in texts:
-        yield from textwrap.wrap(
-            one_line(text),
+        whole = _COMMAND.sub(lambda match: match[0].replace(" ", _BLANK), one_line(text))
+        lines = textwrap.wrap(
+            whole,
             _WIDTH,
             initial_indent=f"{label:<{_LABEL}}",
             subsequent_indent=" " * _LABEL,
             break_long_words=False,
             break_on_hyphens=False,
         )
+        yield from (line.replace(_BLANK, " ") for line in lines)
         label = ""

@@ -21,8 +21,9 @@ from cuwheel.build.workspace.request import BuildRequest, choices
 from cuwheel.check.cuda.toolkits import toolkit_by_release
 from cuwheel.check.diagnose.diagnose import callers_environment
 from cuwheel.cli.commands.attestations import STATEMENTS, places_of
-from cuwheel.cli.commands.pick import given_address, index_option, listed_addresses
+from cuwheel.cli.commands.pick import SOURCES, index_option
 from cuwheel.cli.parser import ENVIRONMENT, Option, Parser, new_parser
+from cuwheel.cli.picking import chosen_sources, given_address, listed_addresses
 from cuwheel.cli.target_choice import (
     build_options,
     folder_of,
@@ -60,6 +61,7 @@ def install_parser() -> Parser:
             "targets TARGET*": "the target, such as bitsandbytes-122",
             **ENVIRONMENT,
             **index_option("dist/ in the project, "),
+            **SOURCES,
             f"--fallback {choices(FALLBACKS)}": Option(
                 "if no wheel fits, or it doesn't work: fail; requirement: install the "
                 "recipe's release by name, if it has a wheel; build: build one; default: fail",
@@ -109,6 +111,7 @@ def run_install(args: argparse.Namespace, console: Console, caller: Caller) -> N
         target=target,
         python=args.python,
         addresses=_addresses(args, environ, console, caller),
+        sources=chosen_sources(args, caller),
         start=caller.path("."),
         environ=environ,
         caller=caller,

@@ -50,8 +50,8 @@ function _shtab_cuwheel_using
   test "$_shtab_cuwheel_cmdpath" = "$argv"
 end
 
-set -g _shtab_cuwheel_commands attestations audit build bump cache completion day-zero diagnose explain help index init install lock lock-check lock-verify matrix mcp new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify
-set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --cxx-standard --days --dist --exclude --executor --fail-on --fallback --for --framework --history --host-compiler --index --jobs --json --keep --key --link --maintainer --max-download --model --new-key --note --on-failure --only --page --partition --platform --policy --python --reason --remote --report --reports --requests --require --retries --sandbox --sarif --shard --shard-above --shards --size --snapshot --source --stage --statements --sweep-max --tag --target-root --time-limit --to --tolerance --toolchain --trust-config --until --unused-for --unyank --upload --version --wheel --work --yank -j
+set -g _shtab_cuwheel_commands attestations audit build bump cache completion day-zero diagnose explain get help index init install lock lock-check lock-verify matrix mcp new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify
+set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --cxx-standard --days --dist --exclude --executor --fail-on --fallback --for --framework --history --host-compiler --index --jobs --json --keep --key --link --lock --maintainer --max-download --model --new-key --note --on-failure --only --page --partition --platform --policy --python --reason --remote --report --reports --requests --require --requirement --retries --sandbox --sarif --shard --shard-above --shards --size --snapshot --source --sources --stage --statements --sweep-max --tag --target-root --time-limit --to --tolerance --toolchain --trust-config --until --unused-for --unyank --upload --version --wheel --work --yank -j -r
 
 complete -c cuwheel -e
 complete -c cuwheel -f
@@ -161,6 +161,25 @@ complete -c cuwheel -n '_shtab_cuwheel_using explain' -l verbose -s v -d 'show e
 complete -c cuwheel -n '_shtab_cuwheel_using explain' -l json -d 'print JSON to standard output instead of text'
 complete -c cuwheel -n '_shtab_cuwheel_using explain' -l jsonl -d 'read one {"id": …, "log": …} per line, print one {"id": …, "causes": […]} per line'
 complete -c cuwheel -n '_shtab_cuwheel_using explain; and test $_shtab_cuwheel_npos -ge 0' -ka "(__fish_complete_path (commandline -ct))" -d 'log files, folders with log files, or - for standard input; or the name of an entry of TROUBLESHOOTING.md, which is printed'
+complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a get -d 'Make an environment of packages that fit together: -- NAME NAME.'
+complete -c cuwheel -n '_shtab_cuwheel_using get' -s h -l help -d 'show this help message and exit'
+complete -c cuwheel -n '_shtab_cuwheel_using get' -l requirement -s r -xka "(__fish_complete_path (commandline -ct))" -d 'requirements.txt or pyproject.toml, repeatable'
+complete -c cuwheel -n '_shtab_cuwheel_using get' -l python -x -d 'release or path of the interpreter; default: the newest of this machine for which all have a wheel'
+complete -c cuwheel -n '_shtab_cuwheel_using get' -l to -xka "(__fish_complete_directories)" -d 'folder of the new environment; default: .venv'
+complete -c cuwheel -n '_shtab_cuwheel_using get' -l index -x -d 'where to look, repeatable: an index, a site of `cuwheel index`, a page with wheels, a release'"'"'s page or GitHub API URL, a folder; default: dist/ in the project, CUWHEEL_INDEXES, and the indexes configured for pip and uv'
+complete -c cuwheel -n '_shtab_cuwheel_using get' -l sources -x -d 'public places with CUDA wheels to query where your own indexes have no fitting wheel, repeatable; none: no such place; default: CUWHEEL_SOURCES, else all that hold the package, unless --index is given'
+complete -c cuwheel -n '_shtab_cuwheel_using get' -l pre -d 'also consider pre-releases'
+complete -c cuwheel -n '_shtab_cuwheel_using get' -l lock -xka "(__fish_complete_path (commandline -ct))" -d 'where to write the lock; default: pylock.toml in the environment'
+complete -c cuwheel -n '_shtab_cuwheel_using get' -l yes -d 'build missing wheels without a question'
+complete -c cuwheel -n '_shtab_cuwheel_using get' -l dry-run -d 'print what would be installed and built, and change nothing'
+complete -c cuwheel -n '_shtab_cuwheel_using get' -l dist -xka "(__fish_complete_directories)" -d 'folder of wheels, to which builds write; default: dist/ in the project'
+complete -c cuwheel -n '_shtab_cuwheel_using get' -l work -xka "(__fish_complete_directories)" -d 'work folder of builds; default: work/ in the project'
+complete -c cuwheel -n '_shtab_cuwheel_using get' -l any-driver -d 'accept a GPU driver on this machine that is too old for the wheel, which is for other machines'
+complete -c cuwheel -n '_shtab_cuwheel_using get' -l jobs -s j -x -d 'compiles at once; auto: one per core, as memory allows'
+complete -c cuwheel -n '_shtab_cuwheel_using get' -l sandbox -xka "auto bubblewrap unshare none" -d 'what keeps the package'"'"'s code from the network and your files; default: bubblewrap if it is installed, else the kernel'"'"'s namespaces (unshare); none: it can do all that you can'
+complete -c cuwheel -n '_shtab_cuwheel_using get' -l quiet -s q -d 'print only warnings and errors'
+complete -c cuwheel -n '_shtab_cuwheel_using get' -l verbose -s v -d 'list each index with what it has'
+complete -c cuwheel -n '_shtab_cuwheel_using get' -l json -d 'print what was done as JSON to standard output'
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a help -d 'List the commands, and what can be built here.'
 complete -c cuwheel -n '_shtab_cuwheel_using help' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using help' -l targets -d 'print only the names of what can be built here'
@@ -191,6 +210,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 
 complete -c cuwheel -n '_shtab_cuwheel_using install' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using install' -l python -xka "(__fish_complete_path (commandline -ct))" -d 'an interpreter, the folder of an environment, or a conda environment'"'"'s name; default: the active environment, else the `python3` on PATH'
 complete -c cuwheel -n '_shtab_cuwheel_using install' -l index -x -d 'where to look, repeatable: an index, a site of `cuwheel index`, a page with wheels, a release'"'"'s page or GitHub API URL, a folder; default: dist/ in the project, CUWHEEL_INDEXES, and the indexes configured for pip and uv'
+complete -c cuwheel -n '_shtab_cuwheel_using install' -l sources -x -d 'public places with CUDA wheels to query where your own indexes have no fitting wheel, repeatable; none: no such place; default: CUWHEEL_SOURCES, else all that hold the package, unless --index is given'
 complete -c cuwheel -n '_shtab_cuwheel_using install' -l fallback -xka "fail requirement build" -d 'if no wheel fits, or it doesn'"'"'t work: fail; requirement: install the recipe'"'"'s release by name, if it has a wheel; build: build one; default: fail'
 complete -c cuwheel -n '_shtab_cuwheel_using install' -l require-statement -d 'refuse a wheel that has no provenance file'
 complete -c cuwheel -n '_shtab_cuwheel_using install' -l policy -xka "(__fish_complete_path (commandline -ct))" -d 'refuse a wheel that too few of these rebuilders rebuilt to the same bytes'
@@ -313,12 +333,15 @@ complete -c cuwheel -n '_shtab_cuwheel_using perf' -l quiet -s q -d 'print only 
 complete -c cuwheel -n '_shtab_cuwheel_using perf' -l verbose -s v -d 'list the errors of blocks, and the kernels of each case'
 complete -c cuwheel -n '_shtab_cuwheel_using perf' -l json -d 'print JSON to standard output instead of text'
 complete -c cuwheel -n '_shtab_cuwheel_using perf; and test $_shtab_cuwheel_npos -eq 0' -ka "(cuwheel help --targets)" -d 'such as causal-conv1d-130; default: the newest wheel'
-complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a pick -d 'Show which wheel fits this machine, or why none does: -- NAME.'
+complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a pick -d 'Show which wheels fit this machine, or why none does: -- NAME.'
 complete -c cuwheel -n '_shtab_cuwheel_using pick' -s h -l help -d 'show this help message and exit'
+complete -c cuwheel -n '_shtab_cuwheel_using pick' -l requirement -s r -xka "(__fish_complete_path (commandline -ct))" -d 'requirements.txt or pyproject.toml, repeatable'
 complete -c cuwheel -n '_shtab_cuwheel_using pick' -l python -xka "(__fish_complete_path (commandline -ct))" -d 'an interpreter, the folder of an environment, or a conda environment'"'"'s name; default: the active environment, else the `python3` on PATH'
-complete -c cuwheel -n '_shtab_cuwheel_using pick' -l for -x -d 'another machine, described as python=3.12,torch=2.11,cuda=13.0,arch=90, also with glibc=, driver=, platform=, jax=; what isn'"'"'t named counts as unknown'
+complete -c cuwheel -n '_shtab_cuwheel_using pick' -l for -x -d 'another machine, described as python=3.12,torch=2.11,cuda=13.0,arch=90, also with glibc=, driver=, platform=, jax=; what isn'"'"'t named counts as unknown; for several packages Python, torch and CUDA may be left out'
 complete -c cuwheel -n '_shtab_cuwheel_using pick' -l index -x -d 'where to look, repeatable: an index, a site of `cuwheel index`, a page with wheels, a release'"'"'s page or GitHub API URL, a folder; default: CUWHEEL_INDEXES, and the indexes configured for pip and uv'
+complete -c cuwheel -n '_shtab_cuwheel_using pick' -l sources -x -d 'public places with CUDA wheels to query where your own indexes have no fitting wheel, repeatable; none: no such place; default: CUWHEEL_SOURCES, else all that hold the package, unless --index is given'
 complete -c cuwheel -n '_shtab_cuwheel_using pick' -l pre -d 'also consider pre-releases'
+complete -c cuwheel -n '_shtab_cuwheel_using pick' -l lock -xka "(__fish_complete_path (commandline -ct))" -d 'write the wheels of all packages and of what they require, with their hashes, as a pylock.toml, which pip and uv install'
 complete -c cuwheel -n '_shtab_cuwheel_using pick' -l quiet -s q -d 'print only the wheel and the install command, or why none fits'
 complete -c cuwheel -n '_shtab_cuwheel_using pick' -l verbose -s v -d 'list each index with what it has'
 complete -c cuwheel -n '_shtab_cuwheel_using pick' -l json -d 'print JSON to standard output instead of text'

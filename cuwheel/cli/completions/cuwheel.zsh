@@ -19,6 +19,7 @@ _shtab_cuwheel_commands() {
     day-zero:'Try recipes with a framework'"'"'s new release: [-- torch==2.15.0].'
     diagnose:'Check whether GPU packages work here, or say why not: [-- NAME].'
     explain:'Explain what went wrong in a log, of any tool: -- LOG.'
+    get:'Make an environment of packages that fit together: -- NAME NAME.'
     help:'List the commands, and what can be built here.'
     index:'Write dist/simple/, the package index of all wheels in dist/.'
     init:'Make a project: noxfile, recipes/, envs/, patches/, a workflow.'
@@ -32,7 +33,7 @@ _shtab_cuwheel_commands() {
     nightly:'Diagnose, build what is due, smoke, perf; report: [-- TARGET].'
     outdated:'List what is newer than the recipes'"'"' pins: [-- NAME].'
     perf:'Check and measure a wheel on this GPU; pass or fail: [-- TARGET].'
-    pick:'Show which wheel fits this machine, or why none does: -- NAME.'
+    pick:'Show which wheels fit this machine, or why none does: -- NAME.'
     profile:'Show a build'"'"'s use of time and memory: -- TARGET.'
     rebuild:'Rebuild a published wheel, compare, sign: -- WHEEL.'
     release:'Show what a release would contain; publish wheels and notes: --publish.'
@@ -204,6 +205,31 @@ _shtab_cuwheel_explain_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_cuwheel_explain_defaults_added=0
 
+_shtab_cuwheel_get_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "*"{--requirement,-r}"[requirements.txt or pyproject.toml, repeatable]:FILE:_files"
+  "--python[release or path of the interpreter\; default\: the newest of this machine for which all have a wheel]:PYTHON:"
+  "--to[folder of the new environment\; default\: .venv]:DIR:_files -/"
+  "*--index[where to look, repeatable\: an index, a site of \`cuwheel index\`, a page with wheels, a release\'s page or GitHub API URL, a folder\; default\: dist\/ in the project, CUWHEEL_INDEXES, and the indexes configured for pip and uv]:ADDRESS:"
+  "*--sources[public places with CUDA wheels to query where your own indexes have no fitting wheel, repeatable\; none\: no such place\; default\: CUWHEEL_SOURCES, else all that hold the package, unless --index is given]:NAME:"
+  "--pre[also consider pre-releases]"
+  "--lock[where to write the lock\; default\: pylock.toml in the environment]:FILE:_files"
+  "--yes[build missing wheels without a question]"
+  "--dry-run[print what would be installed and built, and change nothing]"
+  "--dist[folder of wheels, to which builds write\; default\: dist\/ in the project]:DIR:_files -/"
+  "--work[work folder of builds\; default\: work\/ in the project]:DIR:_files -/"
+  "--any-driver[accept a GPU driver on this machine that is too old for the wheel, which is for other machines]"
+  {--jobs,-j}"[compiles at once\; auto\: one per core, as memory allows]:N|auto:"
+  "--sandbox[what keeps the package\'s code from the network and your files\; default\: bubblewrap if it is installed, else the kernel\'s namespaces (unshare)\; none\: it can do all that you can]:sandbox:(auto bubblewrap unshare none)"
+  {--quiet,-q}"[print only warnings and errors]"
+  {--verbose,-v}"[list each index with what it has]"
+  "--json[print what was done as JSON to standard output]"
+  "(*)::their names\; \'flash-attn\>\=2.8\' limits the versions, \'jax\[cuda13\]\' adds an extra\; several, a requirements.txt or a pyproject.toml\: the newest Python, torch and CUDA for which all have a wheel:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cuwheel_get_defaults_added=0
+
 _shtab_cuwheel_help_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--targets[print only the names of what can be built here]"
@@ -250,6 +276,7 @@ _shtab_cuwheel_install_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--python[an interpreter, the folder of an environment, or a conda environment\'s name\; default\: the active environment, else the \`python3\` on PATH]:PATH|ENVIRONMENT:_files"
   "*--index[where to look, repeatable\: an index, a site of \`cuwheel index\`, a page with wheels, a release\'s page or GitHub API URL, a folder\; default\: dist\/ in the project, CUWHEEL_INDEXES, and the indexes configured for pip and uv]:ADDRESS:"
+  "*--sources[public places with CUDA wheels to query where your own indexes have no fitting wheel, repeatable\; none\: no such place\; default\: CUWHEEL_SOURCES, else all that hold the package, unless --index is given]:NAME:"
   "--fallback[if no wheel fits, or it doesn\'t work\: fail\; requirement\: install the recipe\'s release by name, if it has a wheel\; build\: build one\; default\: fail]:fallback:(fail requirement build)"
   "--require-statement[refuse a wheel that has no provenance file]"
   "--policy[refuse a wheel that too few of these rebuilders rebuilt to the same bytes]:FILE:_files"
@@ -428,14 +455,17 @@ _shtab_cuwheel_perf_defaults_added=0
 
 _shtab_cuwheel_pick_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
+  "*"{--requirement,-r}"[requirements.txt or pyproject.toml, repeatable]:FILE:_files"
   "--python[an interpreter, the folder of an environment, or a conda environment\'s name\; default\: the active environment, else the \`python3\` on PATH]:PATH|ENVIRONMENT:_files"
-  "--for[another machine, described as python\=3.12,torch\=2.11,cuda\=13.0,arch\=90, also with glibc\=, driver\=, platform\=, jax\=\; what isn\'t named counts as unknown]:MACHINE:"
+  "--for[another machine, described as python\=3.12,torch\=2.11,cuda\=13.0,arch\=90, also with glibc\=, driver\=, platform\=, jax\=\; what isn\'t named counts as unknown\; for several packages Python, torch and CUDA may be left out]:MACHINE:"
   "*--index[where to look, repeatable\: an index, a site of \`cuwheel index\`, a page with wheels, a release\'s page or GitHub API URL, a folder\; default\: CUWHEEL_INDEXES, and the indexes configured for pip and uv]:ADDRESS:"
+  "*--sources[public places with CUDA wheels to query where your own indexes have no fitting wheel, repeatable\; none\: no such place\; default\: CUWHEEL_SOURCES, else all that hold the package, unless --index is given]:NAME:"
   "--pre[also consider pre-releases]"
+  "--lock[write the wheels of all packages and of what they require, with their hashes, as a pylock.toml, which pip and uv install]:FILE:_files"
   {--quiet,-q}"[print only the wheel and the install command, or why none fits]"
   {--verbose,-v}"[list each index with what it has]"
   "--json[print JSON to standard output instead of text]"
-  ":its name\; \'flash-attn\>\=2.8\' limits the versions, \'jax\[cuda13\]\' adds an extra:"
+  "(*)::their names\; \'flash-attn\>\=2.8\' limits the versions, \'jax\[cuda13\]\' adds an extra\; several, a requirements.txt or a pyproject.toml\: the newest Python, torch and CUDA for which all have a wheel:"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -631,6 +661,7 @@ _shtab_cuwheel() {
         day-zero) _arguments -C -s $_shtab_cuwheel_day_zero_options ;;
         diagnose) _arguments -C -s $_shtab_cuwheel_diagnose_options ;;
         explain) _arguments -C -s $_shtab_cuwheel_explain_options ;;
+        get) _arguments -C -s $_shtab_cuwheel_get_options ;;
         help) _arguments -C -s $_shtab_cuwheel_help_options ;;
         index) _arguments -C -s $_shtab_cuwheel_index_options ;;
         init) _arguments -C -s $_shtab_cuwheel_init_options ;;

@@ -13,11 +13,13 @@ from cuwheel.base.formats.wheel.publication import STATEMENT
 from cuwheel.base.system.output import html
 from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.build.wheelhouse.entries import Entry
-from cuwheel.build.wheelhouse.facts import WheelFacts, oldest_glibc, pythons
+from cuwheel.build.wheelhouse.facts import WheelFacts
+from cuwheel.check.audit.tags import describe_pythons, oldest_glibc
+from cuwheel.check.cuda.torch_exports import describe_releases
 
 _ADDRESS = "ADDRESS"  # of the site, which a script in the browser replaces
 _TITLES = (
-    *("package", "version", "CUDA", "Python", "framework", "archs"),
+    *("package", "version", "CUDA", "Python", "framework", "loads with torch", "archs"),
     *("oldest driver", "glibc", "size", "date"),
 )
 _CHOICES = ("CUDA", "Python", "framework", "archs")  # columns with a filter
@@ -72,7 +74,7 @@ class ListedWheel:
         """Its values in the columns with a filter."""
         return {
             "CUDA": (self.cuda,),
-            "Python": (pythons(self.entry),),
+            "Python": (describe_pythons(self.entry.tags),),
             "framework": (self.entry.framework,),
             "archs": self.facts.archs,
         }
@@ -86,9 +88,10 @@ class ListedWheel:
             self.cuda or ", ".join(map(str, facts.cuda)),
             *self.choices["Python"],
             entry.framework,
+            describe_releases(facts.torch),
             ", ".join([*facts.archs, *(f"{arch} (PTX)" for arch in facts.ptx)]),
             ", ".join(facts.drivers),
-            oldest_glibc(entry),
+            oldest_glibc(entry.tags),
             show_size(entry.size),
             entry.uploaded[:10],
         )

@@ -32,10 +32,11 @@ from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.build.sandbox.confinement import Confinement, confine_environment
 from cuwheel.build.workspace.workspace import bare_workspace
 from cuwheel.check.diagnose.facts.environment import read_environment
-from cuwheel.check.pick.choice import Choice, Offers, choose, query_indexes
+from cuwheel.check.pick.choice import Choice, Offers, choose, query_indexes, query_sources
 from cuwheel.check.pick.contents import read_contents
 from cuwheel.check.pick.declarations import declared
 from cuwheel.check.pick.fit import Judgement, RemoteWheelFacts, WheelJudge
+from cuwheel.check.pick.known_sources import Sources
 from cuwheel.check.pick.machine import Here, read_here
 from cuwheel.check.pick.pick import raise_if_silent
 from cuwheel.publish.install.contents import is_installed, missing_bytes, owners_of, replaced_files
@@ -68,6 +69,7 @@ class InstallOptions:
     Attributes:
         target: recipe and toolkit; its Python isn't used.
         addresses: of indexes, as for `pick`, in order.
+        sources: known ones to query where no wheel of these indexes fits.
         start: the folder that paths are relative to.
         environ: of `callers_environment`.
         fallback: the action if no wheel fits, or it doesn't work.
@@ -87,6 +89,7 @@ class InstallOptions:
     statements: tuple[str | Path, ...] = ()
     is_dry: bool = False
     sandbox: str = "auto"
+    sources: Sources = Sources()  # noqa: RUF009 - frozen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +100,7 @@ class Installed:
         how: by which way it came there.
         what: the wheel's file name, or the requirement.
         sha256: of the wheel; empty for a requirement.
-        source: the address that had it.
+        source: the address that had it, after the name of a known source.
         statement: what was said of it; None: nothing.
         rebuilt_by: the policy's rebuilders who have got its bytes.
         was_there: the very same wheel was installed already.
@@ -213,7 +216,11 @@ class _Run:
 
     def wheel(self, addresses: tuple[str, ...]) -> Installed:
         """Install the newest wheel that fits, of these addresses."""
-        offers = query_indexes(Requirement(self.named), addresses)
+        wanted = Requirement(self.named)
+        offers = query_indexes(wanted, addresses)
+        pages = self.options.sources.of(self.project)
+        if pages and self._choice(offers).taken is None:
+            offers += query_sources(wanted, pages)
         if any(why.kind == "unasked" for why in offers.faults.values()):
             raise_if_silent(self.project, offers)
         return self._install(offers)
@@ -258,7 +265,7 @@ class _Run:
             how="wheel",
             what=offer.name,
             sha256=sha256,
-            source=redact_url(offer.index),
+            source=_source(offers, offer),
             statement=statement,
             rebuilt_by=rebuilt_by,
             was_there=there,
@@ -324,7 +331,7 @@ class _Run:
         check_placements(placements, before.prefix, occupied)
         return placements
 
-    def _choose(self, offers: Offers) -> Judgement:
+    def _choice(self, offers: Offers) -> Choice:
         target = self.options.target
         mine = tuple(
             file
@@ -332,7 +339,10 @@ class _Run:
             if not target.local_version
             or declared(self.project, file.version).get("cuda") == target.toolkit.release
         )
-        choice = choose(replace(offers, files=mine), self.here.machine, Requirement(self.named))
+        return choose(replace(offers, files=mine), self.here.machine, Requirement(self.named))
+
+    def _choose(self, offers: Offers) -> Judgement:
+        choice = self._choice(offers)
         if choice.taken is None:
             raise self._none_fits(choice, offers.faults)
         return choice.taken
@@ -422,3 +432,9 @@ class _Run:
                 )
         remove_tree(self.logs)
         return trial
+
+
+def _source(offers: Offers, offer: Offer) -> str:
+    """Return who offers a wheel: its index, with its name if it is a known source."""
+    name, address = offers.source_of(offer), redact_url(offer.index)
+    return f"{name} ({address})" if name else address

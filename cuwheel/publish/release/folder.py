@@ -51,7 +51,10 @@ _CHECK = f"""## Check it
 `sha256sum --check {CHECKSUMS}` in the release's folder checks all files against their hashes;
 `nox -s rebuild -- WHEEL` builds a wheel again from its provenance and compares.
 """
-_TITLES = ("", "wheel", "CUDA", "Python", "framework", "archs", "oldest driver", "glibc", "size")
+_TITLES = (
+    *("", "wheel", "CUDA", "Python", "framework", "loads with torch", "archs"),
+    *("oldest driver", "glibc", "size"),
+)
 
 
 def render_notes(release: Release, last: Release | None) -> str:

@@ -20,8 +20,8 @@ from cuwheel.cli.target_choice import request_of
 
 # A new verb belongs into one of these. The first run code of packages, themselves or by a build.
 RUN_PACKAGES = {
-    *("build", "day-zero", "install", "matrix", "nightly", "perf", "profile", "rebuild", "smoke"),
-    "verify",
+    *("build", "day-zero", "get", "install", "matrix", "nightly", "perf", "profile", "rebuild"),
+    *("smoke", "verify"),
 }
 RUN_NONE = {
     *("attestations", "audit", "bump", "cache", "completion", "completions", "docs", "explain"),

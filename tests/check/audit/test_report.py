@@ -7,8 +7,15 @@ import re
 from pathlib import Path
 
 import pytest
+import rich.console
 
+from cuwheel.base.formats.binaries.archs import DeviceCode
 from cuwheel.base.system import process
+from cuwheel.base.system.console import Console
+from cuwheel.check.audit.case import AuditCase
+from cuwheel.check.audit.report import print_result
+from cuwheel.check.audit.scan import ScannedLibrary, WheelScan, join_codes
+from cuwheel.check.audit.verdict import AuditResult
 from tests.support.check.audits import make_wheel, run_session
 from tests.support.documents import read_document
 from tests.support.factories import compile_cuda, write_wheel
@@ -54,6 +61,26 @@ def test_prints_facts_suppliers_and_findings(
     # The linker decides the size and the hash.
     output = re.sub(r"(?m)^(size|sha256) .*", r"\1", capsys.readouterr().out)
     golden.check("audit/two-wheels.txt", output)
+
+
+def test_shows_which_library_has_code_for_which_gpu(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    old, new = DeviceCode(sass=("80", "90")), DeviceCode(sass=("90",), ptx=("90",))
+    libraries = [
+        ScannedLibrary(name=f"pkg/{name}.so", elf=None, device_code=code)
+        for name, code in (("a", old), ("b", old), ("c", new))
+    ]
+    scan = WheelScan(file_name="pkg-1.0-py3-none-any.whl", size=1, libraries=tuple(libraries))
+    case = AuditCase(scan=scan, contract=None)
+    result = AuditResult(case=case, findings=(), code=join_codes([old, new]))
+
+    print_result(result, rich.console.Console(), Console())
+
+    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    first = rows.index("code for sm_80 sm_90 PTX 90")
+    assert rows[first + 1 : first + 3] == ["pkg/a.so and 1 more x x", "pkg/c.so x x"]
 
 
 @pytest.mark.e2e

@@ -9,6 +9,8 @@ import pytest
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.scan import scan_wheel
 from cuwheel.check.audit.symbols import SymbolNeeds, runtime_defines
+from cuwheel.check.audit.verdict import audit_wheel
+from cuwheel.check.cuda.torch_exports import is_judged, torch_exports
 from tests.support.factories import write_wheel
 from tests.support.packages.defective_wheels import MEMBER, TAG, make_library
 
@@ -100,3 +102,20 @@ def test_knows_symbols_of_this_machine_or_a_newer_one(name: str) -> None:
 )
 def test_does_not_know_other_names(name: str) -> None:
     assert not runtime_defines(name)
+
+
+def test_knows_releases_of_torch_with_all_symbols(tmp_path: Path) -> None:
+    releases = torch_exports().releases
+    name = next(
+        name
+        for name in torch_exports().names
+        if is_judged(name) and torch_exports().releases_with(name) == releases[-4:]
+    )
+    code = f"int {name}(void); int f(void) {{ return {name}(); }}\n"
+    library = make_library(tmp_path / "made", "libc10.so", code=code)
+    plain = make_library(tmp_path / "plain", "libc.so.6", code="int f(void) { return 1; }\n")
+    wheel = write_wheel(tmp_path / "a", {MEMBER: library}, tag=TAG, requires=("torch",))
+    other = write_wheel(tmp_path / "b", {MEMBER: plain}, tag=TAG, requires=("torch",))
+
+    assert audit_wheel(wheel).torch == releases[-4:]
+    assert audit_wheel(other).torch is None

@@ -6,10 +6,12 @@ import pytest
 from packaging.tags import parse_tag
 
 from cuwheel.check.audit.tags import (
+    describe_pythons,
     first_with,
     is_missing,
     list_tags,
     minor_of,
+    oldest_glibc,
     oldest_minor,
     policies,
     policy_of,
@@ -81,3 +83,32 @@ def test_finds_oldest_python() -> None:
 def test_lists_tags_in_order() -> None:
     assert list_tags(parse_tag("py3.py2-none-any")) == "py2-none-any, py3-none-any"
     assert list_tags(()) == "none"
+
+
+@pytest.mark.parametrize(
+    ("platform", "glibc"),
+    [
+        ("manylinux_2_34_x86_64", "2.34"),
+        ("manylinux_2_17_x86_64.manylinux2014_x86_64", "2.17"),
+        ("manylinux1_x86_64", "2.5"),
+        ("linux_x86_64", ""),
+        ("win_amd64", ""),
+    ],
+)
+def test_knows_the_oldest_glibc(platform: str, glibc: str) -> None:
+    assert oldest_glibc(parse_tag(f"py3-none-{platform}")) == glibc
+
+
+@pytest.mark.parametrize(
+    ("tags", "text"),
+    [
+        ("cp312-cp312", "3.12"),
+        ("cp310-abi3", "3.10 or newer"),
+        ("cp313-cp313t", "3.13 without GIL"),
+        ("py3-none", "3"),
+        ("py39-none", "3.9 or newer"),
+        ("py2.py3-none", "2, 3"),
+    ],
+)
+def test_names_pythons(tags: str, text: str) -> None:
+    assert describe_pythons(parse_tag(f"{tags}-any")) == text

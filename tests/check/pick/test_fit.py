@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cuwheel.check.cuda.torch_exports import is_judged, minor_of, torch_exports
 from cuwheel.check.pick.document import PickedWheel
 from tests.support.check.offers import MACHINE, TAG, Index, find_on
 from tests.support.factories import compile_device_file, write_wheel
+from tests.support.packages.defective_wheels import make_library
 
 ARCHS = {"archs": ["80", "90"], "toolkit": "13.0"}
 
@@ -179,6 +183,102 @@ def test_file_decides_on_archs(tmp_path: Path, old_code: Path) -> None:
     assert report.newer
     assert (report.wheel.version, report.newer.version) == ("1.0+cu130", "2.0+cu130")
     assert [reason.kind for reason in report.newer.reasons] == ["arch"]
+
+
+def serve_with_size(index: Index, *wheels: Path) -> None:
+    """Offer wheels on a page that states their sizes, as the public index does."""
+    files = []
+    for path in wheels:
+        content = path.read_bytes()
+        index.site.files[f"/files/{path.name}"] = content
+        digest = {"sha256": hashlib.sha256(content).hexdigest()}
+        url = f"/files/{path.name.replace('+', '%2B')}"
+        files.append({"filename": path.name, "url": url, "hashes": digest, "size": len(content)})
+    page = {"meta": {"api-version": "1.1"}, "name": "toy", "versions": [], "files": files}
+    index.site.files["/simple/toy/"] = json.dumps(page).encode()
+    index.site.headers = {"Content-Type": "application/vnd.pypi.simple.v1+json"}
+
+
+def test_small_file_on_a_server_decides_on_archs(index: Index, old_code: Path) -> None:
+    new = write_wheel(
+        index.folder, {"toy/twice.cubin": old_code}, name="toy", version="2.0+cu130", tag=TAG
+    )
+    old = write_wheel(index.folder, {"toy.py": b""}, name="toy", version="1.0+cu130", tag=TAG)
+    serve_with_size(index, new, old)
+
+    report = index.pick()
+
+    assert report.wheel
+    assert report.newer
+    assert report.wheel.version == "1.0+cu130"
+    assert [reason.kind for reason in report.newer.reasons] == ["arch"]
+
+
+@pytest.mark.parametrize("is_fit", [True, False])
+def test_symbols_decide_where_no_torch_is_stated(
+    index: Index, tmp_path: Path, *, is_fit: bool
+) -> None:
+    table = torch_exports()
+    name = next(
+        name
+        for name in table.names
+        if is_judged(name) and table.releases_with(name) == table.releases[-4:]
+    )
+    code = f"int {name}(void); int f(void) {{ return {name}(); }}\n"
+    library = make_library(tmp_path / "made", "libc10.so", code=code)
+    files: dict[str, bytes | Path] = {"toy/x.so": library}
+    wheel = write_wheel(index.folder, files, name="toy", tag=TAG, requires=("torch",))
+    serve_with_size(index, wheel)
+    there = minor_of(table.releases[-4 if is_fit else -5])
+
+    report = index.pick(MACHINE.replace("torch=2.11", f"torch={there}"))
+
+    assert report.fits is is_fit
+    shown = report.wheel or report.nearest
+    assert shown
+    assert [reason.kind for reason in shown.reasons] == ([] if is_fit else ["framework"])
+
+
+@pytest.mark.parametrize("is_fit", [True, False])
+def test_file_shows_that_it_loads_with_another_torch(tmp_path: Path, *, is_fit: bool) -> None:
+    table = torch_exports()
+    releases = table.releases[-4:]
+    name = next(
+        name for name in table.names if is_judged(name) and table.releases_with(name) == releases
+    )
+    code = f"int {name}(void); int f(void) {{ return {name}(); }}\n"
+    library = make_library(tmp_path / "made", "libc10.so", code=code)
+    folder, built_for = tmp_path / "dist", minor_of(releases[-1])
+    there = minor_of(releases[0] if is_fit else table.releases[-5])
+    version = f"1.0+cu130torch{built_for}"
+    write_wheel(
+        folder, {"toy/x.so": library}, name="toy", version=version, tag=TAG, requires=("torch",)
+    )
+
+    report = find_on(folder.as_uri(), paper=MACHINE.replace("torch=2.11", f"torch={there}"))
+
+    assert report.fits is is_fit
+    shown = report.wheel or report.nearest
+    assert shown
+    reasons = (*shown.unknown, *shown.reasons)
+    text = next(reason.text for reason in reasons if reason.kind == "framework")
+    assert ("layouts of classes weren't compared" in text) is is_fit
+
+
+def test_wheel_that_loads_needs_code_for_the_gpu(tmp_path: Path, old_code: Path) -> None:
+    table = torch_exports()
+    name = next(filter(is_judged, table.names))
+    code = f"int {name}(void); int f(void) {{ return {name}(); }}\n"
+    library = make_library(tmp_path / "made", "libc10.so", code=code)
+    files: dict[str, bytes | Path] = {"toy/x.so": library, "toy/twice.cubin": old_code}
+    folder, there = tmp_path / "dist", minor_of(table.releases_with(name)[-1])
+    version = "1.0+cu130torch2.3"
+    write_wheel(folder, files, name="toy", version=version, tag=TAG, requires=("torch",))
+
+    report = find_on(folder.as_uri(), paper=MACHINE.replace("torch=2.11", f"torch={there}"))
+
+    assert report.nearest
+    assert "arch" in {reason.kind for reason in report.nearest.reasons}
 
 
 def test_cuda_of_the_only_extra_counts(index: Index) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from cuwheel.base.errors import DownloadError, UsageError
 from cuwheel.base.system.console import Console
 from cuwheel.cli.dispatch import run_command
+from tests.support.check.stacks import WheelIndex
 from tests.support.documents import read_document
 from tests.support.packages.toy_wheel import add_wheel
 from tests.support.servers.http import Site, serving
@@ -138,3 +140,99 @@ def test_reports_that_no_index_answered(
 def test_refuses_what_makes_no_sense(words: tuple[str, ...], output: str) -> None:
     with pytest.raises(UsageError, match=output):
         pick(*words)
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WheelIndex]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serving(Site()) as site:
+        index = WheelIndex(folder=tmp_path / "wheels", site=site)
+        index.add_torch("2.12.0", "2.11.0")
+        index.add("fast", "1.0+cu130torch2.11")
+        index.add("fast", "1.0+cu130torch2.12")
+        index.add_sdist("flash-attn", "2.8.3")
+        yield index
+
+
+STACK = "arch=90,glibc=2.36,driver=580.95.05,platform=x86_64"
+
+
+def test_names_what_a_stack_lacks(index: WheelIndex, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pick("fast", "flash-attn", "--index", index.url, "--for", STACK, "--json") == 1
+
+    data = read_document(capsys.readouterr().out, "stack")
+    assert (data["stack"]["python"], data["stack"]["torch"]) == ("3.12", "2.12.0")
+    [missing] = data["stack"]["missing"]
+    assert (missing["project"], missing["sdist"]) == ("flash-attn", "flash_attn-2.8.3.tar.gz")
+    assert "of memory for each parallel compile" in missing["advice"]
+
+
+def test_keeps_commands_on_one_line(index: WheelIndex, capsys: pytest.CaptureFixture[str]) -> None:
+    pick("fast", "flash-attn", "--index", index.url, "--for", STACK)
+
+    lines = capsys.readouterr().out.splitlines()
+    assert any("`nox -s build-flash-attn-130 -- --arch 90`" in line for line in lines)
+    assert all(line.count("`") % 2 == 0 for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("requirements.txt", "# these\n--extra-index-url {index}\nfast>=1  # a note\nflash-attn"),
+        ("more.txt", "-r first.txt\nflash_attn\n"),
+        (
+            "pyproject.toml",
+            "[project]\ndependencies = ['fast', 'Flash.Attn; python_version > \"3\"']",
+        ),
+    ],
+)
+def test_reads_requirements_of_a_file(
+    name: str, content: str, index: WheelIndex, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "first.txt").write_text("fast\n")
+    (tmp_path / name).write_text(content.format(index=index.url))
+    words = ("--index", index.url, "--for", STACK, "--json")
+
+    by_name, by_option = (
+        pick(str(tmp_path / name), *words),
+        pick("-r", str(tmp_path / name), *words),
+    )
+
+    first, second = capsys.readouterr().out.splitlines()
+    assert (by_name, by_option) == (1, 1)
+    data = read_document(first, "stack")
+    assert [text.partition(">")[0] for text in data["requirements"]] == ["fast", "flash-attn"]
+    assert read_document(second, "stack") == data
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("-e .", "has -e, which isn't supported"),
+        ("x @ https://example.org/x.whl", "has x with an address"),
+        ("no name", "is no requirement of a release"),
+    ],
+)
+def test_refuses_lines_that_are_no_releases(line: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text(line)
+
+    with pytest.raises(UsageError, match=message):
+        pick("-r", str(tmp_path / "requirements.txt"), "--for", STACK)
+
+
+def test_refuses_names_that_are_no_lock(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not the name of a lock"):
+        pick("fast", "--for", STACK, "--lock", str(tmp_path / "lock.toml"))
+
+
+@pytest.mark.parametrize("python", ["3.14t", "pypy3.10"])
+def test_refuses_stack_for_other_pythons(python: str, index: WheelIndex) -> None:
+    words = ("--index", index.url, "--for", f"python={python},{STACK}")
+
+    with pytest.raises(UsageError, match="several packages can't be chosen"):
+        pick("fast", "flash-attn", *words)
+
+
+def test_refuses_nothing() -> None:
+    with pytest.raises(UsageError, match="no package is named"):
+        pick()

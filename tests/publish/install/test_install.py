@@ -18,6 +18,7 @@ from cuwheel.base.formats.wheel.publication import statement_of
 from cuwheel.build.recipe.link import External
 from cuwheel.build.recipe.recipe import Smoke
 from cuwheel.build.sandbox import backends
+from cuwheel.check.pick.known_sources import Sources
 from tests.support.check.environments import make_driver
 from tests.support.factories import compile_device_file, write_wheel
 from tests.support.publish.installations import (
@@ -453,3 +454,24 @@ def test_dry_run_reports_the_fallback(installing: Installing) -> None:
     offer(installing.folder / "links", "1.0", stated=None)
     assert installing.run(fallback="requirement", is_dry=True).what == "toy==1.0"
     assert installing.built == 0
+
+
+def test_takes_wheel_of_a_known_source_where_own_indexes_have_none(
+    installing: Installing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    smoke = Smoke(imports=("causal_conv1d",), call="causal_conv1d.add(1, 2)", expect="3")
+    target = toy(name="causal-conv1d", smoke=smoke)
+    offer(installing.dist, "1.0+cu120", name="causal_conv1d")
+    wheel = offer(installing.folder / "public", name="causal_conv1d")
+    site = wheel_site(wheel, project="causal-conv1d")
+    site.files["/a/cu130/causal-conv1d/"] = site.files["/simple/causal-conv1d/"]
+    with serving(site):
+        sources = Sources(names=("astral",), bases={"astral": site.url("/a")})
+        with pytest.raises(InstallError):
+            installing.run(target)
+        done = installing.run(target, sources=sources)
+        address = site.url("/a/cu130/")
+
+    assert done.source == f"astral ({address})"
+    assert versions(installing.environment, "causal_conv1d") == ["1.0+cu130"]

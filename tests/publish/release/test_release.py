@@ -113,7 +113,7 @@ def test_lists_each_wheel(project: Project) -> None:
     notes = render_notes(release, None)
 
     assert "1 wheel. New since v2026-11-20: 1 new build of a known wheel." in notes
-    row = "| `toy` 1.0+cu130 | cu130 | 3 | torch==2.11.0 | 80, 90, 90 (PTX) | 580.65.06 |  |"
+    row = "| `toy` 1.0+cu130 | cu130 | 3 | torch==2.11.0 |  | 80, 90, 90 (PTX) | 580.65.06 |  |"
     assert f"| new build {row}" in notes
     assert f"SHA-256 `{release.wheels[0].entry.sha256}`" in notes
     assert "perf: passed on X" in notes

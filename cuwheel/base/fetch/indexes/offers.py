@@ -79,6 +79,7 @@ class Offer(IndexFile):
         yanked: why it was withdrawn; None: it wasn't.
         metadata_sha256: of that; empty where the index states none.
         is_in_index: installers find it at `index`; elsewhere they need its address.
+        declares: facts by name that its index states of all of its wheels: `cuda`, `torch`.
     """
 
     index: str
@@ -89,9 +90,17 @@ class Offer(IndexFile):
     has_metadata: bool = False
     metadata_sha256: str = ""
     is_in_index: bool = False
+    declares: tuple[tuple[str, str], ...] = ()
 
 
-def read_offers(address: str, project: str, attempts: Attempts) -> tuple[Offer, ...] | PageFault:
+def read_offers(
+    address: str,
+    project: str,
+    attempts: Attempts,
+    *,
+    is_index: bool = False,
+    most_pages: int = _MOST_PAGES,
+) -> tuple[Offer, ...] | PageFault:
     """Return the files of a project at an address, or why there are none.
 
     A page that names an address that it mustn't is refused as a whole: the rest of it has the same
@@ -100,11 +109,14 @@ def read_offers(address: str, project: str, attempts: Attempts) -> tuple[Offer, 
     Args:
         address: http, https or file: a simple index, a project's page in one, a page that links
             wheels, a release of GitHub's or its API's list, a folder of wheels.
+        is_index: it is known to be a simple index, so no other form is tried.
+        most_pages: of a list of releases.
     """
     if is_local(address) and not local_path(address).exists():
         return PageFault("isn't there", "unasked")
     in_folder = _read_folder(address, project, attempts) if is_local(address) else None
-    offers = _read_index(address, project, attempts) if in_folder is None else in_folder
+    pages = 0 if is_index else most_pages
+    offers = _read_index(address, project, attempts, pages) if in_folder is None else in_folder
     if isinstance(offers, PageFault):
         return offers
     faults = filter(None, (link_fault(offer.url, address) for offer in offers))
@@ -132,7 +144,9 @@ def _withdraw_marked(offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
     )
 
 
-def _read_index(address: str, project: str, attempts: Attempts) -> tuple[Offer, ...] | PageFault:
+def _read_index(
+    address: str, project: str, attempts: Attempts, most_pages: int
+) -> tuple[Offer, ...] | PageFault:
     """Return the offers of an index, or of a site with one, or else of the page itself."""
     fault = None
     for index in (address, f"{address.rstrip('/')}/{SIMPLE}/"):
@@ -140,8 +154,10 @@ def _read_index(address: str, project: str, attempts: Attempts) -> tuple[Offer, 
         if not isinstance(page, PageFault):
             return tuple(offers_on(page, index, project))
         fault = fault or page
+        if not most_pages:
+            return page
         attempts.reset_count()
-    offers = _read_pages(address, project, attempts)
+    offers = _read_pages(address, project, attempts, most_pages)
     # Where neither is understood, the reason of the index is the useful one.
     return (fault or offers) if isinstance(offers, PageFault) else offers
 
@@ -192,10 +208,12 @@ def offers_on(page: pypi_simple.ProjectPage, address: str, project: str) -> Iter
             )
 
 
-def _read_pages(address: str, project: str, attempts: Attempts) -> tuple[Offer, ...] | PageFault:
+def _read_pages(
+    address: str, project: str, attempts: Attempts, most: int
+) -> tuple[Offer, ...] | PageFault:
     offers: list[Offer] = []
     url, visited = _RELEASE_PAGE.sub(_RELEASE_FILES, address), set[str]()
-    while url and url not in visited and len(visited) < _MOST_PAGES:
+    while url and url not in visited and len(visited) < most:
         visited.add(url)
         page = read_page(url, attempts, _ANY_FORM)
         if isinstance(page, str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from abi3info import DATAS, FUNCTIONS
 
@@ -14,7 +14,7 @@ from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.scan import ScannedLibrary
 from cuwheel.check.audit.symbols import SymbolNeeds, TorchFit
 from cuwheel.check.audit.tags import oldest_minor
-from cuwheel.check.cuda.torch_exports import minor_of, torch_exports
+from cuwheel.check.cuda.torch_exports import describe_releases
 
 _PYTHON = re.compile(r"_?Py[A-Z_]")
 # PyTorch's C interface (torch/csrc/inductor/aoti_torch/c/shim.h), as used by modules that are
@@ -85,32 +85,19 @@ def _torch_findings(case: AuditCase, needs: SymbolNeeds) -> Iterator[AuditFindin
 
 def _torch_fact(fit: TorchFit, needs: SymbolNeeds) -> str:
     more = f" and {plural(fit.count - 1, 'symbol')} more" if fit.count > 1 else ""
-    fits = f"it loads with {_spans(fit.fitting)}" if fit.fitting else "no release has all symbols"
+    fits = (
+        f"it loads with {describe_releases(fit.fitting)}"
+        if fit.fitting
+        else "no release has all symbols"
+    )
     strings = " with the string ABI of PyPI's wheels" if fit.is_other_string_abi else ""
     allowed = f"torch{needs.torch_requirement or ''} is required"
     if needs.torch_requirement is None:
         allowed = "no release is required"
     return (
-        f"it needs {_some([fit.lacking])}{more}, which torch {_spans(fit.wrong)} "
+        f"it needs {_some([fit.lacking])}{more}, which torch {describe_releases(fit.wrong)} "
         f"lacks{strings}; {allowed}, {fits}"
     )
-
-
-def _spans(releases: Sequence[str]) -> str:
-    """Return releases of the table as `2.6 to 2.9 and 2.12`."""
-    order = [minor_of(release) for release in torch_exports().releases]
-    numbers = [order.index(minor_of(release)) for release in releases]
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and spans[-1][-1] == number - 1:
-            spans[-1].append(number)
-        else:
-            spans.append([number])
-    texts = (
-        order[span[0]] if len(span) == 1 else f"{order[span[0]]} to {order[span[-1]]}"
-        for span in spans
-    )
-    return " and ".join(texts)
 
 
 def _stable_abi_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditFinding]:

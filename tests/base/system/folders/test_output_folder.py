@@ -46,6 +46,7 @@ _REMOVERS = {
     "build/pipeline/pipeline.py": "a folder of the work folder",
     "build/pipeline/run_state.py": "names of the work folder, which has a marker",
     "build/environments/installed.py": "the cache",
+    "publish/stack/get.py": "the new folder of an environment",
     "publish/release/folder.py": "parts of writers that were killed",
     "build/sandbox/confinement.py": "a folder of the work folder",
     "build/sandbox/unix_server.py": "a socket; sockets/ in the work folder, and a folder of TMPDIR",

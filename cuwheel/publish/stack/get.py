@@ -1,0 +1,202 @@
+"""A new environment with a locked stack, and the proof that its packages can be loaded."""
+
+from __future__ import annotations
+
+import csv
+import importlib.metadata
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from cuwheel.base.caller import Caller
+from cuwheel.base.errors import SmokeError
+from cuwheel.base.system.console import Console
+from cuwheel.base.system.files import remove_tree
+from cuwheel.base.system.folders.temporary import temporary_folder
+from cuwheel.build.environments.uv import OWN_PYTHON, make_environment, run_uv
+from cuwheel.build.finish.smoke.loaded_libraries import owners
+from cuwheel.build.finish.smoke.probe import SCRIPT, Probe, SmokeAnswer
+from cuwheel.build.recipe.catalogue import CatalogueEntry
+from cuwheel.build.recipe.target import declared_target
+from cuwheel.build.sandbox.backends import choose_sandbox
+from cuwheel.build.sandbox.confinement import confine_environment
+from cuwheel.build.workspace.workspace import bare_workspace
+from cuwheel.check.cuda.suppliers import DRIVER_SONAME
+from cuwheel.check.diagnose.facts.environment import PythonEnvironment, read_environment
+from cuwheel.publish.stack.lock import StackLock, write_lock
+
+LOCK_NAME = "pylock.toml"
+_ANY_PYTHON = "3.12"  # of a target whose imports are read
+_PACKAGE = re.compile(r"((?:[A-Za-z]\w*/)+[A-Za-z]\w*)/__init__\.py")
+_MODULE = re.compile(r"([A-Za-z]\w*)(?:/__init__\.py|\.py|(?:\.[\w-]+)?\.so)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadProof:
+    """The import of a package in the new environment, in a process of its own.
+
+    Attributes:
+        project: normalised name.
+        imported: modules that were.
+        libraries: of CUDA, framework and driver that were loaded, each with its supplier.
+        left_out: why nothing was imported; empty: it was.
+    """
+
+    project: str
+    imported: tuple[str, ...] = ()
+    libraries: tuple[tuple[str, str], ...] = ()
+    left_out: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GetOptions:
+    """Options of `get`.
+
+    Attributes:
+        folder: of the new environment.
+        python: the interpreter that it is made from.
+        lock: the file for the lock.
+        projects: to import.
+        sandbox: `--sandbox`, for the imports.
+    """
+
+    folder: Path
+    python: Path
+    lock: Path
+    projects: tuple[str, ...]
+    environ: Mapping[str, str]
+    sandbox: str = "auto"
+
+
+def get_stack(
+    lock: StackLock,
+    options: GetOptions,
+    entries: Iterable[CatalogueEntry],
+    console: Console,
+    caller: Caller,
+) -> tuple[LoadProof, ...]:
+    """Make an environment, install a lock into it, and import its packages.
+
+    Args:
+        entries: recipes, which know what to import.
+
+    Raises:
+        InstallError: it can't be made, or a file is missing or has another hash; the folder is
+            removed.
+        SmokeError: a package can't be imported; the environment is kept.
+    """
+    sandbox = choose_sandbox(options.sandbox)
+    workspace = bare_workspace(console, caller)
+    logs = caller.cache / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    log = logs / "get.log"
+    try:
+        make_environment(options.folder, options.python, workspace, log=log)
+        write_lock(lock, options.lock)
+        _sync(options, console, caller, log)
+    except BaseException:
+        remove_tree(options.folder)
+        raise
+    python = options.folder / "bin" / "python"
+    environment = read_environment(python, options.environ)
+    declared = dict(_declared_imports(entries))
+    with console.live("importing the packages"), temporary_folder() as folder:
+        prover = _Prover(
+            environment=environment, declared=declared, sandbox=sandbox, folder=folder, log=log
+        )
+        return tuple(map(prover.prove, options.projects))
+
+
+def _declared_imports(entries: Iterable[CatalogueEntry]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the imports of each recipe's smoke test, by the wheel's project."""
+    for entry in entries:
+        recipe = entry.recipe
+        for release in recipe.toolkits if recipe else ():
+            if recipe:
+                target = declared_target(recipe, release, _ANY_PYTHON, entry.root)
+                yield canonicalize_name(target.project), recipe.smoke.imports
+
+
+def _sync(options: GetOptions, console: Console, caller: Caller, log: Path) -> None:
+    """Install what the lock names, each file by its hash."""
+    python = (options.folder / "bin" / "python").absolute()
+    strict = ("--only-binary", ":all:", "--link-mode", "hardlink", "--require-hashes")
+    with console.live("installing") as line:
+        run_uv(
+            ("pip", "sync", *strict, *OWN_PYTHON, python, options.lock.absolute()),
+            cache=caller.cache,
+            environ=options.environ,
+            log=log,
+            what=f"the packages of {options.lock.name} could not be installed",
+            show=line.show,
+            with_pips=True,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Prover:
+    environment: PythonEnvironment
+    declared: Mapping[str, tuple[str, ...]]
+    sandbox: str
+    folder: Path
+    log: Path
+
+    def prove(self, project: str) -> LoadProof:
+        """Import a package; raise SmokeError if that fails, unless only the driver is missing."""
+        there = self.environment
+        site = there.distributions[project].site
+        place = confine_environment(
+            there.python, there.prefix, there.sites, self.sandbox, self.folder / "interpreter"
+        )
+        probe = Probe(
+            python=there.python,
+            site=site.resolve(),
+            owned=owners(site),
+            confinement=replace(place, read=(*place.read, SCRIPT)),
+            log=self.log,
+            name=project,
+        )
+        imports = self.declared.get(project) or _modules(site, project)
+        if not imports:
+            return LoadProof(project=project, left_out="it has no module to import")
+        answer = probe.run(imports=imports)
+        if answer.lacking == DRIVER_SONAME:
+            why = f"{DRIVER_SONAME} of NVIDIA's driver is missing"
+            return LoadProof(project=project, left_out=why)
+        if answer.failure:
+            raise SmokeError(
+                f"{project} can't be imported in {there.prefix}",
+                why=answer.last_line,
+                fix=f"the environment is kept: `nox -s diagnose -- {project} --python "
+                f"{there.prefix}` says what is wrong with it",
+            )
+        loads = tuple(_loads(answer))
+        return LoadProof(project=project, imported=answer.imported, libraries=loads)
+
+
+def _loads(answer: SmokeAnswer) -> Iterator[tuple[str, str]]:
+    for load in answer.loads:
+        yield load.soname, load.supplier or load.location
+
+
+def _modules(site: Path, project: str) -> tuple[str, ...]:
+    """Return a distribution's top modules, by its RECORD; only the project's own if it has one.
+
+    Of a distribution in a namespace, `cuda/core`, the highest packages: `cuda.core`.
+    """
+    paths: list[str] = []
+    for item in importlib.metadata.distributions(path=[str(site)]):
+        if canonicalize_name(item.metadata["Name"]) == project:
+            rows = csv.reader((item.read_text("RECORD") or "").splitlines())
+            paths += [row[0] for row in rows if row]
+    tops = [match[1] for path in paths if (match := _MODULE.fullmatch(path))]
+    names = dict.fromkeys(name for name in tops if not name.startswith("_"))
+    if (own := project.replace("-", "_")) in names:
+        return (own,)
+    packages = [match[1] for path in paths if (match := _PACKAGE.fullmatch(path))]
+    least = min((name.count("/") for name in packages), default=0)
+    highest = (name.replace("/", ".") for name in packages if name.count("/") == least)
+    return tuple(names) or tuple(highest)

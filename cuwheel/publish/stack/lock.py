@@ -1,0 +1,168 @@
+"""A lock of a stack: uv chooses among the fitting wheels, and writes all with hashes (PEP 751)."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cuwheel.base.errors import InstallError, UsageError
+from cuwheel.base.fetch.pip_settings import pip_settings
+from cuwheel.base.fetch.urls import without_credentials
+from cuwheel.base.system.files import write_atomically
+from cuwheel.base.system.folders.temporary import temporary_folder
+from cuwheel.base.system.regular_files import read_text, read_toml
+from cuwheel.base.system.versions import version_key
+from cuwheel.build.environments.uv import OWN_PYTHON, run_uv
+from cuwheel.check.pick.stack import TORCH, StackFit
+from cuwheel.publish.stack.offer_server import serving_offers
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+_URL = re.compile(r'(?<=\burl = )"([^"]+)"')
+_INDEX = re.compile(r'^index = "http://127\.0\.0\.1:[^"]*"\n', re.MULTILINE)
+# Names of C libraries that uv has, the newest last.
+_PLATFORMS = ("2_17", "2_28", *(f"2_{minor}" for minor in range(31, 41)))
+_USUAL_PLATFORM = "2_28"  # of PyTorch's wheels
+_NO_PROXY = ("NO_PROXY", "no_proxy")
+_LONGEST = 600  # characters of uv's reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackLock:
+    """A resolved stack.
+
+    Attributes:
+        text: of a `pylock.toml`.
+        packages: how many packages it has.
+        unhashed: packages for which an index states no SHA-256, so that the text can't be used.
+    """
+
+    text: str
+    packages: int
+    unhashed: tuple[str, ...] = ()
+
+
+def lock_stack(
+    fit: StackFit,
+    wanted: Mapping[str, Requirement],
+    constraints: tuple[Path, ...],
+    environ: Mapping[str, str],
+    cache: Path,
+) -> StackLock:
+    """Resolve a cell's wheels and all that they require.
+
+    Of packages that depend on a framework uv gets only the wheels that fit; all others come from
+    the caller's own indexes.
+
+    Raises:
+        InstallError: nothing satisfies all requirements.
+    """
+    offers = {name: [wheel.offer for wheel in wheels] for name, wheels in fit.fitting.items()}
+    with temporary_folder() as folder, serving_offers(offers) as index:
+        source, lock = folder / "stack.txt", folder / "pylock.toml"
+        source.write_text("".join(f"{line}\n" for line in _requirements(fit, wanted)))
+        limits = [word for path in constraints for word in ("--constraint", path)]
+        machine = ("--python-version", fit.cell.python, "--python-platform", _platform(fit))
+        form = ("--format", "pylock.toml", "--no-header", "--output-file", lock)
+        strict = ("--only-binary", ":all:", "--index-strategy", _strategy(environ))
+        argv = ("pip", "compile", *OWN_PYTHON, sys.executable, *machine, *strict, *form)
+        run_uv(
+            (*argv, *limits, source),
+            cache=cache,
+            environ=_environ(environ, index),
+            what=f"the wheels for {fit.cell} don't go together",
+            with_pips=True,
+        )
+        packages: list[dict[str, Any]] = read_toml(lock).get("packages", [])
+        text = _INDEX.sub("", read_text(lock))
+    _check_origin(packages, offers)
+    return StackLock(
+        text=_URL.sub(lambda match: f'"{without_credentials(match[1])}"', text),
+        packages=len(packages),
+        unhashed=tuple(str(package["name"]) for package in packages if not _is_hashed(package)),
+    )
+
+
+def conflict_of(error: InstallError) -> str:
+    """Return uv's reason on one line."""
+    text = re.sub(r"\s+", " ", error.why.removeprefix("uv says: "))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _requirements(fit: StackFit, wanted: Mapping[str, Requirement]) -> list[str]:
+    lines = [str(requirement) for name, requirement in wanted.items() if name != TORCH]
+    if fit.cell.torch:
+        extras = f"[{','.join(sorted(wanted[TORCH].extras))}]" if TORCH in wanted else ""
+        lines.append(f"{TORCH}{extras.replace('[]', '')}=={fit.cell.torch}")
+    return [*lines, *(need for wheel in fit.wheels.values() for need in wheel.needs)]
+
+
+def _platform(fit: StackFit) -> str:
+    """Return uv's name of the machine: of the newest C library that isn't newer than its own."""
+    glibc = version_key(fit.machine.glibc or _USUAL_PLATFORM.replace("_", "."))
+    older = [name for name in _PLATFORMS if version_key(name.replace("_", ".")) <= glibc]
+    return f"{fit.machine.platform}-manylinux_{(older or _PLATFORMS)[-1 if older else 0]}"
+
+
+def _strategy(environ: Mapping[str, str]) -> str:
+    """Return how uv searches several indexes: as pip does, where pip's settings name several."""
+    return "unsafe-first-match" if pip_settings(environ).get("extra-index-url") else "first-index"
+
+
+def _environ(environ: Mapping[str, str], index: str) -> dict[str, str]:
+    """Return the caller's variables with one more index, the first."""
+    direct = {name: f"127.0.0.1,{environ.get(name, '')}".rstrip(",") for name in _NO_PROXY}
+    others = environ.get("UV_INDEX", "")
+    return {**environ, **direct, "UV_INDEX": f"{index} {others}".strip()}
+
+
+def _is_hashed(package: Mapping[str, Any]) -> bool:
+    wheels = package.get("wheels", [])
+    return bool(wheels) and all(wheel.get("hashes", {}).get("sha256") for wheel in wheels)
+
+
+def _check_origin(packages: list[dict[str, Any]], offers: Mapping[str, list[Any]]) -> None:
+    """Raise an error if uv took a wheel that wasn't judged: from `--find-links` of a setting."""
+    for package in packages:
+        known = {offer.version for offer in offers.get(package["name"], ())}
+        if known and str(package["version"]) not in map(str, known):
+            raise InstallError(
+                f"{package['name']} {package['version']} can't be used",
+                why="a folder or page of UV_FIND_LINKS or pip's find-links has it, and it is not "
+                "among the wheels that fit",
+                fix="unset that setting for this command: UV_FIND_LINKS= PIP_FIND_LINKS=",
+            )
+
+
+_NAME = re.compile(r"pylock(\.[^.]+)?\.toml")  # PEP 751
+
+
+def check_lock_name(path: Path) -> None:
+    """Raise UsageError for a name that installers don't take for a lock."""
+    if not _NAME.fullmatch(path.name):
+        raise UsageError(
+            f"--lock {path.name} is not the name of a lock",
+            why="pip and uv know it by its name (PEP 751)",
+            fix="write --lock pylock.toml, or --lock pylock.NAME.toml",
+        )
+
+
+def write_lock(lock: StackLock, path: Path) -> None:
+    """Write a lock.
+
+    Raises:
+        InstallError: an index states no hash of a file.
+    """
+    if lock.unhashed:
+        raise InstallError(
+            f"{path.name} can't hold {', '.join(lock.unhashed)} by hash",
+            why="the index that has the wheel states no SHA-256",
+            fix="leave that package out and install it by its address, which "
+            f"`nox -s pick -- {lock.unhashed[0]}` shows; or use an index that gives hashes",
+        )
+    write_atomically(path, lock.text)

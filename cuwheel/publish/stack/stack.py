@@ -1,0 +1,147 @@
+"""The search of a stack: offers of all packages, the cells, and uv's word on each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from cuwheel.base.errors import InstallError, UsageError
+from cuwheel.base.fetch.indexes.indexes import configured_indexes
+from cuwheel.base.system.parallel import Stop, run_all
+from cuwheel.check.pick.choice import Offers, query_indexes, query_sources
+from cuwheel.check.pick.known_sources import Sources
+from cuwheel.check.pick.machine import CPU_ONLY, TargetMachine, parse_machine, read_here
+from cuwheel.check.pick.stack import TORCH, Limits, StackFit, StackSearch, find_stack
+from cuwheel.check.pick.stack_report import StackDocument, describe_stack
+from cuwheel.publish.stack.lock import StackLock, conflict_of, lock_stack
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackRequest:
+    """What is wanted, for what, and from where.
+
+    Attributes:
+        wanted: requirements by project.
+        constraints: files for uv.
+        python: of an environment that is added to; None: a new one is made.
+        paper: another machine, in the format of `--for`.
+        pythons: the only ones to consider; empty: any.
+        indexes: addresses; empty: those of the configuration.
+        more_indexes: those that requirement files name, after the others.
+        sources: the known ones to query too.
+    """
+
+    wanted: Mapping[str, Requirement]
+    constraints: tuple[Path, ...] = ()
+    python: str | None = None
+    paper: str = ""
+    pythons: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
+    more_indexes: tuple[str, ...] = ()
+    sources: Sources = Sources()  # noqa: RUF009 - frozen
+    start: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundStack:
+    """The answer.
+
+    Attributes:
+        fit: the wheels; None: there is no cell.
+        lock: uv's resolution; None: not all packages have a wheel, or they don't go together.
+    """
+
+    report: StackDocument
+    fit: StackFit | None
+    lock: StackLock | None
+
+
+def search_stack(
+    request: StackRequest,
+    environ: Mapping[str, str],
+    cache: Path,
+    advise: Callable[[Requirement, TargetMachine], str],
+) -> FoundStack:
+    """Find the newest Python, PyTorch and CUDA for which all packages have a wheel.
+
+    Args:
+        environ: of `callers_environment`.
+        advise: returns what builds a wheel of a requirement for a machine.
+
+    Raises:
+        InterpreterNotFoundError: there is no such interpreter, or it can't be run.
+        UsageError: the machine on paper is malformed, or its Python has no GIL.
+    """
+    machine, limits = _machine(request, environ)
+    names = tuple(dict.fromkeys((*request.wanted, TORCH)))
+    wanted = (request.wanted.get(name, Requirement(name)) for name in names)
+    queries = [partial(_query, requirement, request, environ) for requirement in wanted]
+    offers = dict(zip(names, run_all(queries, Stop()), strict=True))
+    search = StackSearch(request.wanted, offers, machine, limits)
+    locks: dict[str, StackLock] = {}
+
+    def try_together(fit: StackFit) -> str:
+        try:
+            lock = lock_stack(fit, request.wanted, request.constraints, environ, cache)
+        except InstallError as error:
+            return conflict_of(error)
+        locks[str(fit.cell)] = lock
+        return ""
+
+    choice = find_stack(search, try_together)
+    queried = {name: known for name, known in offers.items() if name in request.wanted}
+    if search.needs_torch:
+        queried[TORCH] = offers[TORCH]
+    report = describe_stack(request.wanted, choice, queried, machine, advise)
+    lock = locks.get(str(choice.best.cell)) if choice.best else None
+    report = replace(report, packages=lock.packages if lock else None)
+    return FoundStack(report=report, fit=choice.best, lock=lock)
+
+
+def _query(wanted: Requirement, request: StackRequest, environ: Mapping[str, str]) -> Offers:
+    own = request.indexes or (*request.listed, *configured_indexes(environ))
+    sources = request.sources.of(wanted.name)
+    return query_indexes(wanted, (*own, *request.more_indexes)) + query_sources(wanted, sources)
+
+
+def _machine(request: StackRequest, environ: Mapping[str, str]) -> tuple[TargetMachine, Limits]:
+    """Return the machine, and what of the stack it decides."""
+    if request.paper:
+        fields = {part.partition("=")[0].strip() for part in request.paper.split(",")}
+        has_python = "python" in fields
+        paper = request.paper if has_python else f"python={_OWN_PYTHON},{request.paper}"
+        machine = _checked(parse_machine(paper))
+        pythons = (_release(machine),) if has_python else request.pythons
+        return machine, _limits(pythons, machine)
+    here = read_here(request.python, dict(environ), request.start).machine
+    if request.python is None:  # a new environment: nothing is installed in it
+        return replace(here, frameworks={}), Limits(pythons=request.pythons)
+    return _checked(here), _limits((_release(here),), here)
+
+
+def _checked(machine: TargetMachine) -> TargetMachine:
+    """Return a machine; raise UsageError for a Python that uv can't lock for without running it."""
+    if machine.is_free_threaded or machine.pypy_abi:
+        raise UsageError(
+            f"several packages can't be chosen for {machine.named_python}",
+            why="uv resolves them for CPython with its global lock",
+            fix="choose each by itself: `nox -s pick -- NAME`, or leave out that Python",
+        )
+    return machine
+
+
+_OWN_PYTHON = "3.12"  # stands for any, where only wheels without PyTorch are wanted
+
+
+def _limits(pythons: Iterable[str], machine: TargetMachine) -> Limits:
+    cuda = "" if machine.cuda == CPU_ONLY else machine.cuda
+    return Limits(pythons=tuple(pythons), torch=machine.framework(TORCH), cuda=cuda)
+
+
+def _release(machine: TargetMachine) -> str:
+    return ".".join(map(str, machine.release))

@@ -1,0 +1,180 @@
+"""Known sources: their data, a recorded page of each form, and the limits of a query."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from cuwheel.base.errors import UsageError
+from cuwheel.base.paths import ROOT
+from cuwheel.check.pick.choice import query_sources
+from cuwheel.check.pick.document import PickDocument
+from cuwheel.check.pick.known_sources import KNOWN_SOURCES, Sources, read_sources
+from cuwheel.check.pick.pick import PickOptions, find
+from tests.support.check.offers import MACHINE
+from tests.support.check.stacks import WheelIndex
+from tests.support.servers.http import Site, serving
+
+FORMS = sorted({source.form for source in KNOWN_SOURCES})
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WheelIndex]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serving(Site()) as site:
+        yield WheelIndex(folder=tmp_path, site=site)
+
+
+def pick(project: str, index: WheelIndex, sources: Sources) -> PickDocument:
+    options = PickOptions(
+        wanted=Requirement(project), paper=MACHINE, sources=sources, start=Path.cwd()
+    )
+    return find(options, {"PIP_INDEX_URL": index.url, "PIP_CONFIG_FILE": "/dev/null"})
+
+
+def write_page(source_page: str, form: str, name: str, project: str, index: WheelIndex) -> None:
+    """Serve a wheel as a source of this form does, with synthetic content."""
+    path = index.folder / name
+    if form.startswith("simple index"):
+        index.list_file(f"{source_page.rstrip('/')}/{project}/", path)
+    elif form.startswith("page of links"):
+        index.list_file(source_page, path, has_hash=False)
+    else:
+        index.list_file("/unused/", path)
+        asset = {
+            "name": name,
+            "browser_download_url": index.site.url(f"/files/{name}"),
+            "size": path.stat().st_size,
+        }
+        index.site.files[source_page] = json.dumps([{"assets": [asset]}]).encode()
+        index.site.headers = {"Content-Type": "application/json"}
+
+
+def addresses(sources: Sources, project: str) -> list[str]:
+    return [page.address for page in sources.of(project)]
+
+
+@pytest.mark.parametrize("source", KNOWN_SOURCES, ids=lambda source: source.name)
+def test_reads_each_source(source: object, index: WheelIndex) -> None:
+    [known] = [item for item in KNOWN_SOURCES if item is source]
+    project = known.projects[0]
+    name = index.add(project, "1.0+cu130torch2.11", at="/unused")
+    base = index.site.url(f"/{known.name}")
+    sources = Sources(names=(known.name,), bases={known.name: base})
+    *_, last = known.addresses({known.name: base})
+    page = last.address.removeprefix(index.site.url(""))
+    write_page(page.replace("%2B", "+"), known.form, name, project, index)
+
+    answer = pick(project, index, sources)
+
+    assert answer.wheel
+    assert (answer.wheel.name, answer.wheel.source) == (name, known.name)
+    hashed = known.form.startswith("simple index")
+    assert answer.wheel.trust.startswith("SHA-256 from the index" if hashed else "no SHA-256")
+    assert f"{project} @ http://" in answer.commands["uv"]
+
+
+def test_covers_each_form() -> None:
+    assert len(FORMS) == 5
+    for source in KNOWN_SOURCES:
+        assert source.documentation.startswith("https://")
+        assert source.base.startswith("https://")
+        assert all(project == project.lower() for project in source.projects)
+        assert list(source.addresses({}))
+
+
+def test_own_index_comes_first(index: WheelIndex) -> None:
+    index.add("flash-attn", "1.0+cu130torch2.11")
+    index.add("flash-attn", "9.0+cu130torch2.11", at="/astral/cu130")
+    sources = Sources(names=("astral",), bases={"astral": index.site.url("/astral")})
+
+    answer = pick("flash-attn", index, sources)
+
+    assert answer.wheel
+    assert (answer.wheel.version, answer.wheel.source) == ("1.0+cu130torch2.11", "")
+    assert not [path for path, _ in index.site.asked if path.startswith("/astral")]
+
+
+def test_names_only_projects_that_a_source_holds(index: WheelIndex) -> None:
+    index.add("secret", "1.0", python="cp39")
+    sources = read_sources([], {})
+
+    assert pick("secret", index, sources).nearest
+    assert sources.of("secret") == ()
+
+
+def test_silent_source_is_unknown_and_quick(index: WheelIndex) -> None:
+    index.add("flash-attn", "1.0+cu130torch2.8")
+    mute = Site(is_mute=True)
+    with serving(mute):
+        bases = {"astral": mute.url("/simple"), "mamba": "http://127.0.0.1:9"}
+        sources = Sources(names=("astral",), bases=bases)
+        start = time.monotonic()
+        answer = pick("flash-attn", index, sources)
+        seconds = time.monotonic() - start
+
+    assert seconds < 8
+    assert not answer.fits
+    silent = [asked for asked in answer.indexes if asked.is_silent]
+    assert {asked.source for asked in silent} == {"astral"}
+
+
+def test_address_states_cuda_and_torch(index: WheelIndex) -> None:
+    name = index.add("mmcv", "2.2.0", at="/unused")
+    sources = Sources(names=("openmmlab",), bases={"openmmlab": index.site.url("/mm")})
+    index.list_file("/mm/cu121/torch2.4/index.html", index.folder / name)
+
+    answer = pick("mmcv", index, sources)
+
+    assert answer.nearest
+    assert answer.nearest.cuda == "12.1"
+    assert {reason.kind for reason in answer.nearest.reasons} == {"cuda", "framework"}
+
+
+def test_queries_nothing_without_sources() -> None:
+    offers = query_sources(Requirement("flash-attn"), ())
+
+    assert (offers.files, dict(offers.faults)) == ((), {})
+
+
+def test_variable_and_option_choose() -> None:
+    every = tuple(source.name for source in KNOWN_SOURCES)
+
+    assert read_sources([], {}).names == every
+    assert read_sources([], {"CUWHEEL_SOURCES": "none"}).names == ()
+    assert read_sources(["pyg", "astral,natten"], {"CUWHEEL_SOURCES": "none"}).names == (
+        *("pyg", "astral", "natten"),
+    )
+    lines = {"CUWHEEL_TORCH_INDEX": "https://copy.example/whl"}
+    assert "https://copy.example/whl/cu130/" in addresses(read_sources([], lines), "torch")
+    bases = {"CUWHEEL_SOURCE_BASES": "astral=https://copy.example/a"}
+    assert "https://copy.example/a/cu130/" in addresses(read_sources([], bases), "flash-attn")
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "message"),
+    [
+        (["pytorhc"], {}, "--sources names pytorhc"),
+        ([], {"CUWHEEL_SOURCES": "x"}, "CUWHEEL_SOURCES names x"),
+        ([], {"CUWHEEL_SOURCE_BASES": "astral"}, "CUWHEEL_SOURCE_BASES says astral"),
+        ([], {"CUWHEEL_SOURCE_BASES": "x=https://h/"}, "CUWHEEL_SOURCE_BASES says x"),
+    ],
+)
+def test_refuses_unknown_sources(words: list[str], environ: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        read_sources(words, environ)
+
+
+def test_page_has_each_source() -> None:
+    page = (ROOT / "docs" / "how-to" / "pick.md").read_text()
+    table = page.partition("<!-- known sources -->")[2].partition("<!-- end -->")[0].strip()
+    rows = [
+        f"- `{source.name}` {source.base}: {', '.join(source.projects)}" for source in KNOWN_SOURCES
+    ]
+
+    assert table.splitlines() == rows
