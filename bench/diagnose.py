@@ -1,0 +1,49 @@
+"""Score `diagnose` on broken environments of real packages, each repaired as the report says.
+
+`nox -s bench -- diagnose FOLDER [PART]` makes the environments in FOLDER, of those with PART in
+their name, and prints one row each and the sums: cause named, no other one, how it became right.
+"""  # noqa: INP001 - run by path, not a package
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.e2e.check.broken import SITUATIONS
+from tests.support.check.situations import Result, Situation, judge, make
+
+_AT_ONCE = 2  # environments
+
+
+def run(situation: Situation, folder: Path) -> Result:
+    """Return the result of one situation; its environment is removed."""
+    own = folder / situation.name.replace(" ", "-").replace("/", "_")
+    shutil.rmtree(own, ignore_errors=True)
+    try:
+        return judge(situation, make(situation, own, folder / "uv"))
+    except Exception as problem:  # noqa: BLE001 - one row, not the end of all
+        return Result(has_cause=False, invented=(), fixed="failed", log=f"ERROR {problem!r}")
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def main(folder: Path, part: str = "") -> None:
+    """Print the results."""
+    chosen = [one for one in SITUATIONS if part in one.name]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        results = list(pool.map(lambda one: run(one, folder), chosen))
+    for situation, result in zip(chosen, results, strict=True):
+        right = "right" if result.is_right else "no cause" if not result.has_cause else "invented"
+        sys.stdout.write(f"| {situation.name} | {right} | {result.fixed} |\n")
+        if not result.is_right or result.fixed == "failed":
+            sys.stdout.write(f"{result.log}\n")
+    right = sum(result.is_right for result in results)
+    fixed = Counter(result.fixed for result in results)
+    sys.stdout.write(f"{right} of {len(results)} right; {dict(fixed)}\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).absolute(), *sys.argv[2:])
