@@ -40,9 +40,9 @@ def main(folder: Path, part: str = "") -> None:
         sys.stdout.write(f"| {situation.name} | {right} | {result.fixed} |\n")
         if not result.is_right or result.fixed == "failed":
             sys.stdout.write(f"{result.log}\n")
-    right = sum(result.is_right for result in results)
+    count = sum(result.is_right for result in results)
     fixed = Counter(result.fixed for result in results)
-    sys.stdout.write(f"{right} of {len(results)} right; {dict(fixed)}\n")
+    sys.stdout.write(f"{count} of {len(results)} right; {dict(fixed)}\n")
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ class Broken:
 
     def find(self, pattern: str) -> Path:
         """Return the first file of site-packages that a pattern fits."""
-        return sorted(self.site.glob(pattern))[0]
+        return min(self.site.glob(pattern))
 
     def delete(self, pattern: str) -> None:
         """Delete the files, links or folders that a pattern fits."""

@@ -302,6 +302,6 @@ SITUATIONS = (
         cause=r"permission-denied: cupy-cuda13x can't write \S+/home/.cupy/kernel_cache",
         check=_IMPORTS_CUPY,
         words="CUPY_CACHE_DIR",
-        repair=partial(_set, "CUPY_CACHE_DIR", "/tmp/cupy-cache"),  # noqa: S108 - the user's choice
+        repair=partial(_set, "CUPY_CACHE_DIR", "/tmp/cupy-cache"),
     ),
 )

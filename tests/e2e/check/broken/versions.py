@@ -74,6 +74,16 @@ def _rename_script(broken: Broken) -> None:
     (broken.start / "torch.py").rename(broken.start / "train.py")
 
 
+def _lose_extension_of_opencv(broken: Broken) -> None:
+    broken.delete("cv2/cv2*.so")
+    broken.words = ["cv2"]
+
+
+def _older_numpy_for_opencv(broken: Broken) -> None:
+    broken.put("numpy==1.23.5")
+    broken.words = ["cv2"]
+
+
 def _uninstall(*packages: str) -> partial[None]:
     return partial(_take, packages)
 
@@ -176,14 +186,14 @@ SITUATIONS = (
     Situation(
         name="opencv, its extension deleted, named",
         packages=("opencv-python-headless==5.0.0.93",),
-        breaks=lambda broken: (broken.delete("cv2/cv2*.so"), _set_words(["cv2"], broken))[1],
+        breaks=_lose_extension_of_opencv,
         cause=r"damaged-installation: opencv-python-headless 5.0.0.93 is damaged",
         check="python -c 'import cv2'",
     ),
     Situation(
         name="opencv with an older numpy, named",
         packages=("opencv-python-headless==5.0.0.93", "numpy==2.0.2"),
-        breaks=lambda broken: (_over(("numpy==1.23.5",), broken), _set_words(["cv2"], broken))[1],
+        breaks=_older_numpy_for_opencv,
         cause=r"(opencv-python-headless 5.0.0.93 requires numpy|numpy-abi-mismatch: opencv)",
         also=("opencv",),
         check="python -c 'import cv2'",
@@ -191,7 +201,7 @@ SITUATIONS = (
     Situation(
         name="TensorRT without its libraries",
         packages=("numpy==2.0.2",),
-        breaks=lambda broken: _over(("tensorrt-cu13-bindings==11.4.0.106",), broken),
+        breaks=_put("tensorrt-cu13-bindings==11.4.0.106"),
         cause=r"tensorrt-cu13-bindings.*libnvinfer",
         check="true",
         is_unknown=True,
