@@ -119,7 +119,8 @@ class Env:
         self, name: str, files: Mapping[str, bytes | Path] | None = None, **wheel: object
     ) -> None:
         """Install a tiny wheel."""
-        path = write_wheel(self.folder / "wheels", files or {}, name=name, **wheel)  # type: ignore[arg-type]
+        named = {"tag": "py3-none-any", **wheel}
+        path = write_wheel(self.folder / "wheels", files or {}, name=name, **named)  # type: ignore[arg-type]
         unpack_wheel(path, self.site)
 
     def offer(

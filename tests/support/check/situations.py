@@ -21,7 +21,7 @@ from cuwheel.base.paths import ROOT
 from cuwheel.base.system.output.documents import as_line
 from cuwheel.check.diagnose.diagnose import DiagnoseOptions, callers_environment, diagnose
 
-Fixed = Literal["by command", "by words", "not known", "failed"]
+Fixed = Literal["by command", "by words", "not known", "not typed", "failed"]
 
 _UV = [sys.executable, "-m", "uv"]
 # With uv, which commands are for where an environment has no pip.
@@ -138,7 +138,11 @@ class Broken:
         """Run a printed command as a person does, who keeps the variables that it sets."""
         variables = self.folder / "variables"
         script = f"{command}\nresult=$?\nenv -0 > {shlex.quote(str(variables))}\nexit $result"
-        run(["sh", "-c", script], self.environ, self.start)
+        # A shell has started before a variable kept programs from starting.
+        late = {name: value for name, value in self.environ.items() if name.startswith("LD_")}
+        exports = [f"export {name}={shlex.quote(value)}" for name, value in late.items()]
+        early = {name: value for name, value in self.environ.items() if name not in late}
+        run(["sh", "-c", "\n".join((*exports, script))], early, self.start)
         lines = variables.read_text().split("\0")
         self.environ = dict(line.split("=", 1) for line in lines if "=" in line)
 
@@ -184,6 +188,7 @@ class Situation:
         words: an expression for the fix of the cause, where a person decides.
         repair: what these words say; None: the report's commands repair it, or nothing can.
         is_unknown: no command can repair it; the report must print none.
+        is_costly: the command takes gigabytes, and isn't typed.
         has_pip: it has pip, which the report's commands use then.
     """
 
@@ -196,6 +201,7 @@ class Situation:
     words: str = ""
     repair: Callable[[Broken], None] | None = None
     is_unknown: bool = False
+    is_costly: bool = False
     has_pip: bool = False
     folder: str = "env"
 
@@ -261,32 +267,39 @@ def _repair(
     named: list[dict[str, str]],
 ) -> tuple[Fixed, str]:
     """Type the commands, then carry out the words; return how the environment became right."""
-    commands = [*dict.fromkeys(verdict["command"] for verdict in verdicts if verdict["command"])]
-    if situation.is_unknown:
-        return ("failed", "it can't be repaired by a command") if commands else ("not known", "")
-    if not situation.cause:
-        return ("failed", "it prints a command") if commands else ("by words", "")
+    counting = [verdict for verdict in verdicts if not re.search(_ALWAYS, line_of(verdict))]
+    commands = [*dict.fromkeys(verdict["command"] for verdict in counting if verdict["command"])]
+    if situation.is_unknown or not situation.cause:
+        return ("failed", "a command that can't help") if commands else ("not known", "")
+    if situation.is_costly and commands:
+        return "not typed", ""
+    if not (left := _type_all(situation, broken, commands)):
+        return "by command", ""
+    if not situation.repair:
+        return "failed", left
+    if not any(re.search(situation.words, verdict["fix"]) for verdict in named):
+        return "failed", f"no fix says {situation.words}"
+    situation.repair(broken)
+    left = _left(situation, broken)
+    return ("failed" if left else "by words"), left
+
+
+def _type_all(situation: Situation, broken: Broken, commands: list[str]) -> str:
+    """Type commands, and return what doesn't work then."""
     try:
         for command in commands:
             broken.type(command)
     except AssertionError as problem:
-        return "failed", str(problem)
-    if situation.repair:
-        if not any(re.search(situation.words, verdict["fix"]) for verdict in named):
-            return "failed", f"no fix says {situation.words}"
-        situation.repair(broken)
-    elif not commands:
-        return "failed", "it names no command"
-    return _settled(situation, broken)
+        return str(problem)
+    return _left(situation, broken) if commands else "it names no command"
 
 
-def _settled(situation: Situation, broken: Broken) -> tuple[Fixed, str]:
-    fault = broken.works(situation.check)
-    left = [*problems(broken.diagnose())] if not fault else []
-    rest = [_shown(one) for one in left if not re.search(_ALWAYS, line_of(one))]
-    if fault or rest:
-        return "failed", fault or "\n".join(("after the fix:", *rest))
-    return ("by words" if situation.repair else "by command"), ""
+def _left(situation: Situation, broken: Broken) -> str:
+    """Return what doesn't work yet; empty: everything works, and the report says so."""
+    if fault := broken.works(situation.check):
+        return fault
+    left = [one for one in problems(broken.diagnose()) if not re.search(_ALWAYS, line_of(one))]
+    return "\n".join(("after the fix:", *map(_shown, left))) if left else ""
 
 
 def problems(report: Mapping[str, Any]) -> Iterator[dict[str, str]]:

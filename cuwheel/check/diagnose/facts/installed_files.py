@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import struct
+import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,8 +15,10 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from cuwheel.base.formats.binaries.elf import ElfFormatError, read_elf
+from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.base.formats.wheel.record import RecordFormatError, record_digest, record_rows
 from cuwheel.base.system.regular_files import open_file, read_text
+from cuwheel.check.diagnose.facts.builds import OtherBuild, file_for_numpy_1, find_other_build
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 
 _ELF = b"\x7fELF"
@@ -69,6 +72,7 @@ class Shadow:
     """A module that is imported instead of the installed one.
 
     Attributes:
+        distribution: that is hidden; empty: the standard library.
         entry: the entry of `sys.path` that leads there.
         is_start: that is the folder that programs are started in, which Python adds for `python -m`
             and a prompt.
@@ -83,11 +87,18 @@ class Shadow:
 
 @dataclass(frozen=True, kw_only=True)
 class InstallationFacts:
-    """Faults of the files of an environment, damaged ones by distribution."""
+    """Faults of the files of an environment, by distribution.
+
+    Attributes:
+        builds: of distributions that are for another Python or machine.
+        for_numpy_1: extensions that need NumPy 1, where NumPy 2 is installed.
+    """
 
     faults: Mapping[str, tuple[FileFault, ...]] = field(default_factory=dict)
     shared: tuple[SharedFiles, ...] = ()
     shadows: tuple[Shadow, ...] = ()
+    builds: Mapping[str, OtherBuild] = field(default_factory=dict)
+    for_numpy_1: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_installation(
@@ -105,12 +116,31 @@ def read_installation(
     shared = tuple(_shared(environment, frozenset(owner.name for owner in examined)))
     contested = {path for group in shared for path in group.paths}
     faults: dict[str, tuple[FileFault, ...]] = {}
+    checked = tuple(checked)
+    builds = {own.name: find_other_build(own, environment) for own in checked}
     for distribution in checked:
         name = distribution.name
         found = find_faults(distribution, verifies=name in verified)
         if own := tuple(fault for fault in found if fault.path not in contested):
             faults[name] = own
-    return InstallationFacts(faults=faults, shared=shared)
+    return InstallationFacts(
+        faults=faults,
+        shared=shared,
+        builds={name: build for name, build in builds.items() if build},
+        for_numpy_1=dict(_for_numpy_1(environment, checked)),
+    )
+
+
+def _for_numpy_1(
+    environment: PythonEnvironment, checked: Iterable[Distribution]
+) -> Iterator[tuple[str, str]]:
+    """Yield distributions with an extension for NumPy 1, where NumPy 2 is installed."""
+    numpy = environment.distributions.get("numpy")
+    if numpy and not numpy.version.startswith(("0.", "1.")):
+        for own in checked:
+            requires_numpy = "numpy" in map(project_of, own.requires)
+            if requires_numpy and (file := file_for_numpy_1(own)):
+                yield own.name, file
 
 
 def _shared(environment: PythonEnvironment, examined: frozenset[str]) -> Iterator[SharedFiles]:
@@ -168,7 +198,7 @@ def find_shadows(
     ]
     shadows: dict[str, Shadow] = {}
     for module, entry, file in places:
-        if module not in shadows and (entry / file).is_file():
+        if module not in shadows and _has_file(entry, file):
             shadows[module] = Shadow(
                 distribution=distribution.name,
                 module=module,
@@ -177,6 +207,48 @@ def find_shadows(
                 is_start=entry in here,
             )
     yield from shadows.values()
+
+
+def find_standard_shadows(
+    environment: PythonEnvironment, start: Path, loaded: Collection[str]
+) -> Iterator[Shadow]:
+    """Yield files that come before modules of the standard library which an import needs.
+
+    Args:
+        start: the folder that the user works in.
+        loaded: names of the top-level modules of imports.
+    """
+    library = environment.scheme.get("stdlib")
+    if library not in environment.sites:
+        return
+    here = [] if start in environment.sites else [start]
+    entries = environment.sites[: environment.sites.index(library)]
+    before = [*here, *(entry for entry in entries if entry.parent != library.parent)]  # its archive
+    names = [name for name in loaded if _is_module_of(library, name)]
+    for name in names:
+        files = [f"{name}{suffix}" for suffix in ("/__init__.py", ".py", *environment.suffixes)]
+        places = ((entry, file) for entry in before for file in files)
+        for entry, file in places:
+            if _has_file(entry, file):
+                path, is_start = entry / file, entry in here
+                yield Shadow(
+                    distribution="", module=name, path=path, entry=entry, is_start=is_start
+                )
+                break
+
+
+def _is_module_of(library: Path, name: str) -> bool:
+    files = (library / f"{name}.py", library / name / "__init__.py")
+    return any(map(Path.is_file, files)) or any(library.glob(f"lib-dynload/{name}.*"))
+
+
+def _has_file(entry: Path, file: str) -> bool:
+    """Return True if an entry of `sys.path`, a folder or an archive, has a file."""
+    if not entry.is_file():
+        return (entry / file).is_file()
+    with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(entry) as archive:
+        return file in archive.NameToInfo
+    return False
 
 
 def module_files(distribution: Distribution) -> Iterator[RecordedFile]:

@@ -17,8 +17,13 @@ from cuwheel.check.diagnose.facts.installed_files import importable_modules
 from cuwheel.check.diagnose.facts.machine import newest_glibcxx
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.frameworks import judge_archs
-from cuwheel.check.diagnose.rules.import_failures import FIRST, exception_in, explain
-from cuwheel.check.diagnose.rules.requirements import extras_of
+from cuwheel.check.diagnose.rules.import_failures import (
+    FIRST,
+    exception_in,
+    explain,
+    explain_variable,
+)
+from cuwheel.check.diagnose.rules.requirements import extras_of, numpy_fix
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns, works
 
 _BUILT_FOR = re.compile(r"torch\.?(\d+\.\d+)")
@@ -97,6 +102,10 @@ class _PackageJudge:
             yield from found
             yield from self._blindness()
             return
+        if change := self.context.changes.get(package.name):  # of which others may follow
+            anchor, line, fix, command = explain_variable(failure, change)
+            yield broken(anchor, f"{package.title} can't be imported", line, fix, command)
+            return
         explains = [problem.level == "broken" and self._explains(problem) for problem in found]
         for problem, is_cause in zip(found, explains, strict=True):
             cause = f"{problem.cause}; its import ends with {exception_in(failure)}"
@@ -133,7 +142,11 @@ class _PackageJudge:
         package = self.package
         otherwise = f"python -c 'import {self._module}' shows the full error"
         anchor, line, fix = explain(package.failure, otherwise, self.remedy)
-        return broken(anchor, f"{package.title} can't be imported", line, fix, self.remedy or "")
+        command = self.remedy or ""
+        if anchor == "numpy-abi-mismatch":
+            own = self.context.environment.distributions[package.name]
+            fix, command = numpy_fix(self.context, own)
+        return broken(anchor, f"{package.title} can't be imported", line, fix, command)
 
     @property
     def _module(self) -> str:

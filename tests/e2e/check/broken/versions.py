@@ -174,7 +174,7 @@ SITUATIONS = (
         cause=r"shared-files: onnxruntime 1.30.0 and onnxruntime-gpu 1.31.1",
         also=(r"onnxruntime-gpu 1.31.1 (doesn't|may not) find",),
         check="true",
-        is_unknown=True,
+        is_costly=True,
     ),
     Situation(
         name="two packages of opencv",
@@ -267,8 +267,8 @@ SITUATIONS = (
         packages=(*_TORCH, "pillow"),
         breaks=_put("torchvision==0.27.0"),
         cause=r"(built-without-cuda|torch-abi-mismatch|torchvision-mismatch): torchvision 0.27.0",
-        also=("torchvision", "^built-without-cuda: torch "),
+        also=("torchvision",),
         check="true",
-        is_unknown=True,
+        is_costly=True,
     ),
 )
