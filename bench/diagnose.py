@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.e2e.check.broken import SITUATIONS
 from tests.support.check.situations import Result, Situation, judge, make
 
-_AT_ONCE = 2  # environments
+_AT_ONCE = 3  # environments
 
 
 def run(situation: Situation, folder: Path) -> Result:
@@ -30,16 +30,24 @@ def run(situation: Situation, folder: Path) -> Result:
         shutil.rmtree(own, ignore_errors=True)
 
 
+def show(situation: Situation, result: Result) -> None:
+    """Print a row, and the report where it isn't right."""
+    right = "right" if result.is_right else "no cause" if not result.has_cause else "invented"
+    sys.stdout.write(f"| {situation.name} | {right} | {result.fixed} |\n")
+    if not result.is_right or result.fixed == "failed":
+        sys.stdout.write(f"{result.log}\n")
+    sys.stdout.flush()
+
+
 def main(folder: Path, part: str = "") -> None:
     """Print the results."""
     chosen = [one for one in SITUATIONS if part in one.name]
+    results = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        results = list(pool.map(lambda one: run(one, folder), chosen))
-    for situation, result in zip(chosen, results, strict=True):
-        right = "right" if result.is_right else "no cause" if not result.has_cause else "invented"
-        sys.stdout.write(f"| {situation.name} | {right} | {result.fixed} |\n")
-        if not result.is_right or result.fixed == "failed":
-            sys.stdout.write(f"{result.log}\n")
+        calls = [pool.submit(run, situation, folder) for situation in chosen]
+        for situation, call in zip(chosen, calls, strict=True):
+            results.append(call.result())
+            show(situation, results[-1])
     count = sum(result.is_right for result in results)
     fixed = Counter(result.fixed for result in results)
     sys.stdout.write(f"{count} of {len(results)} right; {dict(fixed)}\n")

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from cuwheel.base.errors import CuwheelError
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.terminal import report_terminal
-from cuwheel.base.system.pythons import starts
+from cuwheel.base.system.process import output_within
 from cuwheel.check.diagnose.chosen_library import ChoosingRecipe, choosing_packages
 from cuwheel.check.diagnose.document import DiagnosedMachine, DiagnoseDocument, DiagnosedTarget
 from cuwheel.check.diagnose.environment_diagnosis import EnvironmentDiagnosis, describe_environment
@@ -28,7 +29,7 @@ from cuwheel.check.diagnose.facts.startup import find_ending_file
 from cuwheel.check.diagnose.facts.variables import find_culprit
 from cuwheel.check.diagnose.report import print_report
 from cuwheel.check.diagnose.rules.driver import judge_driver
-from cuwheel.check.diagnose.rules.variables import judge_variables
+from cuwheel.check.diagnose.rules.variables import judge_start, judge_variables
 from cuwheel.check.diagnose.toolkits import Installations, find_installations, judge_installations
 from cuwheel.check.diagnose.verdict import (
     LEVELS,
@@ -43,6 +44,7 @@ from cuwheel.check.diagnose.verdict import (
 FitTargets = Callable[[Driver, HostFacts | None, str], tuple[DiagnosedTarget, ...]]
 
 _MACHINE_TIME_LIMIT = 20.0  # seconds
+_TRIALS_TIME_LIMIT = 60.0  # seconds for starts of an interpreter without some variables
 _SLACK = 5.0  # seconds that a call gets beyond the time limit of its program
 # Settings that decide which GPU, library or compiler is taken; shown where they are set.
 _SETTINGS = (
@@ -119,6 +121,8 @@ def diagnose(
     fit: FitTargets | None = None,
 ) -> DiagnoseDocument:
     """Read all facts at the same time, each within its time limit, then judge them."""
+    change = find_culprit(_runs_programs, environ)
+    environ = change.apply(environ) if change else environ
     machine = TimedCall(_MACHINE_TIME_LIMIT, lambda: read_host_facts(options.project, environ))
     gpus = TimedCall(_MACHINE_TIME_LIMIT, lambda: find_driver(environ))
     programs = TimedCall(_MACHINE_TIME_LIMIT, lambda: find_installations(environ))
@@ -140,6 +144,7 @@ def diagnose(
     driver, faults["NVIDIA's driver"] = gpus.answer(Driver())
     installations, faults["the toolkits"] = programs.answer(Installations())
     verdicts = [] if faults["NVIDIA's driver"] else [*judge_driver(driver, host, environ)]
+    verdicts += [judge_start(change)] if change else []
     verdicts += judge_variables(environ)
     if inner:
         inner.judge(driver, host, verifies_files=options.verifies_files)
@@ -174,6 +179,10 @@ def diagnose(
     )
 
 
+def _runs_programs(environ: Mapping[str, str]) -> bool:
+    return not output_within(["true"], _MACHINE_TIME_LIMIT, environ)[1]
+
+
 def _open_environment(
     chosen: ChosenPython, environ: Mapping[str, str]
 ) -> tuple[PythonEnvironment | None, list[Diagnosis]]:
@@ -188,13 +197,20 @@ def _open_environment(
     return None, [_judge_start(chosen.path, environ, fault)]
 
 
+def _is_readable(python: Path, environ: Mapping[str, str]) -> bool:
+    try:
+        return bool(read_environment(python, environ))
+    except CuwheelError:
+        return False
+
+
 def _judge_start(python: Path, environ: Mapping[str, str], fault: str) -> Diagnosis:
     """Judge an interpreter that doesn't answer: a variable, a startup file, or something else."""
-    call = partial(find_culprit, partial(starts, python), environ)
-    if change := TimedCall(_MACHINE_TIME_LIMIT, call).answer(None)[0]:
+    call = partial(find_culprit, partial(_is_readable, python), environ)
+    if change := TimedCall(_TRIALS_TIME_LIMIT, call).answer(None)[0]:
         return broken(
             "diagnose-variable",
-            f"{python} doesn't start with {change.taken} in {change.name}",
+            f"{python} doesn't start with {change.text}",
             f"{fault}; without it, it starts",
             f"remove {change.taken} from {change.name}",
             change.command,

@@ -26,7 +26,7 @@ def install_ext(env: Env, source: str = "", **wheel: object) -> None:
 
 
 def faults(env: Env, **variables: str) -> list[Diagnosis]:
-    report = look_into(env, **variables)
+    report = look_into(env, recipes=(), **variables)
     return [verdict for verdict in report.verdicts if verdict.level in {"warning", "broken"}]
 
 
@@ -51,8 +51,17 @@ def test_blames_no_variable_for_another_failure(env: Env) -> None:
 def test_names_variable_with_which_python_does_not_start(env: Env) -> None:
     verdict = verdict_on(look_into(env, PYTHONHOME="/nowhere"), "diagnose-variable")
 
-    assert "doesn't start with /nowhere in PYTHONHOME" in verdict.what
+    assert "doesn't start with PYTHONHOME=/nowhere" in verdict.what
     assert verdict.command == "unset PYTHONHOME"
+
+
+def test_examines_the_rest_without_variable_that_stops_all_programs(env: Env) -> None:
+    hook = env.compile("libhook.so", "void gone(); void *use = (void *)gone;")
+
+    found = faults(env, LD_PRELOAD=str(hook))
+
+    assert [verdict.what for verdict in found] == [f"no program runs with LD_PRELOAD={hook}"]
+    assert found[0].command == "unset LD_PRELOAD"
 
 
 def test_names_library_to_preload_that_is_missing(env: Env) -> None:

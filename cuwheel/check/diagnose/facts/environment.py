@@ -85,12 +85,11 @@ class Distribution:
         return origin if isinstance(origin, dict) else {}
 
     @property
-    def lost_folder(self) -> str:
-        """The folder of an editable project if it isn't there; else empty."""
+    def editable_folder(self) -> str:
+        """The folder of an editable project; empty for all others."""
         origin = self.origin
-        folder = unquote(urlsplit(str(origin.get("url", ""))).path)
         is_editable = bool((origin.get("dir_info") or {}).get("editable"))
-        return folder if is_editable and not Path(folder).is_dir() else ""
+        return unquote(urlsplit(str(origin.get("url", ""))).path) if is_editable else ""
 
     @property
     def lacks_record(self) -> bool:

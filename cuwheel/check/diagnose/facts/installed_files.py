@@ -191,10 +191,13 @@ def find_shadows(
         for entry in folders
         for suffix in suffixes
     ]
-    # A module hides a folder without `__init__.py` from any place.
+    # A module or package hides a folder without `__init__.py` from any place.
     everywhere = (*here, *environment.sites)
     places += [
-        (name, entry, f"{name}.py") for name in _namespaces(distribution) for entry in everywhere
+        (name, entry, file)
+        for name in _namespaces(distribution)
+        for entry in everywhere
+        for file in (f"{name}.py", *([f"{name}/__init__.py"] * (entry != distribution.site)))
     ]
     shadows: dict[str, Shadow] = {}
     for module, entry, file in places:
@@ -305,7 +308,20 @@ def modules_of(distribution: Distribution) -> tuple[str, ...]:
         first, *rest = file.path.relative_to(distribution.site).parts
         if rest in ([], ["__init__.py"]):
             modules[first if rest else first.partition(".")[0]] = None
-    return tuple(name for name in modules if not name.startswith("_"))
+    names = tuple(name for name in modules if not name.startswith("_"))
+    return names or _modules_of_editable(distribution)
+
+
+def _modules_of_editable(distribution: Distribution) -> tuple[str, ...]:
+    """Return the modules of a project that is used where it is: its RECORD has none."""
+    if not distribution.editable_folder:
+        return ()
+    with contextlib.suppress(OSError, UnicodeDecodeError):  # setuptools writes it
+        return tuple(read_text(distribution.metadata / "top_level.txt").split())
+    name = distribution.name.replace("-", "_")
+    folders = (Path(distribution.editable_folder, part) for part in ("", "src"))
+    files = (folder / file for folder in folders for file in (f"{name}.py", f"{name}/__init__.py"))
+    return (name,) if any(map(Path.is_file, files)) else ()
 
 
 def importable_modules(distribution: Distribution) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 # Beginnings of names of variables that Python, the loader or a GPU package reads.
-_READ = re.compile(r"PYTHON|LD_|CUDA|CUPY|JAX|NUMBA|OMP_|MKL_|ORT_|TF_|TORCH|TRITON|XLA_")
+_READ = re.compile(r"PYTHON|LD_|CUDA|CUPY|JAX|NUMBA|OMP_|MKL_|ORT_|TORCH|TRITON|XLA_")
 _OWN = frozenset({"PYTHONDONTWRITEBYTECODE"})  # of `callers_environment`
 _LISTS = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"})
 
@@ -26,6 +26,11 @@ class VariableChange:
     name: str
     taken: str
     rest: str = ""
+
+    @property
+    def text(self) -> str:
+        """What goes, `/a in PYTHONPATH` or `NAME=value`."""
+        return f"{self.taken} in {self.name}" if self.rest else f"{self.name}={self.taken}"
 
     @property
     def command(self) -> str:
@@ -59,7 +64,8 @@ def find_culprit(
     """
     suspects = [name for name in environ if _READ.match(name) and name not in _OWN]
     rest = {name: value for name, value in environ.items() if name not in suspects}
-    if not suspects or not works(rest):
+    # A failure that doesn't come again, as under load, has no such cause.
+    if not suspects or works(environ) or not works(rest):
         return None
     trials = (trial for name in suspects for trial in _trials(name, environ))
     return next((trial for trial in trials if works(trial.apply(environ))), None)

@@ -92,8 +92,7 @@ def explain_variable(failure: str, change: VariableChange) -> tuple[str, str, st
         change: with which the import doesn't fail.
     """
     anchor, line, _ = explain(failure, "")
-    value = f"{change.taken} in {change.name}" if change.rest else f"{change.name}={change.taken}"
-    cause = f"{line}; without {value} it can be imported"
+    cause = f"{line}; without {change.text} it can be imported"
     return anchor, cause, f"remove {change.taken} from {change.name}", change.command
 
 

@@ -104,7 +104,10 @@ class InstallationJudge:
         others = [name for name in self.facts.faults if name not in self.facts.builds]
         faults = [(name, self._faults(installed[name])) for name in others]
         old = [(name, self._for_numpy_1(installed[name])) for name in self.facts.for_numpy_1]
-        lost = [(own.name, self._lost_folder(own)) for own in installed.values() if own.lost_folder]
+        editable = [own for own in installed.values() if own.editable_folder]
+        lost = [
+            (own.name, _lost(own)) for own in editable if not Path(own.editable_folder).is_dir()
+        ]
         unlisted = [
             (name, self._unlisted(installed[name]))
             for name in sorted(self.needed)
@@ -140,16 +143,6 @@ class InstallationJudge:
             *numpy_fix(self.context, distribution),
         )
 
-    @staticmethod
-    def _lost_folder(distribution: Distribution) -> Diagnosis:
-        return broken(
-            "diagnose-damaged-installation",
-            f"{distribution.title} is installed from a folder that isn't there",
-            f"it is editable, and {distribution.lost_folder} doesn't exist",
-            "move the folder back, or install the project from where it is now: pip install -e "
-            "FOLDER",
-        )
-
     def _unlisted(self, distribution: Distribution) -> Diagnosis:
         """Judge a distribution without RECORD."""
         return warns(
@@ -175,7 +168,7 @@ class InstallationJudge:
             is_gpu = needs_gpu(second) or needs_gpu(first)
             if first.site == second.site and (is_gpu or first.name in self.needed):
                 yield self._second_metadata(first, second)
-            elif is_gpu or (first.name in self.needed and self._is_foreign(first)):
+            elif is_gpu or (first.name in self.needed and self._is_hidden(second, first)):
                 fix, command = self._without_first(first)
                 yield warns(
                     "diagnose-versions",
@@ -186,9 +179,10 @@ class InstallationJudge:
                     command,
                 )
 
-    def _is_foreign(self, distribution: Distribution) -> bool:
-        """Return True if it isn't in a folder of the environment's own."""
-        return distribution.site not in self.context.environment.scheme.values()
+    def _is_hidden(self, distribution: Distribution, first: Distribution) -> bool:
+        """Return True if another folder's comes before that of the environment's own folder."""
+        own = self.context.environment.scheme.values()
+        return distribution.site in own and first.site not in own
 
     def _second_metadata(self, first: Distribution, second: Distribution) -> Diagnosis:
         obstacle = self.context.installer.obstacle
@@ -318,3 +312,13 @@ def _mentions(file: Path, folder: Path) -> bool:
         return str(folder) in read_text(file)
     except (OSError, UnicodeDecodeError):
         return False
+
+
+def _lost(distribution: Distribution) -> Diagnosis:
+    """Judge an editable project without its folder."""
+    return broken(
+        "diagnose-damaged-installation",
+        f"{distribution.title} is installed from a folder that isn't there",
+        f"it is editable, and {distribution.editable_folder} doesn't exist",
+        "move the folder back, or install the project from where it is now: pip install -e FOLDER",
+    )

@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from cuwheel.check.diagnose.facts.variables import entries_of, without_entry
-from cuwheel.check.diagnose.verdict import Diagnosis, warns
+from cuwheel.check.diagnose.facts.variables import VariableChange, entries_of, without_entry
+from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns
+
+
+def judge_start(change: VariableChange) -> Diagnosis:
+    """Judge a variable with which no program runs."""
+    return broken(
+        "diagnose-variable",
+        f"no program runs with {change.text}",
+        "`true` fails with it, and succeeds without; all else is examined without",
+        f"remove {change.taken} from {change.name}",
+        change.command,
+    )
 
 
 def judge_variables(environ: Mapping[str, str]) -> Iterator[Diagnosis]:

@@ -148,6 +148,7 @@ SITUATIONS = (
         name="libstdc++ of a stub on LD_LIBRARY_PATH",
         packages=_NUMBA,
         breaks=partial(_stub, "libstdc++.so.6", "int stub;"),
+        also=(r"couldn't be examined: .* without LD_LIBRARY_PATH",),
         cause=r"glibcxx-too-old: .*stubs|glibcxx-too-old: numba .*(undefined symbol|not found)",
         check=_IMPORTS_NUMBA,
         words="LD_LIBRARY_PATH",

@@ -128,7 +128,7 @@ SITUATIONS = (
         name="random.py on PYTHONPATH",
         packages=_NUMBA,
         breaks=partial(_put_on_path, {"random.py": "x = 1\n"}),
-        cause=r"shadowed-module: \S+/tools/random.py hides",
+        cause=r"(shadowed-module|diagnose-variable): .*/tools/random.py",
         check=_IMPORTS_NUMBA,
     ),
     Situation(
