@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -71,6 +71,7 @@ _GPU_LIBRARIES = ("libcu", "libnv", "libnccl", "libtorch", "libc10")  # beginnin
 _CALL_TIME_LIMIT = IMPORT_TIME_LIMIT + 5  # seconds, beyond that of the program
 _CACHE_TIME_LIMIT = 10.0  # seconds for ldconfig and the system's folders
 _VERIFY_TIME_LIMIT = 600.0  # seconds for reading all files of all packages
+_FAILED_TIME_LIMIT = 120.0  # seconds for reading all files of those that can't be imported
 _PACKAGE_TIME_LIMIT = 30.0  # seconds for the libraries of all packages
 
 
@@ -97,6 +98,9 @@ class EnvironmentDiagnosis:
         self.packages: tuple[DiagnosedPackage, ...] = ()
         self.chosen_libraries: dict[str, ChosenLibrary] = {}
         self.verdicts: list[Diagnosis] = []
+        # For a folder of packages this command sets PYTHONPATH; packages of that Python come after.
+        self._fixed = ("PYTHONPATH",) if chosen.packages else ()
+        environment = replace(environment, shadowed=()) if chosen.packages else environment
         self._environment = environment
         self._start = start
         self._frameworks = frameworks_of(environment)
@@ -162,17 +166,23 @@ class EnvironmentDiagnosis:
             frameworks=self.frameworks,
             driver=driver,
             host=host,
+            files_were_read=False,
             changes={self._project(name): change for name, change in changes.items()},
         )
         failed = {self._project(name) for name, answer in answers.items() if not _works(answer)}
         loaded = {name for answer in answers.values() if answer for name in answer.modules}
         facts = self._read_installation(examined, failed, loaded, verifies_files=verifies_files)
         works = {self._project(name) for name, answer in answers.items() if _works(answer)}
+        lacking = find_unmet_requirements(environment)
         files = InstallationJudge(
-            context=context, facts=facts, needed=self._needed(examined), works=frozenset(works)
+            context=context,
+            facts=facts,
+            needed=self._needed(examined),
+            works=frozenset(works),
+            replaced=frozenset(unmet.project for unmet in lacking if unmet.installed),
         )
         self.frameworks = tuple(map(files.unless_hidden, self.frameworks))
-        context = replace(context, frameworks=self.frameworks)
+        context = replace(context, frameworks=self.frameworks, files_were_read=facts.is_complete)
         for project, recipe, declared in choices:
             judge = LibraryJudge(
                 context=context,
@@ -199,7 +209,7 @@ class EnvironmentDiagnosis:
     ) -> dict[str, VariableChange]:
         """Return the variables with which imports fail, by name of the import."""
         trials = {
-            name: partial(find_variable, self._calls[name], self._environ)
+            name: partial(find_variable, self._calls[name], self._environ, self._fixed)
             for name, answer in answers.items()
             if answer and answer.failure
         }
@@ -300,18 +310,22 @@ class EnvironmentDiagnosis:
             checked = tuple(dict.fromkeys((*examined, *(installed[name] for name in causes))))
         limit, verified = _VERIFY_TIME_LIMIT, {distribution.name for distribution in checked}
         if not verifies_files:
-            limit, verified = _PACKAGE_TIME_LIMIT, failed | causes
+            limit, verified = _FAILED_TIME_LIMIT, failed | causes
 
-        def read() -> InstallationFacts:
+        def read(verified: Collection[str] = ()) -> InstallationFacts:
             facts = read_installation(environment, examined, checked, verified)
             found = (find_shadows(owner, environment, self._start) for owner in imported)
             own = find_standard_shadows(environment, self._start, loaded)
             shadows = dict.fromkeys((*itertools.chain.from_iterable(found), *own))
             return replace(facts, shadows=tuple(shadows))
 
-        return self._answer(
-            "the files of the packages", TimedCall(limit, read), InstallationFacts()
-        )
+        # Their sizes tell most, and hashes take long.
+        what, none = "the files of the packages", InstallationFacts(is_complete=False)
+        quick = self._answer(what, TimedCall(_PACKAGE_TIME_LIMIT, read), none)
+        if not verified or not quick.is_complete:
+            return quick
+        partly = replace(quick, is_complete=False)
+        return self._answer(what, TimedCall(limit, partial(read, verified)), partly)
 
     def _read_packages(
         self,

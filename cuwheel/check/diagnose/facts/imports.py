@@ -148,9 +148,11 @@ def start_imports(
     return {name: TimedCall(limit, partial(wait_and_call, call)) for name, call in calls.items()}
 
 
-def find_variable(call: ImportCall, environ: Mapping[str, str]) -> VariableChange | None:
-    """Repeat a failed import without variables, and return which one is the cause."""
-    return find_culprit(lambda changed: not call(changed).failure, environ)
+def find_variable(
+    call: ImportCall, environ: Mapping[str, str], fixed: Iterable[str]
+) -> VariableChange | None:
+    """Repeat a failed import without variables, but `fixed`, and return which one is the cause."""
+    return find_culprit(lambda changed: not call(changed).failure, environ, fixed)
 
 
 def frameworks_of(environment: PythonEnvironment) -> dict[str, Distribution]:

@@ -92,6 +92,7 @@ class InstallationFacts:
     Attributes:
         builds: of distributions that are for another Python or machine.
         for_numpy_1: extensions that need NumPy 1, where NumPy 2 is installed.
+        is_complete: all files were read in time.
     """
 
     faults: Mapping[str, tuple[FileFault, ...]] = field(default_factory=dict)
@@ -99,6 +100,7 @@ class InstallationFacts:
     shadows: tuple[Shadow, ...] = ()
     builds: Mapping[str, OtherBuild] = field(default_factory=dict)
     for_numpy_1: Mapping[str, str] = field(default_factory=dict)
+    is_complete: bool = True
 
 
 def read_installation(
@@ -350,8 +352,14 @@ def find_faults(distribution: Distribution, *, verifies: bool) -> tuple[FileFaul
     files = {path: RecordedFile(path=path, digest="", size=None) for path in paths}
     recorded = _recorded(distribution, lambda name: verifies or _is_library(name))
     files |= {file.path: file for file in recorded}
-    faults = (_fault_of(file, verifies=verifies) for file in files.values())
+    here = [file for path, file in files.items() if not _is_left_behind(path, distribution)]
+    faults = (_fault_of(file, verifies=verifies) for file in here)
     return tuple(filter(None, faults))
+
+
+def _is_left_behind(path: Path, distribution: Distribution) -> bool:
+    """Return True for `../../../bin/name` of packages that were copied without that folder."""
+    return not path.is_relative_to(distribution.site) and not path.parent.is_dir()
 
 
 def _fault_of(file: RecordedFile, *, verifies: bool) -> FileFault | None:

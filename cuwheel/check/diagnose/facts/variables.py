@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 # Beginnings of names of variables that Python, the loader or a GPU package reads.
@@ -55,14 +55,18 @@ def without_entry(environ: Mapping[str, str], name: str, entry: str) -> Variable
 
 
 def find_culprit(
-    works: Callable[[Mapping[str, str]], bool], environ: Mapping[str, str]
+    works: Callable[[Mapping[str, str]], bool],
+    environ: Mapping[str, str],
+    fixed: Iterable[str] = (),
 ) -> VariableChange | None:
     """Return the change with which a program works that fails now; None: there is none.
 
     Args:
         works: runs the program with variables.
+        fixed: names that stay.
     """
-    suspects = [name for name in environ if _READ.match(name) and name not in _OWN]
+    fixed = {*fixed, *_OWN}
+    suspects = [name for name in environ if _READ.match(name) and name not in fixed]
     rest = {name: value for name, value in environ.items() if name not in suspects}
     # A failure that doesn't come again, as under load, has no such cause.
     if not suspects or works(environ) or not works(rest):

@@ -21,6 +21,7 @@ class RuleContext:
         environ: of the caller.
         frameworks: those that were imported.
         host: None if it couldn't be read.
+        files_were_read: the installed files were compared with what their RECORD lists.
         changes: of a variable, with which an import works that fails now, by project.
     """
 
@@ -30,6 +31,7 @@ class RuleContext:
     frameworks: tuple[FrameworkFacts, ...]
     driver: Driver
     host: HostFacts | None
+    files_were_read: bool = True
     changes: Mapping[str, VariableChange] = field(default_factory=dict)
 
     def framework(self, name: str) -> FrameworkFacts | None:

@@ -34,12 +34,14 @@ class InstallationJudge:
     Attributes:
         needed: the examined packages, and what they require.
         works: those that can be imported.
+        replaced: those of which another release is required.
     """
 
     context: RuleContext
     facts: InstallationFacts
     needed: frozenset[str] = frozenset()
     works: frozenset[str] = frozenset()
+    replaced: frozenset[str] = frozenset()
 
     def judge(self) -> Iterator[Diagnosis]:
         """Judge all files."""
@@ -103,11 +105,11 @@ class InstallationJudge:
         builds = [(name, self._other_build(installed[name])) for name in self.facts.builds]
         others = [name for name in self.facts.faults if name not in self.facts.builds]
         faults = [(name, self._faults(installed[name])) for name in others]
-        old = [(name, self._for_numpy_1(installed[name])) for name in self.facts.for_numpy_1]
-        editable = [own for own in installed.values() if own.editable_folder]
-        lost = [
-            (own.name, _lost(own)) for own in editable if not Path(own.editable_folder).is_dir()
-        ]
+        names = self.facts.for_numpy_1.keys() - self.replaced
+        old = [(name, self._for_numpy_1(installed[name])) for name in sorted(names)]
+        folders = {name: own.editable_folder for name, own in installed.items()}
+        gone = [name for name, folder in folders.items() if folder and not Path(folder).is_dir()]
+        lost = [(name, _lost(installed[name])) for name in gone]
         unlisted = [
             (name, self._unlisted(installed[name]))
             for name in sorted(self.needed)
