@@ -13,7 +13,6 @@ from cuwheel.check.cuda.drivers import oldest_driver
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts
 from cuwheel.check.diagnose.facts.machine import Driver
-from cuwheel.check.diagnose.facts.variables import VariableChange
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.import_failures import explain, explain_variable
 from cuwheel.check.diagnose.rules.requirements import is_nvidias, required_by, requirers
@@ -31,10 +30,8 @@ def judge_frameworks(context: RuleContext, remedies: Mapping[str, str]) -> Itera
     for framework in context.frameworks:
         name = f"{framework.name} {framework.version}"
         remedy = remedies.get(framework.name)
-        project = context.projects.get(framework.name)
-        change = context.changes.get(project.name) if project else None
         faults = [
-            *_import_fault(name, framework, remedy, change),
+            *_import_fault(name, framework, remedy, context),
             *_plugin_fault(name, framework, context),
         ]
         faults += _cuda_fault(name, framework, context)
@@ -47,15 +44,18 @@ def judge_frameworks(context: RuleContext, remedies: Mapping[str, str]) -> Itera
 
 
 def _import_fault(
-    name: str, framework: FrameworkFacts, remedy: str | None, change: VariableChange | None
+    name: str, framework: FrameworkFacts, remedy: str | None, context: RuleContext
 ) -> Iterator[Diagnosis]:
     what = f"{name} can't be imported"
+    project = context.projects.get(framework.name)
+    change = context.changes.get(project.name) if project else None
+    intact = "; its files are as they were installed, as far as RECORD lists them"
+    intact *= context.files_were_read
     if framework.failure and change:
         anchor, line, fix, command = explain_variable(framework.failure, change)
         yield broken(anchor, what, line, fix, command)
     elif framework.failure:
-        otherwise = f"python -c 'import {framework.name}' shows the full error; its files are as "
-        otherwise += "they were installed, as far as RECORD lists them"
+        otherwise = f"python -c 'import {framework.name}' shows the full error{intact}"
         anchor, line, fix = explain(framework.failure, otherwise, remedy)
         yield broken(anchor, what, line, fix, remedy or "")
 
