@@ -1,7 +1,7 @@
 """Score `diagnose` on broken environments of real packages, each repaired as the report says.
 
-`nox -s bench -- diagnose FOLDER [PART]` makes the environments in FOLDER, of those with PART in
-their name, and prints one row each and the sums: cause named, no other one, how it became right.
+`nox -s bench -- diagnose FOLDER [PART]` makes the environments in FOLDER, of the `first` or the
+`second` set or those with PART in their name, and prints one row each and the sums: cause named, no other one, how it became right.
 """  # noqa: INP001 - run by path, not a package
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.e2e.check.broken import SITUATIONS
+from tests.e2e.check.broken import FIRST, SITUATIONS
 from tests.support.check.situations import Result, Situation, judge, make
 
 _AT_ONCE = 3  # environments
@@ -41,7 +41,8 @@ def show(situation: Situation, result: Result) -> None:
 
 def main(folder: Path, part: str = "") -> None:
     """Print the results."""
-    chosen = [one for one in SITUATIONS if part in one.name]
+    sets = {"first": FIRST, "second": SITUATIONS[len(FIRST) :]}
+    chosen = sets.get(part) or [one for one in SITUATIONS if part in one.name]
     results = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         calls = [pool.submit(run, situation, folder) for situation in chosen]

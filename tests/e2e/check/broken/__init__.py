@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from tests.e2e.check.broken import native, python_files, versions
+from tests.e2e.check.broken import native, python_files, second, versions
 
-SITUATIONS = (*python_files.SITUATIONS, *native.SITUATIONS, *versions.SITUATIONS)
+FIRST = (*python_files.SITUATIONS, *native.SITUATIONS, *versions.SITUATIONS)
+SITUATIONS = (*FIRST, *second.SITUATIONS)
