@@ -1,7 +1,8 @@
 """Score `diagnose` on broken environments of real packages, each repaired as the report says.
 
-`nox -s bench -- diagnose FOLDER [PART]` makes the environments in FOLDER, of the `first` or the
-`second` set or those with PART in their name, and prints one row each and the sums: cause named, no other one, how it became right.
+`nox -s bench -- diagnose FOLDER [PART]` makes the environments in FOLDER, of the set `first` or
+`second` or those with PART in their name, and prints one row each and the sums: whether the cause
+is named, and no other one, and how the environment became right.
 """  # noqa: INP001 - run by path, not a package
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ _AT_ONCE = 3  # environments
 
 def run(situation: Situation, folder: Path) -> Result:
     """Return the result of one situation; its environment is removed."""
-    own = folder / situation.name.replace(" ", "-").replace("/", "_")
+    # No word of its name may be in paths that a report quotes.
+    own = folder / f"place{SITUATIONS.index(situation)}"
     shutil.rmtree(own, ignore_errors=True)
     try:
         return judge(situation, make(situation, own, folder / "uv"))

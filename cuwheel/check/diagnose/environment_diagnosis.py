@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -197,7 +198,7 @@ class EnvironmentDiagnosis:
         self._read_packages(packages, context.torch, imports)
         self._judge_distributions(context, files, examined)
         has_problems = worst_level(self.verdicts) in ("warning", "broken")
-        if installer.obstacle and (has_problems or installer.obstacle.level == "warning"):
+        if installer.obstacle and (has_problems or installer.obstacle.level != "note"):
             self.verdicts.append(installer.obstacle)
 
     def _project(self, name: str) -> str:
@@ -339,7 +340,7 @@ class EnvironmentDiagnosis:
             conda=environment.prefix if environment.is_conda else None,
             library_path=self._environ.get("LD_LIBRARY_PATH", ""),
             owners={
-                path.resolve(): distribution.title
+                Path(os.path.realpath(path)): distribution.title
                 for distribution in environment.distributions.values()
                 for path in distribution.libraries
             },

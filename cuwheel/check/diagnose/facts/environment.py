@@ -309,7 +309,7 @@ def _fit(distribution: Distribution) -> int:
         sizes = {distribution.site / name: size for name, _, size in rows if size.isdecimal()}
     except (OSError, UnicodeDecodeError, RecordFormatError):
         return 0
-    files = ((path, size) for path, size in sizes.items() if path.is_file())
+    files = ((path, size) for path, size in sizes.items() if os.access(path, os.R_OK))
     return sum(str(path.stat().st_size) == size for path, size in files)
 
 

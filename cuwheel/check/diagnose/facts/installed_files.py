@@ -47,11 +47,13 @@ class FileFault:
     Attributes:
         what: `isn't there`, `holds …`.
         is_damage: it can't be used; else it is merely another one than was installed.
+        barrier: the user's own file or folder that its permissions don't let the user read.
     """
 
     path: Path
     what: str
     is_damage: bool
+    barrier: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +252,7 @@ def _is_module_of(library: Path, name: str) -> bool:
 def _has_file(entry: Path, file: str) -> bool:
     """Return True if an entry of `sys.path`, a folder or an archive, has a file."""
     if not entry.is_file():
-        return (entry / file).is_file()
+        return os.access(entry / file, os.R_OK)
     with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(entry) as archive:
         return file in archive.NameToInfo
     return False
@@ -381,9 +383,25 @@ def _fault_of(file: RecordedFile, *, verifies: bool) -> FileFault | None:
             return None
         is_damage = is_library or _has_zeros(path)
     except OSError as problem:
-        what = f"can't be read: {problem.strerror}" if path.exists() else "isn't there"
-        return FileFault(path=path, what=what, is_damage=True)
+        return _unreadable(path, problem)
     return FileFault(path=path, what="differs from the file in its wheel", is_damage=is_damage)
+
+
+def _unreadable(path: Path, problem: OSError) -> FileFault:
+    is_missing = isinstance(problem, FileNotFoundError)
+    return FileFault(
+        path=path,
+        what="isn't there" if is_missing else f"can't be read: {problem.strerror}",
+        is_damage=True,
+        barrier=_barrier(path) if isinstance(problem, PermissionError) else None,
+    )
+
+
+def _barrier(path: Path) -> Path | None:
+    """Return the first folder on a path, or the file, that this user may not read but change."""
+    places = [place for place in (*reversed(path.parents), path) if os.access(place, os.F_OK)]
+    closed = next((place for place in places if not os.access(place, os.R_OK)), None)
+    return closed if closed and closed.stat().st_uid == os.geteuid() else None
 
 
 def _is_whole(path: Path) -> bool:

@@ -47,6 +47,7 @@ class InstallationJudge:
         """Judge all files."""
         for path, fault in self.context.environment.damaged:
             yield self._unreadable(Path(path), fault)
+        yield from self._other_release()
         for path, fault in self.context.environment.startup_faults.items():
             yield self._startup_fault(path, fault)
         yield from self._duplicates()
@@ -83,6 +84,27 @@ class InstallationJudge:
             if shadow.distribution
         }
         return hidden | {name: verdict.command for name, verdict in self._of_distributions}
+
+    def _other_release(self) -> Iterator[Diagnosis]:
+        """Judge an environment with the packages of another Python release, and without its own."""
+        environment = self.context.environment
+        if not (environment.prefix / "pyvenv.cfg").is_file():
+            return
+        for site in sorted(environment.prefix.glob("lib/python3.*/site-packages")):
+            own = [
+                one
+                for one in environment.distributions.values()
+                if one.site.parts[-2:] == site.parts[-2:]
+            ]
+            count = len([*site.glob("*.dist-info")])
+            if site not in environment.sites and count > len(own):
+                release = site.parent.name
+                yield broken(
+                    "diagnose-damaged-installation",
+                    f"Python {environment.release} doesn't see {plural(count, 'package')} here",
+                    f"they are in {site}, for {release}; the environment's Python was replaced",
+                    f"create the environment again with {release}, or install them again",
+                )
 
     def _startup_fault(self, path: str, fault: str) -> Diagnosis:
         """Judge a file that Python runs at each start and that raises."""
@@ -287,6 +309,10 @@ class InstallationJudge:
         where = "" if same_release(distribution) else ", from its original source"
         anchor = "diagnose-damaged-installation"
         fix = f"install it again{where}"
+        barriers = dict.fromkeys(fault.barrier for fault in damaged if fault.barrier)
+        if barriers:
+            fix = "permit reading"
+            again = f"chmod -R u+rwX {shlex.join(map(str, barriers))}"
         if damaged:
             return broken(anchor, f"{distribution.title} is damaged", cause, fix, again)
         fix = f"{fix}, unless it was changed intentionally"

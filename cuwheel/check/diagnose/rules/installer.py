@@ -11,7 +11,7 @@ from pathlib import Path
 from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.base.system.process import which
 from cuwheel.check.diagnose.facts.environment import ChosenPython, Distribution, PythonEnvironment
-from cuwheel.check.diagnose.verdict import Diagnosis, notes, warns
+from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns
 
 _ALONE = ("--no-deps",)
 
@@ -93,7 +93,9 @@ def installer_of(
     return Installer(
         python="" if chosen.is_active else str(environment.python),
         has_pip=has_pip,
-        obstacle=_target_folder(chosen) or _obstacle(environment, has_installer=has_pip or has_uv),
+        obstacle=_target_folder(chosen)
+        or _lost_configuration(environment, chosen)
+        or _obstacle(environment, has_installer=has_pip or has_uv),
         untouchable=frozenset(_untouchable(environment)),
         fixed=frozenset(_untouchable(environment, _after_own(environment))),
     )
@@ -128,6 +130,20 @@ def _target_folder(chosen: ChosenPython) -> Diagnosis | None:
         "another folder",
         f"install again what is named: pip install --target {shlex.quote(str(chosen.packages))} "
         "--upgrade REQUIREMENT",
+    )
+
+
+def _lost_configuration(environment: PythonEnvironment, chosen: ChosenPython) -> Diagnosis | None:
+    """Judge a virtual environment that is none any more: its Python is the one it was made from."""
+    folder = chosen.path.parent.parent if chosen.path else environment.prefix
+    is_environment = (folder / "bin" / "activate").is_file()
+    if not is_environment or folder.resolve() == environment.prefix.resolve():
+        return None
+    return broken(
+        "python-not-found",
+        f"{folder} isn't an environment any more: its Python uses {environment.prefix}",
+        f"{folder / 'pyvenv.cfg'}, which leads to its packages, isn't there or can't be read",
+        "create the environment again; what is installed now would go into another Python",
     )
 
 

@@ -208,11 +208,11 @@ def numpy_fix(context: RuleContext, distribution: Distribution) -> tuple[str, st
     if is_from_folder(distribution):
         return "build it again: its headers are those of the NumPy that is installed then", ""
     owners = requirers(context.environment).get("numpy", {}).values()
-    newer = f"install a release of {distribution.name} that is built for NumPy 2"
+    newer = f"install a newer release of {distribution.name}, which may be built for NumPy 2"
     has_wheels = tuple(map(int, context.environment.release.split("."))) <= _LAST_WITH_NUMPY_1
     if has_wheels and all(owner.specifier.contains(_NUMPY_1) for owner in owners):
         return f"{newer}, or NumPy 1", context.installer.install("numpy<2")
-    return newer, ""
+    return newer, context.installer.install(f"{distribution.name}>{distribution.version}")
 
 
 @dataclass(frozen=True, kw_only=True)
