@@ -197,3 +197,73 @@ def test_names_interpreter_without_execute_permission(env: Env) -> None:
 
     assert "can't be executed" in verdict.cause
     assert verdict.fix.startswith("chmod +x ")
+
+
+def test_writes_into_no_other_python_without_configuration(env: Env) -> None:
+    install_ext(env)
+    (env.folder / "venv" / "pyvenv.cfg").unlink()
+
+    report = look_into(env, "ext")
+
+    verdict = verdict_on(report, "python-not-found")
+    assert "isn't an environment any more" in verdict.what
+    assert {one.command for one in report.verdicts} == {""}
+
+
+@pytest.mark.parametrize(("copies_own", "count"), [(False, 1), (True, 0)])
+def test_names_packages_of_another_release(env: Env, count: int, *, copies_own: bool) -> None:
+    install_ext(env)
+    old = env.site.parents[1] / "python3.99" / "site-packages"
+    shutil.copytree(env.site, old)
+    if not copies_own:
+        for path in env.site.glob("ext*"):
+            shutil.rmtree(path)
+
+    found = [verdict for verdict in faults(env) if "doesn't see" in verdict.what]
+
+    assert len(found) == count
+
+
+def test_goes_on_past_links_in_a_circle(env: Env) -> None:
+    install_ext(env)
+    library = env.site / "ext" / "libext.so"
+    library.unlink()
+    library.symlink_to(library.name)
+
+    verdict = verdict_on(look_into(env), _DAMAGED)
+
+    assert "Too many levels of symbolic links" in verdict.cause
+
+
+def test_names_wheel_for_another_machine(env: Env) -> None:
+    env.install("dep", {"dep/__init__.py": b""}, tag="cp311-cp311-manylinux_2_28_riscv64")
+    install_ext(env, requires=("dep",))
+
+    verdict = verdict_on(look_into(env), _DAMAGED)
+
+    assert verdict.what.startswith("dep 1.2.3 is built for another machine")
+    assert verdict.command.endswith(" --force-reinstall --no-deps dep==1.2.3")
+
+
+@pytest.mark.parametrize(
+    ("limit", "origin", "end"),
+    [
+        ("numpy>=1.22", {}, "'numpy<2'"),
+        ("numpy>=2", {}, "'dep>1.2.3'"),
+        ("numpy>=1.22", {"url": "file:///own", "dir_info": {}}, ""),
+    ],
+)
+def test_fixes_extension_for_numpy_1(
+    env: Env, limit: str, origin: dict[str, object], end: str
+) -> None:
+    """By the last NumPy 1 if all take it, else by a newer release, and never a user's project."""
+    env.install("numpy", {"numpy/__init__.py": b""}, version="2.0.2")
+    old = {"dep/__init__.py": b"", "dep/part.so": b"numpy.core._multiarray_umath"}
+    env.install("dep", old, requires=("numpy",))
+    (env.site / "dep-1.2.3.dist-info" / "direct_url.json").write_text(json.dumps(origin))
+    install_ext(env, requires=("dep", limit))
+
+    verdict = verdict_on(look_into(env), "numpy-abi-mismatch")
+
+    assert verdict.what == "dep 1.2.3 is built for NumPy 1, and 2.0.2 is installed"
+    assert verdict.command.partition(" install --python ")[2].partition(" ")[2] == end

@@ -112,7 +112,9 @@ class Env:
 
     @property
     def site(self) -> Path:
-        (site,) = (self.folder / "venv" / "lib").glob("python*/site-packages")
+        (site,) = (self.folder / "venv" / "lib").glob(
+            f"python*.{sys.version_info[1]}/site-packages"
+        )
         return site
 
     def install(

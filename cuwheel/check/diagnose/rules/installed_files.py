@@ -90,12 +90,9 @@ class InstallationJudge:
         environment = self.context.environment
         if not (environment.prefix / "pyvenv.cfg").is_file():
             return
+        folders = environment.scheme.values()
+        own = [one for one in environment.distributions.values() if one.site in folders]
         for site in sorted(environment.prefix.glob("lib/python3.*/site-packages")):
-            own = [
-                one
-                for one in environment.distributions.values()
-                if one.site.parts[-2:] == site.parts[-2:]
-            ]
             count = len([*site.glob("*.dist-info")])
             if site not in environment.sites and count > len(own):
                 release = site.parent.name
