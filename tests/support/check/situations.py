@@ -67,8 +67,7 @@ class Broken:
     @property
     def site(self) -> Path:
         """Its site-packages."""
-        (site,) = self.root.glob("lib/python*/site-packages")
-        return site
+        return self.root / "lib" / f"python3.{sys.version_info[1]}" / "site-packages"
 
     def find(self, pattern: str) -> Path:
         """Return the first file of site-packages that a pattern fits."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import struct
@@ -47,7 +48,8 @@ class FileFault:
     Attributes:
         what: `isn't there`, `holds …`.
         is_damage: it can't be used; else it is merely another one than was installed.
-        barrier: the user's own file or folder that its permissions don't let the user read.
+        barrier: the user's own file or folder that its permissions don't let the user read, or link
+            that leads to itself.
     """
 
     path: Path
@@ -393,15 +395,15 @@ def _unreadable(path: Path, problem: OSError) -> FileFault:
         path=path,
         what="isn't there" if is_missing else f"can't be read: {problem.strerror}",
         is_damage=True,
-        barrier=_barrier(path) if isinstance(problem, PermissionError) else None,
+        barrier=_barrier(path) if problem.errno in {errno.EACCES, errno.ELOOP} else None,
     )
 
 
 def _barrier(path: Path) -> Path | None:
-    """Return the first folder on a path, or the file, that this user may not read but change."""
-    places = [place for place in (*reversed(path.parents), path) if os.access(place, os.F_OK)]
+    """Return the first folder on a path, or the file, that the user can't read but may change."""
+    places = (*reversed(path.parents), path)
     closed = next((place for place in places if not os.access(place, os.R_OK)), None)
-    return closed if closed and closed.stat().st_uid == os.geteuid() else None
+    return closed if closed and closed.lstat().st_uid == os.geteuid() else None
 
 
 def _is_whole(path: Path) -> bool:

@@ -308,8 +308,7 @@ class InstallationJudge:
         fix = f"install it again{where}"
         barriers = dict.fromkeys(fault.barrier for fault in damaged if fault.barrier)
         if barriers:
-            fix = "permit reading"
-            again = f"chmod -R u+rwX {shlex.join(map(str, barriers))}"
+            fix, again = _open_barriers([*barriers], again)
         if damaged:
             return broken(anchor, f"{distribution.title} is damaged", cause, fix, again)
         fix = f"{fix}, unless it was changed intentionally"
@@ -346,4 +345,14 @@ def _lost(distribution: Distribution) -> Diagnosis:
         f"{distribution.title} is installed from a folder that isn't there",
         f"it is editable, and {distribution.editable_folder} doesn't exist",
         "move the folder back, or install the project from where it is now: pip install -e FOLDER",
+    )
+
+
+def _open_barriers(paths: list[Path], again: str) -> tuple[str, str]:
+    """Return fix and command for files behind folders without rights, or links to themselves."""
+    names = shlex.join(map(str, paths))
+    if not any(path.is_symlink() for path in paths):
+        return "permit reading", f"chmod -R u+rwX {names}"
+    return "remove the link that leads to itself, and install it again", (
+        f"rm {names} && {again}" if again and all(path.is_symlink() for path in paths) else ""
     )

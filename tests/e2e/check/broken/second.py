@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from functools import partial
 
 from tests.support.check.situations import WITHOUT_RIGHTS, Broken, Situation
@@ -76,9 +78,8 @@ def _lose_configuration(broken: Broken) -> None:
 
 
 def _create_again(broken: Broken) -> None:
-    from sys import executable  # noqa: PLC0415 - of this process, for a new environment
-
-    broken.uv("venv", "-q", "--clear", "--python", executable, broken.root)
+    shutil.rmtree(broken.root)
+    broken.uv("venv", "-q", "--python", sys.executable, broken.root)
     broken.install(*_NUMBA)
 
 
