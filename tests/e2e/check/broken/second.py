@@ -200,6 +200,7 @@ SITUATIONS = (
         packages=_NUMBA,
         breaks=_other_python,
         cause=r"python3.12",
+        also=("numba isn't installed",),
         check=_IMPORTS_NUMBA,
         words="create the environment again|Python 3.12",
         repair=_create_again,
