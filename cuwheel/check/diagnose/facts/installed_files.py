@@ -24,6 +24,7 @@ from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnviron
 
 _ELF = b"\x7fELF"
 _STRAY = frozenset({"benchmarks", "docs", "examples", "test", "tests"})  # packaged by mistake
+_DEBIANS = "dist-packages"  # pip writes its name into what it installs there
 _PIECE = 1 << 20  # bytes that are read at once
 
 
@@ -277,13 +278,14 @@ def _recorded(
 ) -> Iterator[RecordedFile]:
     """Yield the files with a wanted path from site-packages: paths of all would cost seconds.
 
-    There are none without a readable RECORD. conda edits libraries after their RECORD was written,
-    and keeps hashes of its own elsewhere, so only the names of its files count.
+    There are none without a readable RECORD. conda and Debian edit libraries after their RECORD was
+    written, and keep hashes of their own elsewhere, so only the names of their files count.
     """
     try:
         rows = record_rows(read_text(distribution.metadata / "RECORD"))
         installer = distribution.metadata / "INSTALLER"
-        is_from_conda = installer.exists() and read_text(installer).strip() == "conda"
+        program = read_text(installer).strip() if installer.exists() else ""
+        is_edited = program == "conda" or (not program and distribution.site.name == _DEBIANS)
     except (OSError, UnicodeDecodeError, RecordFormatError):
         return
     for name, digest, size in rows:
@@ -292,8 +294,8 @@ def _recorded(
         if is_wanted(inside):
             yield RecordedFile(
                 path=Path(os.path.normpath(distribution.site / inside)),
-                digest="" if is_from_conda else digest,
-                size=int(size) if size.isdecimal() and not is_from_conda else None,
+                digest="" if is_edited else digest,
+                size=int(size) if size.isdecimal() and not is_edited else None,
             )
 
 

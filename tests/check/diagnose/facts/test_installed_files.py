@@ -113,6 +113,21 @@ def test_accepts_what_has_no_hash(installed: Distribution, *, is_condas: bool) -
     assert find_faults(installed, verifies=True) == ()
 
 
+@pytest.mark.parametrize(("installer", "count"), [("", 0), ("pip\n", 1)])
+def test_accepts_what_debian_has_stripped(
+    tmp_path: Path, library: bytes, installer: str, count: int
+) -> None:
+    site = tmp_path / "dist-packages"
+    unpack_wheel(write_wheel(tmp_path / "wheels", {"ext/a.so": library}, name="ext"), site)
+    metadata = site / "ext-1.2.3.dist-info"
+    (metadata / "INSTALLER").write_text(installer)
+    (site / "ext" / "a.so").write_bytes(library + b"less or more")
+
+    assert (
+        len(find_faults(make_distribution("ext", site, metadata=metadata), verifies=False)) == count
+    )
+
+
 def environment_of(env: Env, **variables: str) -> PythonEnvironment:
     return read_environment(env.python, {"PATH": "/usr/bin:/bin", **variables})
 
