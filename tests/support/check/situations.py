@@ -269,7 +269,9 @@ def _repair(
     counting = [verdict for verdict in verdicts if not re.search(_ALWAYS, line_of(verdict))]
     commands = [*dict.fromkeys(verdict["command"] for verdict in counting if verdict["command"])]
     if situation.is_unknown or not situation.cause:
-        return ("failed", "a command that can't help") if commands else ("not known", "")
+        has_words = any(re.search(situation.words, verdict["fix"]) for verdict in named)
+        is_right = not commands and (has_words or not situation.words)
+        return ("not known" if is_right else "failed"), "another fix"
     if situation.is_costly and commands:
         return "not typed", ""
     if not (left := _type_all(situation, broken, commands)):

@@ -26,6 +26,7 @@ from cuwheel.check.diagnose.rules.import_failures import (
 from cuwheel.check.diagnose.rules.requirements import extras_of, numpy_fix
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns, works
 
+_CUDA_IN_NAME = re.compile(r"-cu(\d\d)(?=-|$)")
 _BUILT_FOR = re.compile(r"torch\.?(\d+\.\d+)")
 # The entry about a library that isn't found, by the beginning of its name; the runtime comes first,
 # as who lacks it lacks all.
@@ -411,8 +412,12 @@ class _PackageJudge:
     def _supplier(self, soname: str) -> str:
         """Return the distribution with a library, for the CUDA of the package if that is known."""
         components = components_of(soname)
-        fitting = [part for part in components if str(part.cuda or "") in self.package.cuda]
-        return next((part.distribution for part in (*fitting, *components)), "")
+        majors = self.package.cuda or {*_CUDA_IN_NAME.findall(self.package.name)}
+        fitting = [part for part in components if str(part.cuda or "") in majors]
+        first = next(iter((*fitting, *components)), None)
+        if first and not fitting and len(majors) == 1:  # named alike for each CUDA
+            return _CUDA_IN_NAME.sub(f"-cu{min(majors)}", first.distribution)
+        return first.distribution if first else ""
 
     def _has_rpath_to(self, soname: str) -> bool:
         """Return True if an rpath entry of the package leads to where wheels install a library."""

@@ -203,6 +203,7 @@ SITUATIONS = (
         packages=("numpy==2.0.2",),
         breaks=_put("tensorrt-cu13-bindings==11.4.0.106"),
         cause=r"tensorrt-cu13-bindings.*libnvinfer",
+        words="install tensorrt-cu13-libs",
         check="true",
         is_unknown=True,
     ),
