@@ -1,7 +1,7 @@
 """Score `diagnose` on broken environments of real packages, each repaired as the report says.
 
-`nox -s bench -- diagnose FOLDER [PART]` makes the environments in FOLDER, of the set `first` or
-`second` or those with PART in their name, and prints one row each and the sums: whether the cause
+`nox -s bench -- diagnose FOLDER [PART]` makes the environments in FOLDER, of the set `first`,
+`second` or `third` or those with PART in their name, and prints one row each and the sums: whether the cause
 is named, and no other one, and how the environment became right.
 """  # noqa: INP001 - run by path, not a package
 
@@ -13,7 +13,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.e2e.check.broken import FIRST, SITUATIONS
+from tests.e2e.check.broken import FIRST, SECOND, SITUATIONS, THIRD
 from tests.support.check.situations import Result, Situation, judge, make
 
 _AT_ONCE = 3  # environments
@@ -43,7 +43,7 @@ def show(situation: Situation, result: Result) -> None:
 
 def main(folder: Path, part: str = "") -> None:
     """Print the results."""
-    sets = {"first": FIRST, "second": SITUATIONS[len(FIRST) :]}
+    sets = {"first": FIRST, "second": SECOND, "third": THIRD}
     chosen = sets.get(part) or [one for one in SITUATIONS if part in one.name]
     results = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.e2e.check.broken import native, python_files, second, versions
+from tests.e2e.check.broken import native, python_files, second, third, versions
 
 FIRST = (*python_files.SITUATIONS, *native.SITUATIONS, *versions.SITUATIONS)
-SITUATIONS = (*FIRST, *second.SITUATIONS)
+SECOND, THIRD = second.SITUATIONS, third.SITUATIONS
+SITUATIONS = (*FIRST, *SECOND, *THIRD)
