@@ -22,6 +22,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("build.log", "a file"),
         ("wrong-result", "an entry of TROUBLESHOOTING.md"),
     ),
+    "get": (("flash-attn xformers --to .venv", "an environment with both"),),
     "install": (("causal-conv1d-130", "the newest wheel that fits"),),
     "matrix": (("build --only 'flash-attn*'", "build what is missing"),),
     "new": (("torch-scatter", "from its sdist"),),
@@ -29,6 +30,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "pick": (
         ("'flash-attn>=2.8'", "for this machine"),
         ("flash-attn --for python=3.12,torch=2.11,cuda=13.0,arch=90", "for another"),
+        ("flash-attn xformers --lock pylock.toml", "together, pinned"),
     ),
     "slim": (("torch-2.11.0-cp312-cp312-manylinux_2_28_x86_64.whl --arch 90", "for one GPU"),),
 }

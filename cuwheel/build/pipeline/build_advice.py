@@ -48,11 +48,12 @@ def build_advice(
         release = next(
             (part.version for part in wanted.specifier if part.operator == "=="), "VERSION"
         )
-        source = "" if isinstance(best.recipe.source, Sdist) else " --source DIR"
+        is_sdist = isinstance(best.recipe.source, Sdist)
+        source = "" if is_sdist else " --source DIR"
         return as_typed(
             f"recipes pin {others}, not {wanted.specifier}; `nox -s build -- {best.name}=="
             f"{release.replace('.*', '')}{source}` tries the recipe of {best.recipe.version} with "
-            "that source"
+            f"that source{', if the index has it' * is_sdist}"
         )
     framework = best.framework
     against = f" and {framework.name} {minor_of(framework.version)}" if framework else ""

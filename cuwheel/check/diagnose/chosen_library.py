@@ -5,6 +5,7 @@ The recipe declares how the package chooses: `library_per_cuda`.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -108,7 +109,7 @@ def choose_library(
         framework: the one that decides; None where it isn't installed.
     """
     names = _FileNames(declared)
-    files = (path.name for path in distribution.libraries if path.exists())
+    files = (path.name for path in distribution.libraries if os.access(path, os.F_OK))
     held = sorted({names.release_in(name) for name in files} - {""}, key=names.numbers)
     wanted = names.release_of(framework.cuda if framework else "")
     override = environ.get(declared.variable, "") if declared.variable and wanted else ""

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from cuwheel.base.errors import CuwheelError
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.terminal import report_terminal
+from cuwheel.base.system.process import output_within
 from cuwheel.check.diagnose.chosen_library import ChoosingRecipe, choosing_packages
 from cuwheel.check.diagnose.document import DiagnosedMachine, DiagnoseDocument, DiagnosedTarget
 from cuwheel.check.diagnose.environment_diagnosis import EnvironmentDiagnosis, describe_environment
@@ -23,8 +25,11 @@ from cuwheel.check.diagnose.facts.environment import (
 )
 from cuwheel.check.diagnose.facts.machine import Driver, HostFacts, find_driver, read_host_facts
 from cuwheel.check.diagnose.facts.probe import TimedCall
+from cuwheel.check.diagnose.facts.startup import find_ending_file
+from cuwheel.check.diagnose.facts.variables import find_culprit
 from cuwheel.check.diagnose.report import print_report
 from cuwheel.check.diagnose.rules.driver import judge_driver
+from cuwheel.check.diagnose.rules.variables import judge_start, judge_variables
 from cuwheel.check.diagnose.toolkits import Installations, find_installations, judge_installations
 from cuwheel.check.diagnose.verdict import (
     LEVELS,
@@ -39,6 +44,7 @@ from cuwheel.check.diagnose.verdict import (
 FitTargets = Callable[[Driver, HostFacts | None, str], tuple[DiagnosedTarget, ...]]
 
 _MACHINE_TIME_LIMIT = 20.0  # seconds
+_TRIALS_TIME_LIMIT = 60.0  # seconds for starts of an interpreter without some variables
 _SLACK = 5.0  # seconds that a call gets beyond the time limit of its program
 # Settings that decide which GPU, library or compiler is taken; shown where they are set.
 _SETTINGS = (
@@ -115,6 +121,8 @@ def diagnose(
     fit: FitTargets | None = None,
 ) -> DiagnoseDocument:
     """Read all facts at the same time, each within its time limit, then judge them."""
+    change = find_culprit(_runs_programs, environ)
+    environ = change.apply(environ) if change else environ
     machine = TimedCall(_MACHINE_TIME_LIMIT, lambda: read_host_facts(options.project, environ))
     gpus = TimedCall(_MACHINE_TIME_LIMIT, lambda: find_driver(environ))
     programs = TimedCall(_MACHINE_TIME_LIMIT, lambda: find_installations(environ))
@@ -136,6 +144,8 @@ def diagnose(
     driver, faults["NVIDIA's driver"] = gpus.answer(Driver())
     installations, faults["the toolkits"] = programs.answer(Installations())
     verdicts = [] if faults["NVIDIA's driver"] else [*judge_driver(driver, host, environ)]
+    verdicts += [judge_start(change)] if change else []
+    verdicts += judge_variables(environ)
     if inner:
         inner.judge(driver, host, verifies_files=options.verifies_files)
     has_triton = bool(environment and "triton" in environment.distributions)
@@ -169,6 +179,10 @@ def diagnose(
     )
 
 
+def _runs_programs(environ: Mapping[str, str]) -> bool:
+    return not output_within(["true"], _MACHINE_TIME_LIMIT, environ)[1]
+
+
 def _open_environment(
     chosen: ChosenPython, environ: Mapping[str, str]
 ) -> tuple[PythonEnvironment | None, list[Diagnosis]]:
@@ -180,5 +194,34 @@ def _open_environment(
     environment, fault = TimedCall(FACTS_TIME_LIMIT + _SLACK, call).answer(None)
     if environment:
         return environment, []
+    return None, [_judge_start(chosen.path, environ, fault)]
+
+
+def _is_readable(python: Path, environ: Mapping[str, str]) -> bool:
+    try:
+        return bool(read_environment(python, environ))
+    except CuwheelError:
+        return False
+
+
+def _judge_start(python: Path, environ: Mapping[str, str], fault: str) -> Diagnosis:
+    """Judge an interpreter that doesn't answer: a variable, a startup file, or something else."""
+    call = partial(find_culprit, partial(_is_readable, python), environ)
+    if change := TimedCall(_TRIALS_TIME_LIMIT, call).answer(None)[0]:
+        return broken(
+            "diagnose-variable",
+            f"{python} doesn't start with {change.text}",
+            f"{fault}; without it, it starts",
+            f"remove {change.taken} from {change.name}",
+            change.command,
+        )
+    ending = TimedCall(_MACHINE_TIME_LIMIT, partial(find_ending_file, python, environ))
+    if file := ending.answer("")[0]:
+        return broken(
+            "diagnose-startup-file",
+            f"{python} ends while it processes {file}, as it does at each start",
+            fault,
+            f"correct or remove {file}",
+        )
     fix = "name another interpreter or environment with --python, or activate another one"
-    return None, [broken("python-not-found", f"{chosen.path} can't be examined", fault, fix)]
+    return broken("python-not-found", f"{python} can't be examined", fault, fix)

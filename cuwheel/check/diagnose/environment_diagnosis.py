@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,10 @@ from cuwheel.check.diagnose.facts.gpu_packages import (
 from cuwheel.check.diagnose.facts.imports import (
     IMPORT_TIME_LIMIT,
     FrameworkFacts,
+    FrameworkImport,
+    ImportCall,
     PackageImport,
+    find_variable,
     frameworks_of,
     import_framework,
     import_package,
@@ -36,12 +40,14 @@ from cuwheel.check.diagnose.facts.imports import (
 from cuwheel.check.diagnose.facts.installed_files import (
     InstallationFacts,
     find_shadows,
+    find_standard_shadows,
     importable_modules,
     modules_of,
     read_installation,
 )
 from cuwheel.check.diagnose.facts.machine import Driver, HostFacts
 from cuwheel.check.diagnose.facts.probe import Answer, Other, TimedCall
+from cuwheel.check.diagnose.facts.variables import VariableChange
 from cuwheel.check.diagnose.rules.caches import judge_caches
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.frameworks import (
@@ -66,6 +72,7 @@ _GPU_LIBRARIES = ("libcu", "libnv", "libnccl", "libtorch", "libc10")  # beginnin
 _CALL_TIME_LIMIT = IMPORT_TIME_LIMIT + 5  # seconds, beyond that of the program
 _CACHE_TIME_LIMIT = 10.0  # seconds for ldconfig and the system's folders
 _VERIFY_TIME_LIMIT = 600.0  # seconds for reading all files of all packages
+_FAILED_TIME_LIMIT = 120.0  # seconds for reading all files of those that can't be imported
 _PACKAGE_TIME_LIMIT = 30.0  # seconds for the libraries of all packages
 
 
@@ -92,6 +99,9 @@ class EnvironmentDiagnosis:
         self.packages: tuple[DiagnosedPackage, ...] = ()
         self.chosen_libraries: dict[str, ChosenLibrary] = {}
         self.verdicts: list[Diagnosis] = []
+        # For a folder of packages this command sets PYTHONPATH; packages of that Python come after.
+        self._fixed = ("PYTHONPATH",) if chosen.packages else ()
+        environment = replace(environment, shadowed=()) if chosen.packages else environment
         self._environment = environment
         self._start = start
         self._frameworks = frameworks_of(environment)
@@ -101,23 +111,23 @@ class EnvironmentDiagnosis:
         self._installer = installer_of(environment, chosen, environ)
         self._cache = TimedCall(_CACHE_TIME_LIMIT, read_loader_cache)
         self._chosen = self._chosen_packages()
+        self._calls: dict[str, ImportCall] = {
+            name: partial(import_framework, name, environment)
+            for name in self._frameworks_to_import()
+        }
+        self._calls |= {package.name: self._import_of(package) for package in self._chosen}
         self._imports = start_imports(
-            {
-                name: partial(import_framework, name, environment, environ)
-                for name in self._frameworks_to_import()
-            }
-            | {package.name: self._import_of(package) for package in self._chosen},
-            environ,
+            {name: partial(call, environ) for name, call in self._calls.items()}, environ
         )
 
-    def _import_of(self, package: Distribution) -> Callable[[], PackageImport]:
+    def _import_of(self, package: Distribution) -> ImportCall:
         """Return the call that imports a package; the frameworks that it requires come before."""
         required = {project_of(line) for line in package.requires}
         if links_torch(package):
             required.add("torch")
         before = [name for name, own in self._frameworks.items() if own.name in required]
         modules = importable_modules(package)
-        return partial(import_package, modules, before, self._environment, self._environ)
+        return partial(import_package, modules, before, self._environment)
 
     def _frameworks_to_import(self) -> tuple[str, ...]:
         """Return those that requested packages are or require, as imports take long; else all."""
@@ -141,8 +151,9 @@ class EnvironmentDiagnosis:
             if declared.check and driver.gpus
         }
         answers = {name: self._answer(name, call, None) for name, call in self._imports.items()}
+        changes = self._find_variables(answers)
         self.frameworks = tuple(
-            answer for answer in answers.values() if isinstance(answer, FrameworkFacts)
+            answer.facts for answer in answers.values() if isinstance(answer, FrameworkImport)
         )
         imports = {
             name: answer for name, answer in answers.items() if isinstance(answer, PackageImport)
@@ -156,14 +167,23 @@ class EnvironmentDiagnosis:
             frameworks=self.frameworks,
             driver=driver,
             host=host,
+            files_were_read=False,
+            changes={self._project(name): change for name, change in changes.items()},
         )
-        failing = [known.name for known in self.frameworks if known.failure]
-        failed = {self._frameworks[name].name for name in failing}
-        failed |= {name for name, answer in imports.items() if answer.failure}
-        facts = self._read_installation(examined, failed, verifies_files=verifies_files)
-        files = InstallationJudge(context=context, facts=facts)
+        failed = {self._project(name) for name, answer in answers.items() if not _works(answer)}
+        loaded = {name for answer in answers.values() if answer for name in answer.modules}
+        facts = self._read_installation(examined, failed, loaded, verifies_files=verifies_files)
+        works = {self._project(name) for name, answer in answers.items() if _works(answer)}
+        lacking = find_unmet_requirements(environment)
+        files = InstallationJudge(
+            context=context,
+            facts=facts,
+            needed=self._needed(examined),
+            works=frozenset(works),
+            replaced=frozenset(unmet.project for unmet in lacking if unmet.installed),
+        )
         self.frameworks = tuple(map(files.unless_hidden, self.frameworks))
-        context = replace(context, frameworks=self.frameworks)
+        context = replace(context, frameworks=self.frameworks, files_were_read=facts.is_complete)
         for project, recipe, declared in choices:
             judge = LibraryJudge(
                 context=context,
@@ -178,13 +198,40 @@ class EnvironmentDiagnosis:
         self._read_packages(packages, context.torch, imports)
         self._judge_distributions(context, files, examined)
         has_problems = worst_level(self.verdicts) in ("warning", "broken")
-        if installer.obstacle and (has_problems or installer.obstacle.level == "warning"):
+        if installer.obstacle and (has_problems or installer.obstacle.level != "note"):
             self.verdicts.append(installer.obstacle)
+
+    def _project(self, name: str) -> str:
+        """Return the project of a framework, or of a package."""
+        return self._frameworks[name].name if name in self._frameworks else name
+
+    def _find_variables(
+        self, answers: Mapping[str, FrameworkImport | PackageImport | None]
+    ) -> dict[str, VariableChange]:
+        """Return the variables with which imports fail, by name of the import."""
+        trials = {
+            name: partial(find_variable, self._calls[name], self._environ, self._fixed)
+            for name, answer in answers.items()
+            if answer and answer.failure
+        }
+        calls = start_imports(trials, self._environ) if trials else {}
+        found = {name: call.answer(None)[0] for name, call in calls.items()}
+        return {name: change for name, change in found.items() if change}
+
+    def _needed(self, examined: tuple[Distribution, ...]) -> frozenset[str]:
+        """Return the packages that are examined, and what they require."""
+        names = {own.name for own in (*examined, *self._chosen)}
+        return frozenset(names | required_by(self._environment, names))
 
     def _judge_distributions(
         self, context: RuleContext, files: InstallationJudge, examined: tuple[Distribution, ...]
     ) -> None:
-        lacking = find_unmet_requirements(context.environment)
+        unreadable = files.unreadable
+        lacking = tuple(
+            unmet
+            for unmet in find_unmet_requirements(context.environment)
+            if unmet.project not in unreadable
+        )
         unmet = UnmetJudge(
             context=context,
             unmet=lacking,
@@ -248,29 +295,38 @@ class EnvironmentDiagnosis:
         return tuple(dict.fromkeys((*frameworks, *parts, *packages)))
 
     def _read_installation(
-        self, examined: tuple[Distribution, ...], failed: set[str], *, verifies_files: bool
+        self,
+        examined: tuple[Distribution, ...],
+        failed: set[str],
+        loaded: set[str],
+        *,
+        verifies_files: bool,
     ) -> InstallationFacts:
         """Read every file of what can't be imported, and of what it requires: that may be why."""
         environment, installed = self._environment, self._environment.distributions
-        names = {own.name for own in (*examined, *self._chosen)}
-        imported = {installed[name] for name in names | required_by(environment, names)}
+        imported = {installed[name] for name in self._needed(examined)}
         causes = {name for name in required_by(environment, failed) if not is_nvidias(name)}
         checked = tuple(installed.values())
         if self._requested:
             checked = tuple(dict.fromkeys((*examined, *(installed[name] for name in causes))))
         limit, verified = _VERIFY_TIME_LIMIT, {distribution.name for distribution in checked}
         if not verifies_files:
-            limit, verified = _PACKAGE_TIME_LIMIT, failed | causes
+            limit, verified = _FAILED_TIME_LIMIT, failed | causes
 
-        def read() -> InstallationFacts:
+        def read(verified: Collection[str] = ()) -> InstallationFacts:
             facts = read_installation(environment, examined, checked, verified)
             found = (find_shadows(owner, environment, self._start) for owner in imported)
-            shadows = dict.fromkeys(itertools.chain.from_iterable(found))
+            own = find_standard_shadows(environment, self._start, loaded)
+            shadows = dict.fromkeys((*itertools.chain.from_iterable(found), *own))
             return replace(facts, shadows=tuple(shadows))
 
-        return self._answer(
-            "the files of the packages", TimedCall(limit, read), InstallationFacts()
-        )
+        # Their sizes tell most, and hashes take long.
+        what, none = "the files of the packages", InstallationFacts(is_complete=False)
+        quick = self._answer(what, TimedCall(_PACKAGE_TIME_LIMIT, read), none)
+        if not verified or not quick.is_complete:
+            return quick
+        partly = replace(quick, is_complete=False)
+        return self._answer(what, TimedCall(limit, partial(read, verified)), partly)
 
     def _read_packages(
         self,
@@ -284,7 +340,7 @@ class EnvironmentDiagnosis:
             conda=environment.prefix if environment.is_conda else None,
             library_path=self._environ.get("LD_LIBRARY_PATH", ""),
             owners={
-                path.resolve(): distribution.title
+                Path(os.path.realpath(path)): distribution.title
                 for distribution in environment.distributions.values()
                 for path in distribution.libraries
             },
@@ -311,6 +367,10 @@ class EnvironmentDiagnosis:
             with_loaded(package, loader, imports.get(package.name, PackageImport()))
             for package in complete
         )
+
+
+def _works(answer: FrameworkImport | PackageImport | None) -> bool:
+    return answer is not None and not answer.failure
 
 
 def requested_projects(

@@ -22,6 +22,7 @@ from cuwheel.check.cuda.toolkit_search import HOMES, merge_toolkits, toolkit_can
 from cuwheel.check.cuda.toolkits import TOOLKITS
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts
 from cuwheel.check.diagnose.facts.probe import TimedCall
+from cuwheel.check.diagnose.facts.variables import find_culprit
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, notes, warns, works
 
 _INCLUDES = ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH")  # of GCC and Clang
@@ -107,14 +108,21 @@ def _read_tool(name: str, environ: Mapping[str, str]) -> ToolkitProgram:
         return ToolkitProgram(name=name, path=None)
     is_gcc = "g++" in name or "gcc" in name  # a distribution's banner may hold other numbers
     options = ("-dumpfullversion", "-dumpversion") if is_gcc else ("--version",)
-    output, fault = output_within([path, *options], TIME_LIMIT, environ)
+    command = [path, *options]
+    output, fault = output_within(command, TIME_LIMIT, environ)
     match = _NUMBER.search(output)
+    if fault and (change := find_culprit(partial(_runs, command), environ)):
+        fault += f"; without {change.text} it runs"
     return ToolkitProgram(
         name=name,
         path=Path(path),
         version=match[0] if match else "",
         fault="" if match else fault or "it doesn't print its version",
     )
+
+
+def _runs(command: list[str], environ: Mapping[str, str]) -> bool:
+    return not output_within(command, TIME_LIMIT, environ)[1]
 
 
 def _misnamed(environ: Mapping[str, str], root: Path) -> Iterator[Misnamed]:

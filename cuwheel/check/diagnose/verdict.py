@@ -112,6 +112,12 @@ OWN_ENTRIES = {
         "the rest of the file and goes on, so folders that it should add to the path are missing. "
         "Correct or remove the file, or install the package again that it belongs to.",
     ),
+    "diagnose-variable": VerdictKind(
+        title="A variable keeps programs from working",
+        text="Python, or an import, fails with a variable such as `LD_PRELOAD`, `LD_LIBRARY_PATH` "
+        "or `PYTHONHOME` and works without it: `diagnose` has tried both. Remove the part of the "
+        "value that the line names, also from the file in which your shell sets it.",
+    ),
     "diagnose-versions": VerdictKind(
         title="Requirements that aren't met",
         text="A package requires another version of a package than the installed one, or a "

@@ -89,7 +89,7 @@ class InstalledLoader:
 
     def supplier(self, path: Path) -> str:
         """Return who supplies a file."""
-        real = path.resolve()
+        real = Path(os.path.realpath(path))
         if real in self.owners:
             return self.owners[real]
         if self.conda and real.is_relative_to(self.conda.resolve()):

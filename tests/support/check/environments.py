@@ -112,14 +112,17 @@ class Env:
 
     @property
     def site(self) -> Path:
-        (site,) = (self.folder / "venv" / "lib").glob("python*/site-packages")
+        (site,) = (self.folder / "venv" / "lib").glob(
+            f"python*.{sys.version_info[1]}/site-packages"
+        )
         return site
 
     def install(
         self, name: str, files: Mapping[str, bytes | Path] | None = None, **wheel: object
     ) -> None:
         """Install a tiny wheel."""
-        path = write_wheel(self.folder / "wheels", files or {}, name=name, **wheel)  # type: ignore[arg-type]
+        named = {"tag": "py3-none-any", **wheel}
+        path = write_wheel(self.folder / "wheels", files or {}, name=name, **named)  # type: ignore[arg-type]
         unpack_wheel(path, self.site)
 
     def offer(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from packaging.utils import canonicalize_name
 
@@ -15,7 +17,7 @@ from cuwheel.base.errors import CuwheelError, InterpreterNotFoundError
 from cuwheel.base.formats.wheel.record import RecordFormatError, record_rows
 from cuwheel.base.last_resort import limit_error_of_program
 from cuwheel.base.system.pythons import programs_on_path, starts
-from cuwheel.base.system.regular_files import read_text
+from cuwheel.base.system.regular_files import parse_json, read_text
 from cuwheel.check.diagnose.facts.probe import ProbePlace, probe_environment
 
 FACTS_TIME_LIMIT = 15.0  # seconds; a slow disk with hundreds of packages
@@ -27,6 +29,7 @@ _STARTUP = re.compile(
 _OLDEST = (3, 8)  # that the script runs in
 _RENAMING = "~-.=%0123456789"  # characters that pip puts before a name
 _PROGRAMS = ("python3", "python")
+_WITH_RECORD = frozenset({"pip", "uv", "poetry", "pdm", "hatch"})
 _ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 
@@ -72,6 +75,35 @@ class Distribution:
         """`torch 2.11.0`."""
         return f"{self.name} {self.version}"
 
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What an installer has noted of where it came from (PEP 610); empty: of an index."""
+        try:
+            origin = parse_json(read_text(self.metadata / "direct_url.json"))
+        except (OSError, ValueError):
+            return {}
+        return origin if isinstance(origin, dict) else {}
+
+    @property
+    def editable_folder(self) -> str:
+        """The folder of an editable project; empty for all others."""
+        origin = self.origin
+        is_editable = bool((origin.get("dir_info") or {}).get("editable"))
+        return unquote(urlsplit(str(origin.get("url", ""))).path) if is_editable else ""
+
+    @property
+    def lacks_record(self) -> bool:
+        """True if pip can't replace it: no list of its files is left.
+
+        conda and Debian remove theirs on purpose.
+        """
+        if self.metadata.suffix != ".dist-info" or (self.metadata / "RECORD").exists():
+            return False
+        try:
+            return read_text(self.metadata / "INSTALLER").strip() in _WITH_RECORD
+        except (OSError, UnicodeDecodeError):
+            return False
+
 
 @dataclass(frozen=True, kw_only=True)
 class PythonEnvironment:
@@ -79,7 +111,8 @@ class PythonEnvironment:
 
     Attributes:
         version: `3.12.1`.
-        shadowed: distributions that another one of the same name comes before on the path.
+        shadowed: distributions that another one of the same name comes before on the path, or that
+            are there with the metadata of another release.
         leftovers: pip's folders, `~orch`, of an interrupted installation or removal.
         managed: the file by which a system keeps installers out of its own Python; empty elsewhere.
         startup_faults: by file, the exception of a `.pth` or a `sitecustomize` at each start.
@@ -125,10 +158,12 @@ def find_environment(request: str | None, environ: Mapping[str, str], start: Pat
     path, how = start / Path(request).expanduser(), f"--python {request}"
     if path.is_dir():
         chosen = _in_folder(path, how)
-        packages = _packages_in(path) if chosen.path is None else None
+        has_program = any(os.path.lexists(path / "bin" / name) for name in _PROGRAMS)
+        packages = _packages_in(path) if chosen.path is None and not has_program else None
         return _with_packages(packages, how, environ) if packages else chosen
     if path.exists():
-        return ChosenPython(path=path, how=how)
+        is_program = os.access(path, os.X_OK)
+        return ChosenPython(path=path, how=how) if is_program else _without_permission(path, how)
     folders = list(_conda_folders(environ))
     for folder in folders:
         if folder.name == request and folder.is_dir():
@@ -186,11 +221,19 @@ def _in_folder(folder: Path, how: str) -> ChosenPython:
     for path in programs:
         if os.access(path, os.X_OK):
             return ChosenPython(path=path, how=how)
+    if program := next(filter(Path.is_file, programs), None):
+        return _without_permission(program, how)
     fault = f"the folder {folder} {'has no bin/python' if folder.is_dir() else 'does not exist'}"
     fix = "name an interpreter or another environment with --python, or activate another one"
     if link := next(filter(Path.is_symlink, programs), None):
         fault = f"{link} points to {link.resolve()}, which no longer exists"
         fix = "create the environment again: the Python that it was created from was removed"
+    return ChosenPython(path=None, how=how, fault=fault, fix=fix)
+
+
+def _without_permission(program: Path, how: str) -> ChosenPython:
+    fault = f"{program} can't be executed: its permissions don't allow it"
+    fix = f"chmod +x {shlex.quote(str(program))}, if that is the interpreter"
     return ChosenPython(path=None, how=how, fault=fault, fix=fix)
 
 
@@ -234,8 +277,12 @@ def read_environment(
     shadowed = []
     for distribution in (_distribution(row) for row in rows if row["name"]):
         first = distributions.setdefault(distribution.name, distribution)
-        if first.site != distribution.site:
-            shadowed.append(distribution)
+        if first.metadata == distribution.metadata:
+            continue
+        is_real = first.site == distribution.site and _fit(first) < _fit(distribution)
+        if is_real:
+            distributions[distribution.name] = distribution
+        shadowed.append(first if is_real else distribution)
     folders = (path for metadata in leftovers for path in _leftovers(metadata))
     return PythonEnvironment(
         python=python,
@@ -253,6 +300,17 @@ def read_environment(
         startup_faults=_startup_faults(output),
         scheme={name: Path(path) for name, path in answer.get("scheme", {}).items()},
     )
+
+
+def _fit(distribution: Distribution) -> int:
+    """Return how many files have the size that the metadata say."""
+    try:
+        rows = record_rows(read_text(distribution.metadata / "RECORD"))
+        sizes = {distribution.site / name: size for name, _, size in rows if size.isdecimal()}
+    except (OSError, UnicodeDecodeError, RecordFormatError):
+        return 0
+    files = ((path, size) for path, size in sizes.items() if os.access(path, os.R_OK))
+    return sum(str(path.stat().st_size) == size for path, size in files)
 
 
 def _startup_faults(output: str) -> dict[str, str]:

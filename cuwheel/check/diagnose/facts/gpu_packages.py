@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import struct
 from collections.abc import Iterable, Mapping
@@ -183,7 +184,7 @@ def read_package(
         only: file names of the libraries that count; none: all.
     """
     names = frozenset(only)
-    paths = [path for path in distribution.libraries if path.exists()]
+    paths = [path for path in distribution.libraries if os.access(path, os.F_OK)]
     elves: dict[str, Elf] = {}
     for path in paths:
         with contextlib.suppress(OSError, ElfFormatError, struct.error), open_file(path) as stream:
@@ -309,7 +310,7 @@ class _Reader:
         torch = self.environment.distributions.get("torch")
         if torch is None:
             return None
-        own = [path for path in self.distribution.libraries if path.is_file()]
+        own = [path for path in self.distribution.libraries if os.access(path, os.R_OK)]
         needed = [lib.path for _, lib in needs if lib and lib.path and lib.supplier != DRIVER]
         return find_missing(stream, torch.site / "torch" / "lib", (*needed, *own))
 

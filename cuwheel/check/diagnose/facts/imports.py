@@ -14,6 +14,7 @@ from cuwheel.check.cuda.frameworks import version_constants
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.check.diagnose.facts.machine import total_and_free_memory
 from cuwheel.check.diagnose.facts.probe import Answer, TimedCall, probe_environment
+from cuwheel.check.diagnose.facts.variables import VariableChange, find_culprit
 
 IMPORT_TIME_LIMIT = 60.0  # seconds; the first import of torch from a slow disk
 _SLACK = 5.0  # seconds, for what a process does before and after
@@ -99,6 +100,7 @@ class PackageImport:
         available: it sees a GPU; None where it couldn't be queried.
         libraries: what was loaded then.
         call: the function of the package that loads more, `package.preload()`; empty: none.
+        modules: the top-level modules that are imported then.
     """
 
     failure: str = ""
@@ -107,6 +109,27 @@ class PackageImport:
     libraries: tuple[Path, ...] = ()
     call: str = ""
     called_libraries: tuple[Path, ...] = ()
+    modules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameworkImport:
+    """The result of importing a framework.
+
+    Attributes:
+        modules: the top-level modules that are imported then.
+    """
+
+    facts: FrameworkFacts
+    modules: tuple[str, ...] = ()
+
+    @property
+    def failure(self) -> str:
+        """The end of the traceback of its import; empty: it was imported."""
+        return self.facts.failure
+
+
+ImportCall = Callable[[Mapping[str, str]], FrameworkImport | PackageImport]
 
 
 def start_imports(
@@ -123,6 +146,13 @@ def start_imports(
 
     limit = (IMPORT_TIME_LIMIT + _SLACK) * -(-len(calls) // width)
     return {name: TimedCall(limit, partial(wait_and_call, call)) for name, call in calls.items()}
+
+
+def find_variable(
+    call: ImportCall, environ: Mapping[str, str], fixed: Iterable[str]
+) -> VariableChange | None:
+    """Repeat a failed import without variables, but `fixed`, and return which one is the cause."""
+    return find_culprit(lambda changed: not call(changed).failure, environ, fixed)
 
 
 def frameworks_of(environment: PythonEnvironment) -> dict[str, Distribution]:
@@ -162,12 +192,13 @@ def import_package(
         libraries=tuple(map(Path, answer.get("libraries", ()))),
         call=answer.get("call", ""),
         called_libraries=tuple(map(Path, answer.get("called_libraries", ()))),
+        modules=tuple(answer.get("modules", ())),
     )
 
 
 def import_framework(
     name: str, environment: PythonEnvironment, environ: Mapping[str, str]
-) -> FrameworkFacts:
+) -> FrameworkImport:
     """Import a framework in a process of its own; read its files if that fails.
 
     Args:
@@ -175,18 +206,21 @@ def import_framework(
     """
     distribution = frameworks_of(environment)[name]
     if name in _ONLY_READ:
-        return FrameworkFacts(name=name, version=distribution.version)
+        return FrameworkImport(facts=FrameworkFacts(name=name, version=distribution.version))
     request = {"request": "framework", "name": name}
     # JAX takes most of a GPU's memory when it starts, which other users of the GPU would notice.
     env = {**environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     answer, output, fault = probe_environment(environment.python, request, env, IMPORT_TIME_LIMIT)
     if "file" not in answer:
         failure = answer.get("failure") or f"{output}\n{fault}".strip() or "no message"
-        return read_framework(name, distribution, failure)
+        return FrameworkImport(
+            facts=read_framework(name, distribution, failure),
+            modules=tuple(answer.get("modules", ())),
+        )
     installed = environment.distributions
     majors = ("13", "12") if name == "jax" else ()
     plugins = (major for major in majors if f"jax-cuda{major}-plugin" in installed)
-    return FrameworkFacts(
+    facts = FrameworkFacts(
         name=name,
         version=answer["version"] or distribution.version,
         cuda=answer.get("cuda") or next(plugins, ""),
@@ -203,6 +237,7 @@ def import_framework(
         libraries=tuple(map(Path, answer.get("libraries", ()))),
         trouble=answer.get("trouble", "") or fault,
     )
+    return FrameworkImport(facts=facts, modules=tuple(answer.get("modules", ())))
 
 
 def _refusals(output: str) -> Iterator[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import struct
+import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,12 +16,15 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from cuwheel.base.formats.binaries.elf import ElfFormatError, read_elf
+from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.base.formats.wheel.record import RecordFormatError, record_digest, record_rows
 from cuwheel.base.system.regular_files import open_file, read_text
+from cuwheel.check.diagnose.facts.builds import OtherBuild, file_for_numpy_1, find_other_build
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 
 _ELF = b"\x7fELF"
 _STRAY = frozenset({"benchmarks", "docs", "examples", "test", "tests"})  # packaged by mistake
+_DEBIANS = "dist-packages"  # pip writes its name into what it installs there
 _PIECE = 1 << 20  # bytes that are read at once
 
 
@@ -44,11 +49,14 @@ class FileFault:
     Attributes:
         what: `isn't there`, `holds …`.
         is_damage: it can't be used; else it is merely another one than was installed.
+        barrier: the user's own file or folder that its permissions don't let the user read, or link
+            that leads to itself.
     """
 
     path: Path
     what: str
     is_damage: bool
+    barrier: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +77,7 @@ class Shadow:
     """A module that is imported instead of the installed one.
 
     Attributes:
+        distribution: that is hidden; empty: the standard library.
         entry: the entry of `sys.path` that leads there.
         is_start: that is the folder that programs are started in, which Python adds for `python -m`
             and a prompt.
@@ -83,11 +92,20 @@ class Shadow:
 
 @dataclass(frozen=True, kw_only=True)
 class InstallationFacts:
-    """Faults of the files of an environment, damaged ones by distribution."""
+    """Faults of the files of an environment, by distribution.
+
+    Attributes:
+        builds: of distributions that are for another Python or machine.
+        for_numpy_1: extensions that need NumPy 1, where NumPy 2 is installed.
+        is_complete: all files were read in time.
+    """
 
     faults: Mapping[str, tuple[FileFault, ...]] = field(default_factory=dict)
     shared: tuple[SharedFiles, ...] = ()
     shadows: tuple[Shadow, ...] = ()
+    builds: Mapping[str, OtherBuild] = field(default_factory=dict)
+    for_numpy_1: Mapping[str, str] = field(default_factory=dict)
+    is_complete: bool = True
 
 
 def read_installation(
@@ -105,12 +123,31 @@ def read_installation(
     shared = tuple(_shared(environment, frozenset(owner.name for owner in examined)))
     contested = {path for group in shared for path in group.paths}
     faults: dict[str, tuple[FileFault, ...]] = {}
+    checked = tuple(checked)
+    builds = {own.name: find_other_build(own, environment) for own in checked}
     for distribution in checked:
         name = distribution.name
         found = find_faults(distribution, verifies=name in verified)
         if own := tuple(fault for fault in found if fault.path not in contested):
             faults[name] = own
-    return InstallationFacts(faults=faults, shared=shared)
+    return InstallationFacts(
+        faults=faults,
+        shared=shared,
+        builds={name: build for name, build in builds.items() if build},
+        for_numpy_1=dict(_for_numpy_1(environment, checked)),
+    )
+
+
+def _for_numpy_1(
+    environment: PythonEnvironment, checked: Iterable[Distribution]
+) -> Iterator[tuple[str, str]]:
+    """Yield distributions with an extension for NumPy 1, where NumPy 2 is installed."""
+    numpy = environment.distributions.get("numpy")
+    if numpy and not numpy.version.startswith(("0.", "1.")):
+        for own in checked:
+            requires_numpy = "numpy" in map(project_of, own.requires)
+            if requires_numpy and (file := file_for_numpy_1(own)):
+                yield own.name, file
 
 
 def _shared(environment: PythonEnvironment, examined: frozenset[str]) -> Iterator[SharedFiles]:
@@ -161,14 +198,17 @@ def find_shadows(
         for entry in folders
         for suffix in suffixes
     ]
-    # A module hides a folder without `__init__.py` from any place.
+    # A module or package hides a folder without `__init__.py` from any place.
     everywhere = (*here, *environment.sites)
     places += [
-        (name, entry, f"{name}.py") for name in _namespaces(distribution) for entry in everywhere
+        (name, entry, file)
+        for name in _namespaces(distribution)
+        for entry in everywhere
+        for file in (f"{name}.py", *([f"{name}/__init__.py"] * (entry != distribution.site)))
     ]
     shadows: dict[str, Shadow] = {}
     for module, entry, file in places:
-        if module not in shadows and (entry / file).is_file():
+        if module not in shadows and _has_file(entry, file):
             shadows[module] = Shadow(
                 distribution=distribution.name,
                 module=module,
@@ -177,6 +217,48 @@ def find_shadows(
                 is_start=entry in here,
             )
     yield from shadows.values()
+
+
+def find_standard_shadows(
+    environment: PythonEnvironment, start: Path, loaded: Collection[str]
+) -> Iterator[Shadow]:
+    """Yield files that come before modules of the standard library which an import needs.
+
+    Args:
+        start: the folder that the user works in.
+        loaded: names of the top-level modules of imports.
+    """
+    library = environment.scheme.get("stdlib")
+    if library not in environment.sites:
+        return
+    here = [] if start in environment.sites else [start]
+    entries = environment.sites[: environment.sites.index(library)]
+    before = [*here, *(entry for entry in entries if entry.parent != library.parent)]  # its archive
+    names = [name for name in loaded if _is_module_of(library, name)]
+    for name in names:
+        files = [f"{name}{suffix}" for suffix in ("/__init__.py", ".py", *environment.suffixes)]
+        places = ((entry, file) for entry in before for file in files)
+        for entry, file in places:
+            if _has_file(entry, file):
+                path, is_start = entry / file, entry in here
+                yield Shadow(
+                    distribution="", module=name, path=path, entry=entry, is_start=is_start
+                )
+                break
+
+
+def _is_module_of(library: Path, name: str) -> bool:
+    files = (library / f"{name}.py", library / name / "__init__.py")
+    return any(map(Path.is_file, files)) or any(library.glob(f"lib-dynload/{name}.*"))
+
+
+def _has_file(entry: Path, file: str) -> bool:
+    """Return True if an entry of `sys.path`, a folder or an archive, has a file."""
+    if not entry.is_file():
+        return os.access(entry / file, os.R_OK)
+    with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(entry) as archive:
+        return file in archive.NameToInfo
+    return False
 
 
 def module_files(distribution: Distribution) -> Iterator[RecordedFile]:
@@ -196,13 +278,14 @@ def _recorded(
 ) -> Iterator[RecordedFile]:
     """Yield the files with a wanted path from site-packages: paths of all would cost seconds.
 
-    There are none without a readable RECORD. conda edits libraries after their RECORD was written,
-    and keeps hashes of its own elsewhere, so only the names of its files count.
+    There are none without a readable RECORD. conda and Debian edit libraries after their RECORD was
+    written, and keep hashes of their own elsewhere, so only the names of their files count.
     """
     try:
         rows = record_rows(read_text(distribution.metadata / "RECORD"))
         installer = distribution.metadata / "INSTALLER"
-        is_from_conda = installer.exists() and read_text(installer).strip() == "conda"
+        program = read_text(installer).strip() if installer.exists() else ""
+        is_edited = program == "conda" or (not program and distribution.site.name == _DEBIANS)
     except (OSError, UnicodeDecodeError, RecordFormatError):
         return
     for name, digest, size in rows:
@@ -211,8 +294,8 @@ def _recorded(
         if is_wanted(inside):
             yield RecordedFile(
                 path=Path(os.path.normpath(distribution.site / inside)),
-                digest="" if is_from_conda else digest,
-                size=int(size) if size.isdecimal() and not is_from_conda else None,
+                digest="" if is_edited else digest,
+                size=int(size) if size.isdecimal() and not is_edited else None,
             )
 
 
@@ -233,7 +316,20 @@ def modules_of(distribution: Distribution) -> tuple[str, ...]:
         first, *rest = file.path.relative_to(distribution.site).parts
         if rest in ([], ["__init__.py"]):
             modules[first if rest else first.partition(".")[0]] = None
-    return tuple(name for name in modules if not name.startswith("_"))
+    names = tuple(name for name in modules if not name.startswith("_"))
+    return names or _modules_of_editable(distribution)
+
+
+def _modules_of_editable(distribution: Distribution) -> tuple[str, ...]:
+    """Return the modules of a project that is used where it is: its RECORD has none."""
+    if not distribution.editable_folder:
+        return ()
+    with contextlib.suppress(OSError, UnicodeDecodeError):  # setuptools writes it
+        return tuple(read_text(distribution.metadata / "top_level.txt").split())
+    name = distribution.name.replace("-", "_")
+    folders = (Path(distribution.editable_folder, part) for part in ("", "src"))
+    files = (folder / file for folder in folders for file in (f"{name}.py", f"{name}/__init__.py"))
+    return (name,) if any(map(Path.is_file, files)) else ()
 
 
 def importable_modules(distribution: Distribution) -> tuple[str, ...]:
@@ -262,8 +358,14 @@ def find_faults(distribution: Distribution, *, verifies: bool) -> tuple[FileFaul
     files = {path: RecordedFile(path=path, digest="", size=None) for path in paths}
     recorded = _recorded(distribution, lambda name: verifies or _is_library(name))
     files |= {file.path: file for file in recorded}
-    faults = (_fault_of(file, verifies=verifies) for file in files.values())
+    here = [file for path, file in files.items() if not _is_left_behind(path, distribution)]
+    faults = (_fault_of(file, verifies=verifies) for file in here)
     return tuple(filter(None, faults))
+
+
+def _is_left_behind(path: Path, distribution: Distribution) -> bool:
+    """Return True for `../../../bin/name` of packages that were copied without that folder."""
+    return not path.is_relative_to(distribution.site) and not path.parent.is_dir()
 
 
 def _fault_of(file: RecordedFile, *, verifies: bool) -> FileFault | None:
@@ -285,9 +387,25 @@ def _fault_of(file: RecordedFile, *, verifies: bool) -> FileFault | None:
             return None
         is_damage = is_library or _has_zeros(path)
     except OSError as problem:
-        what = f"can't be read: {problem.strerror}" if path.exists() else "isn't there"
-        return FileFault(path=path, what=what, is_damage=True)
+        return _unreadable(path, problem)
     return FileFault(path=path, what="differs from the file in its wheel", is_damage=is_damage)
+
+
+def _unreadable(path: Path, problem: OSError) -> FileFault:
+    is_missing = isinstance(problem, FileNotFoundError)
+    return FileFault(
+        path=path,
+        what="isn't there" if is_missing else f"can't be read: {problem.strerror}",
+        is_damage=True,
+        barrier=_barrier(path) if problem.errno in {errno.EACCES, errno.ELOOP} else None,
+    )
+
+
+def _barrier(path: Path) -> Path | None:
+    """Return the first folder on a path, or the file, that the user can't read but may change."""
+    places = (*reversed(path.parents), path)
+    closed = next((place for place in places if not os.access(place, os.R_OK)), None)
+    return closed if closed and closed.lstat().st_uid == os.geteuid() else None
 
 
 def _is_whole(path: Path) -> bool:

@@ -14,9 +14,11 @@ from typing import Any, ClassVar
 from cuwheel.base import free_memory, limits
 from cuwheel.base.paths import script
 from cuwheel.base.system import machine
+from cuwheel.base.system.process import output_within
 from cuwheel.base.system.regular_files import read_bytes, read_text
 from cuwheel.base.system.versions import version_key
 from cuwheel.check.diagnose.facts.probe import run_probe
+from cuwheel.check.diagnose.facts.variables import find_culprit
 from cuwheel.check.linkage.installed_loader import LIBRARY_FOLDERS
 
 _PROBE = script("check/diagnose/probes/driver.py")
@@ -156,8 +158,17 @@ def find_driver(environ: Mapping[str, str]) -> Driver:
         is_stub=code == _STUB_LIBRARY or "/stubs/" in libcuda,
         devices=sum(map(_is_gpu, Path("/sys/bus/pci/devices").glob("*"))),
         has_wsl_library=Path("/usr/lib/wsl/lib/libcuda.so.1").exists(),
-        notes=(f"NVIDIA's libraries didn't answer: {fault}",) if fault else (),
+        notes=(_why_silent(fault, environ),) if fault else (),
     )
+
+
+def _why_silent(fault: str, environ: Mapping[str, str]) -> str:
+    """Return why the probe gave no answer: a variable keeps programs from running, or else."""
+    note = f"NVIDIA's libraries didn't answer: {fault}"
+    command = [sys.executable, "-I", "-c", "import ctypes, json"]
+    if change := find_culprit(lambda one: not output_within(command, _TIME_LIMIT, one)[1], environ):
+        note += f"; without {change.text} the probe runs"
+    return note
 
 
 def _gpu_of(answer: Mapping[str, Any]) -> DriverGpu:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import os
 import sys
 
+_EARLY = frozenset(sys.modules)  # what each start of Python has imported
+
 # Python puts this script's folder first, where it would hide modules of the environment.
 _OWN = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - before pathlib's import
 sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _OWN]  # noqa: PTH100
@@ -164,12 +166,13 @@ def write_framework(answer: EnvironmentAnswer, name: str) -> None:
     try:
         module = importlib.import_module(name)
     except BaseException:  # noqa: BLE001 - any failure of the package is an answer
-        answer.write(failure=_failure(), libraries=loaded_libraries())
+        answer.write(failure=_failure(), libraries=loaded_libraries(), modules=loaded_modules())
         return
     answer.write(
         version=str(getattr(module, "__version__", "")),
         file=str(getattr(module, "__file__", "")),
         libraries=loaded_libraries(),
+        modules=loaded_modules(),
     )
     try:
         _READERS[name](answer, module)
@@ -279,7 +282,7 @@ def write_package(answer: EnvironmentAnswer, before: list[str], modules: list[st
                 reader(answer, module)
             except BaseException:  # noqa: BLE001 - likewise
                 answer.write(trouble=_failure())
-    answer.write(importing="", libraries=loaded_libraries())
+    answer.write(importing="", libraries=loaded_libraries(), modules=loaded_modules())
     if "failure" in answer.content:
         return
     try:
@@ -312,6 +315,11 @@ def loaded_libraries() -> list[str]:
         fields = [line.rstrip("\n").split(None, 5) for line in maps]
     paths = {parts[5] for parts in fields if len(parts) > 5}  # noqa: PLR2004 - has a path
     return sorted(path for path in paths if ".so" in os.path.basename(path))  # noqa: PTH119
+
+
+def loaded_modules() -> list[str]:
+    """Return the top-level modules that were imported since the start."""
+    return sorted({name.partition(".")[0] for name in sys.modules} - _EARLY)
 
 
 def _failure() -> str:

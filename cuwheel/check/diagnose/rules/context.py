@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts, frameworks_of
 from cuwheel.check.diagnose.facts.machine import Driver, HostFacts
+from cuwheel.check.diagnose.facts.variables import VariableChange
 from cuwheel.check.diagnose.rules.installer import Installer
 
 
@@ -20,6 +21,8 @@ class RuleContext:
         environ: of the caller.
         frameworks: those that were imported.
         host: None if it couldn't be read.
+        files_were_read: the installed files were compared with what their RECORD lists.
+        changes: of a variable, with which an import works that fails now, by project.
     """
 
     environment: PythonEnvironment
@@ -28,6 +31,8 @@ class RuleContext:
     frameworks: tuple[FrameworkFacts, ...]
     driver: Driver
     host: HostFacts | None
+    files_were_read: bool = True
+    changes: Mapping[str, VariableChange] = field(default_factory=dict)
 
     def framework(self, name: str) -> FrameworkFacts | None:
         """Return an imported framework; None if it isn't installed, or wasn't imported."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.check.diagnose.facts.machine import Driver, HostFacts
+from cuwheel.check.diagnose.facts.variables import without_entry
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, notes, warns, works
 
 # nvml.h, `nvmlReturn_t`; cuda.h, `CUresult`.
 _NO_PERMISSION, _NO_DRIVER, _LIBRARY_MISMATCH, _LOST = 4, 9, 18, 15
 _NO_DEVICE, _CUDA_MISMATCH, _COMPAT = 100, 803, 804
+# The loader's message about a file that it has found; a missing one has no folder.
+_UNUSABLE = re.compile(r"(/.*)/libcuda\.so\.1: (?!cannot open shared object)")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _LEAST_SHARED = 1 << 30  # bytes of /dev/shm; NCCL and data loaders share memory there
 _RESTART = "restart the machine, or reload the kernel module: rmmod and modprobe nvidia"
@@ -38,7 +42,7 @@ def judge_driver(
                 gpu.fault,
                 "check `dmesg | grep -i -e nvrm -e xid`; a restart brings back a lost GPU",
             )
-    fault = _fault_of_driver(driver, host) or _fault_of_visibility(driver, environ)
+    fault = _fault_of_driver(driver, host, environ) or _fault_of_visibility(driver, environ)
     if fault:
         yield fault
     elif driver.gpus:
@@ -55,7 +59,9 @@ def judge_driver(
         )
 
 
-def _fault_of_driver(driver: Driver, host: HostFacts | None) -> Diagnosis | None:
+def _fault_of_driver(
+    driver: Driver, host: HostFacts | None, environ: Mapping[str, str]
+) -> Diagnosis | None:
     if driver.nvml_code == _LIBRARY_MISMATCH or driver.cuda_code == _CUDA_MISMATCH:
         return broken(
             "driver-library-mismatch",
@@ -85,8 +91,23 @@ def _fault_of_driver(driver: Driver, host: HostFacts | None) -> Diagnosis | None
             "programs load the toolkit's stub instead of the driver's library",
             f"the loader finds {driver.libcuda}",
             "remove the folder `stubs` from LD_LIBRARY_PATH and /etc/ld.so.conf.d",
+            _without(driver.libcuda, environ),
+        )
+    if unusable := _UNUSABLE.match(driver.cuda_fault):
+        return broken(
+            "libcuda-driver-missing",
+            "the loader finds a libcuda.so.1 that it can't use",
+            driver.cuda_fault,
+            f"remove {unusable[1]} from LD_LIBRARY_PATH, or the file",
+            _without(f"{unusable[1]}/libcuda.so.1", environ),
         )
     return _missing(driver, host) if driver.cuda_fault else None
+
+
+def _without(library: str, environ: Mapping[str, str]) -> str:
+    """Return the command that takes a library's folder from LD_LIBRARY_PATH; empty: isn't there."""
+    change = without_entry(environ, "LD_LIBRARY_PATH", library.rpartition("/")[0])
+    return change.command if change else ""
 
 
 def _missing(driver: Driver, host: HostFacts | None) -> Diagnosis:

@@ -14,7 +14,7 @@ from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnviron
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts
 from cuwheel.check.diagnose.facts.machine import Driver
 from cuwheel.check.diagnose.rules.context import RuleContext
-from cuwheel.check.diagnose.rules.import_failures import explain
+from cuwheel.check.diagnose.rules.import_failures import explain, explain_variable
 from cuwheel.check.diagnose.rules.requirements import is_nvidias, required_by, requirers
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns, works
 
@@ -30,7 +30,10 @@ def judge_frameworks(context: RuleContext, remedies: Mapping[str, str]) -> Itera
     for framework in context.frameworks:
         name = f"{framework.name} {framework.version}"
         remedy = remedies.get(framework.name)
-        faults = [*_import_fault(name, framework, remedy), *_plugin_fault(name, framework, context)]
+        faults = [
+            *_import_fault(name, framework, remedy, context),
+            *_plugin_fault(name, framework, context),
+        ]
         faults += _cuda_fault(name, framework, context)
         faults += [] if faults else [*_visibility_fault(name, framework, context, remedy)]
         yield from faults
@@ -40,12 +43,21 @@ def judge_frameworks(context: RuleContext, remedies: Mapping[str, str]) -> Itera
             yield works(f"{name} {state}{f', CUDA {framework.cuda}' if framework.cuda else ''}")
 
 
-def _import_fault(name: str, framework: FrameworkFacts, remedy: str | None) -> Iterator[Diagnosis]:
-    if framework.failure:
-        otherwise = f"python -c 'import {framework.name}' shows the full error; its files are as "
-        otherwise += "they were installed, as far as RECORD lists them"
+def _import_fault(
+    name: str, framework: FrameworkFacts, remedy: str | None, context: RuleContext
+) -> Iterator[Diagnosis]:
+    what = f"{name} can't be imported"
+    project = context.projects.get(framework.name)
+    change = context.changes.get(project.name) if project else None
+    intact = "; its files are as they were installed, as far as RECORD lists them"
+    intact *= context.files_were_read
+    if framework.failure and change:
+        anchor, line, fix, command = explain_variable(framework.failure, change)
+        yield broken(anchor, what, line, fix, command)
+    elif framework.failure:
+        otherwise = f"python -c 'import {framework.name}' shows the full error{intact}"
         anchor, line, fix = explain(framework.failure, otherwise, remedy)
-        yield broken(anchor, f"{name} can't be imported", line, fix, remedy or "")
+        yield broken(anchor, what, line, fix, remedy or "")
 
 
 def _cuda_fault(name: str, framework: FrameworkFacts, context: RuleContext) -> Iterator[Diagnosis]:

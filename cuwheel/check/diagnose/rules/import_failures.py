@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from cuwheel.check.diagnose.facts.variables import VariableChange
+
 
 class _Failure(NamedTuple):
     """A failed import, by its message."""
@@ -81,6 +83,17 @@ def explain(failure: str, otherwise: str, remedy: str | None = None) -> tuple[st
             if re.search(entry.pattern, line) and (remedy is None or not entry.is_symptom):
                 return entry.anchor, line.strip(), entry.fix if remedy is None else FIRST
     return "diagnose-import-failed", exception, otherwise if remedy is None else FIRST
+
+
+def explain_variable(failure: str, change: VariableChange) -> tuple[str, str, str, str]:
+    """Return entry, cause, fix and command of a failure that one variable causes.
+
+    Args:
+        change: with which the import doesn't fail.
+    """
+    anchor, line, _ = explain(failure, "")
+    cause = f"{line}; without {change.text} it can be imported"
+    return anchor, cause, f"remove {change.taken} from {change.name}", change.command
 
 
 def exception_in(failure: str) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from cuwheel.base.system.quantities import plural
+from cuwheel.base.system.regular_files import read_text
 from cuwheel.check.diagnose.facts.environment import Distribution
 from cuwheel.check.diagnose.facts.gpu_packages import needs_gpu
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts, read_framework
@@ -18,28 +20,34 @@ from cuwheel.check.diagnose.facts.installed_files import (
     SharedFiles,
     named_files,
 )
+from cuwheel.check.diagnose.facts.variables import without_entry
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.installer import same_release
-from cuwheel.check.diagnose.rules.requirements import requirers
+from cuwheel.check.diagnose.rules.requirements import numpy_fix, requirers
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns
 
 
 @dataclass(frozen=True, kw_only=True)
 class InstallationJudge:
-    """The judge of the files of one environment."""
+    """The judge of the files of one environment.
+
+    Attributes:
+        needed: the examined packages, and what they require.
+        works: those that can be imported.
+        replaced: those of which another release is required.
+    """
 
     context: RuleContext
     facts: InstallationFacts
+    needed: frozenset[str] = frozenset()
+    works: frozenset[str] = frozenset()
+    replaced: frozenset[str] = frozenset()
 
     def judge(self) -> Iterator[Diagnosis]:
         """Judge all files."""
         for path, fault in self.context.environment.damaged:
-            yield warns(
-                "diagnose-damaged-installation",
-                f"{path.rpartition('/')[2] or 'a distribution'} can't be read",
-                f"{path}: {fault}",
-                "remove that folder and install the package again",
-            )
+            yield self._unreadable(Path(path), fault)
+        yield from self._other_release()
         for path, fault in self.context.environment.startup_faults.items():
             yield self._startup_fault(path, fault)
         yield from self._duplicates()
@@ -48,12 +56,52 @@ class InstallationJudge:
         yield from self._shadows()
         yield from dict.fromkeys(verdict for _, verdict in self._of_distributions)
 
+    @property
+    def unreadable(self) -> frozenset[str]:
+        """Names of distributions with unreadable metadata."""
+        paths = (Path(path) for path, _ in self.context.environment.damaged)
+        return frozenset(own.name for own in map(_named_by_folder, paths) if own)
+
+    def _unreadable(self, path: Path, fault: str) -> Diagnosis:
+        """Judge metadata that can't be read, as after a power failure: pip can't replace them."""
+        own = _named_by_folder(path)
+        again = self.context.installer.reinstall(own) if own else ""
+        return warns(
+            "diagnose-damaged-installation",
+            f"{path.name or 'a distribution'} can't be read",
+            f"{path}: {fault}",
+            "remove that folder and install the package again",
+            f"rm -r {shlex.quote(str(path))} && {again}" if again else "",
+        )
+
     @cached_property
     def remedies(self) -> dict[str, str]:
         """Commands that repair the files of distributions, by name; empty where none does."""
-        shadows = (shadow for shadow in self.facts.shadows if not shadow.is_start)
-        hidden = {shadow.distribution: self._without(shadow.entry) for shadow in shadows}
+        shadows = [shadow for shadow in self.facts.shadows if not shadow.is_start]
+        hidden = {
+            shadow.distribution: self._without(shadow.entry)
+            for shadow in shadows
+            if shadow.distribution
+        }
         return hidden | {name: verdict.command for name, verdict in self._of_distributions}
+
+    def _other_release(self) -> Iterator[Diagnosis]:
+        """Judge an environment with the packages of another Python release, and without its own."""
+        environment = self.context.environment
+        if not (environment.prefix / "pyvenv.cfg").is_file():
+            return
+        folders = environment.scheme.values()
+        own = [one for one in environment.distributions.values() if one.site in folders]
+        for site in sorted(environment.prefix.glob("lib/python3.*/site-packages")):
+            count = len([*site.glob("*.dist-info")])
+            if site not in environment.sites and count > len(own):
+                release = site.parent.name
+                yield broken(
+                    "diagnose-damaged-installation",
+                    f"Python {environment.release} doesn't see {plural(count, 'package')} here",
+                    f"they are in {site}, for {release}; the environment's Python was replaced",
+                    f"create the environment again with {release}, or install them again",
+                )
 
     def _startup_fault(self, path: str, fault: str) -> Diagnosis:
         """Judge a file that Python runs at each start and that raises."""
@@ -73,7 +121,58 @@ class InstallationJudge:
         shared = [(group, self._shared(group)) for group in self.facts.shared]
         verdicts = [(owner.name, verdict) for group, verdict in shared for owner in group.owners]
         installed = self.context.environment.distributions
-        return [*verdicts, *((name, self._faults(installed[name])) for name in self.facts.faults)]
+        builds = [(name, self._other_build(installed[name])) for name in self.facts.builds]
+        others = [name for name in self.facts.faults if name not in self.facts.builds]
+        faults = [(name, self._faults(installed[name])) for name in others]
+        names = self.facts.for_numpy_1.keys() - self.replaced
+        old = [(name, self._for_numpy_1(installed[name])) for name in sorted(names)]
+        folders = {name: own.editable_folder for name, own in installed.items()}
+        gone = [name for name, folder in folders.items() if folder and not Path(folder).is_dir()]
+        lost = [(name, _lost(installed[name])) for name in gone]
+        unlisted = [
+            (name, self._unlisted(installed[name]))
+            for name in sorted(self.needed)
+            if installed[name].lacks_record
+        ]
+        return [*verdicts, *builds, *faults, *old, *lost, *unlisted]
+
+    def _other_build(self, distribution: Distribution) -> Diagnosis:
+        """Judge a wheel for another Python or machine."""
+        build, environment = self.facts.builds[distribution.name], self.context.environment
+        machine = f"{environment.markers['platform_machine']} machine"
+        other = (
+            f"for another machine than this {machine}" if build.machine else "for another Python"
+        )
+        other += "" if build.machine else f" than {environment.release}"
+        return broken(
+            "python-version-unsupported" if not build.machine else "diagnose-damaged-installation",
+            f"{distribution.title} is built {other}",
+            f"its wheel has the tag {build.tag}",
+            "reinstall it with this Python",
+            self.context.installer.reinstall(distribution),
+        )
+
+    def _for_numpy_1(self, distribution: Distribution) -> Diagnosis:
+        """Judge extensions that raise an exception when NumPy 2 is imported for them."""
+        numpy = self.context.environment.distributions["numpy"]
+        judged = warns if distribution.name in self.works else broken
+        return judged(
+            "numpy-abi-mismatch",
+            f"{distribution.title} is built for NumPy 1, and {numpy.version} is installed",
+            f"{self.facts.for_numpy_1[distribution.name]} is compiled with the headers of NumPy 1, "
+            "with which no NumPy 2 works",
+            *numpy_fix(self.context, distribution),
+        )
+
+    def _unlisted(self, distribution: Distribution) -> Diagnosis:
+        """Judge a distribution without RECORD."""
+        return warns(
+            "diagnose-damaged-installation",
+            f"{distribution.title} has no RECORD, the list of its files",
+            f"nothing can check them, nor can pip remove or replace them: {distribution.metadata}",
+            "install it again over what is there",
+            self.context.installer.reinstall(distribution),
+        )
 
     def unless_hidden(self, framework: FrameworkFacts) -> FrameworkFacts:
         """Return a framework; read from its files if another module was imported instead."""
@@ -87,14 +186,45 @@ class InstallationJudge:
     def _duplicates(self) -> Iterator[Diagnosis]:
         for second in self.context.environment.shadowed:
             first = self.context.environment.distributions[second.name]
-            if needs_gpu(second) or needs_gpu(first):
+            is_gpu = needs_gpu(second) or needs_gpu(first)
+            if first.site == second.site and (is_gpu or first.name in self.needed):
+                yield self._second_metadata(first, second)
+            elif is_gpu or (first.name in self.needed and self._is_hidden(second, first)):
+                fix, command = self._without_first(first)
                 yield warns(
                     "diagnose-versions",
                     f"{second.name} is installed twice",
                     f"{first.version} in {first.site} comes before {second.version} in "
                     f"{second.site}",
-                    "remove one of the two",
+                    fix,
+                    command,
                 )
+
+    def _is_hidden(self, distribution: Distribution, first: Distribution) -> bool:
+        """Return True if another folder's comes before that of the environment's own folder."""
+        own = self.context.environment.scheme.values()
+        return distribution.site in own and first.site not in own
+
+    def _second_metadata(self, first: Distribution, second: Distribution) -> Diagnosis:
+        obstacle = self.context.installer.obstacle
+        return warns(
+            "diagnose-damaged-installation",
+            f"{first.name} has the metadata of two releases, {first.version} and {second.version}",
+            f"the files are those of {first.version}; which one pip takes is chance",
+            f"remove {second.metadata}",
+            f"rm -r {shlex.quote(str(second.metadata))}" if not obstacle else "",
+        )
+
+    def _without_first(self, first: Distribution) -> tuple[str, str]:
+        """Return fix and command that take the first of two folders from the path."""
+        if command := self._without(first.site):
+            return f"remove {first.site} from PYTHONPATH", command
+        sites = self.context.environment.sites
+        files = (file for site in sites if site.is_dir() for file in sorted(site.glob("*.pth")))
+        naming = next((file for file in files if _mentions(file, first.site)), None)
+        if naming:
+            return f"remove the line with {first.site} from {naming}", ""
+        return "remove one of the two", ""
 
     def _leftovers_in(self, site: Path) -> Diagnosis:
         folders = [path for path in self.context.environment.leftovers if path.parent == site]
@@ -108,11 +238,14 @@ class InstallationJudge:
 
     def _shadows(self) -> Iterator[Diagnosis]:
         for shadow in self.facts.shadows:
-            hidden = self.context.environment.distributions[shadow.distribution]
+            environment = self.context.environment
+            hidden = environment.distributions.get(shadow.distribution)
+            title = hidden.title if hidden else f"Python's own module {shadow.module}"
+            site = hidden.site if hidden else environment.scheme["stdlib"]
             if shadow.is_start:
                 yield broken(
                     "diagnose-shadowed-module",
-                    f"{shadow.path} hides {hidden.title} from what is started in {shadow.entry}",
+                    f"{shadow.path} hides {title} from what is started in {shadow.entry}",
                     f"Python puts that folder first for a prompt, `python -m`, `python -c` and its "
                     f"own programs, so `import {shadow.module}` imports the file there",
                     "rename the file",
@@ -120,8 +253,8 @@ class InstallationJudge:
                 continue
             yield broken(
                 "diagnose-shadowed-module",
-                f"{shadow.path} hides {hidden.title}",
-                f"{shadow.entry} comes before {hidden.site} on sys.path, so `import "
+                f"{shadow.path} hides {title}",
+                f"{shadow.entry} comes before {site} on sys.path, so `import "
                 f"{shadow.module}` imports the file there",
                 f"remove {shadow.entry} from PYTHONPATH, or rename the file",
                 self._without(shadow.entry),
@@ -129,13 +262,8 @@ class InstallationJudge:
 
     def _without(self, folder: Path) -> str:
         """Return the command that removes a folder from PYTHONPATH; empty if it isn't in there."""
-        entries = [*filter(None, self.context.environ.get("PYTHONPATH", "").split(os.pathsep))]
-        real = os.path.realpath(folder)
-        rest = [entry for entry in entries if os.path.realpath(entry) != real]
-        if len(rest) == len(entries):
-            return ""
-        path = shlex.quote(os.pathsep.join(rest))
-        return f"export PYTHONPATH={path}" if rest else "unset PYTHONPATH"
+        change = without_entry(self.context.environ, "PYTHONPATH", str(folder))
+        return change.command if change else ""
 
     def _shared(self, shared: SharedFiles) -> Diagnosis:
         names = [owner.name for owner in shared.owners]
@@ -178,8 +306,53 @@ class InstallationJudge:
         where = "" if same_release(distribution) else ", from its original source"
         anchor = "diagnose-damaged-installation"
         fix = f"install it again{where}"
+        barriers = dict.fromkeys(fault.barrier for fault in damaged if fault.barrier)
+        if barriers:
+            fix, again = _open_barriers([*barriers], again)
         if damaged:
             return broken(anchor, f"{distribution.title} is damaged", cause, fix, again)
         fix = f"{fix}, unless it was changed intentionally"
         what = f"{distribution.title} has changed since it was installed"
         return warns(anchor, what, cause, fix, again)
+
+
+def _named_by_folder(path: Path) -> Distribution | None:
+    """Return the distribution that a folder of metadata is named for, `numpy-2.0.2.dist-info`."""
+    name, _, version = path.name.removesuffix(".dist-info").partition("-")
+    if path.suffix != ".dist-info" or not version:
+        return None
+    return Distribution(
+        name=canonicalize_name(name),
+        version=version,
+        site=path.parent,
+        metadata=path,
+        requires=(),
+        libraries=(),
+    )
+
+
+def _mentions(file: Path, folder: Path) -> bool:
+    try:
+        return str(folder) in read_text(file)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _lost(distribution: Distribution) -> Diagnosis:
+    """Judge an editable project without its folder."""
+    return broken(
+        "diagnose-damaged-installation",
+        f"{distribution.title} is installed from a folder that isn't there",
+        f"it is editable, and {distribution.editable_folder} doesn't exist",
+        "move the folder back, or install the project from where it is now: pip install -e FOLDER",
+    )
+
+
+def _open_barriers(paths: list[Path], again: str) -> tuple[str, str]:
+    """Return fix and command for files behind folders without rights, or links to themselves."""
+    names = shlex.join(map(str, paths))
+    if not any(path.is_symlink() for path in paths):
+        return "permit reading", f"chmod -R u+rwX {names}"
+    return "remove the link that leads to itself, and install it again", (
+        f"rm {names} && {again}" if again and all(path.is_symlink() for path in paths) else ""
+    )

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.base.system.process import which
-from cuwheel.base.system.regular_files import parse_json, read_text
 from cuwheel.check.diagnose.facts.environment import ChosenPython, Distribution, PythonEnvironment
-from cuwheel.check.diagnose.verdict import Diagnosis, notes, warns
+from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns
+
+_ALONE = ("--no-deps",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +27,15 @@ class Installer:
             where it can.
         untouchable: projects that no command may replace: those of other folders than the
             environment's own, and a user's own projects.
+        fixed: of these, where another release would have no effect: a user's own, and those in
+            folders that come before the environment's.
     """
 
     python: str
     has_pip: bool
     obstacle: Diagnosis | None = None
     untouchable: frozenset[str] = frozenset()
+    fixed: frozenset[str] = frozenset()
 
     def install(self, *requirements: str, again: bool = False) -> str:
         """Return the command that installs requirements; empty where none may.
@@ -40,14 +43,20 @@ class Installer:
         Args:
             requirements: as `Requires-Dist` has them, without marker.
         """
-        if not self.untouchable.isdisjoint(map(project_of, requirements)):
+        kept = self.untouchable if again else self.fixed
+        if not kept.isdisjoint(map(project_of, requirements)):
             return ""
-        options = ("--force-reinstall", "--no-deps") * again
+        options = ("--force-reinstall", *_ALONE) * again
         return self._command("install", (*options, *requirements))
 
     def reinstall(self, distribution: Distribution) -> str:
         """Return the command that installs the same wheel again; empty if its origin is unknown."""
         same = same_release(distribution)
+        if same and distribution.lacks_record and self.has_pip:  # which pip needs to replace it
+            is_kept = distribution.name in self.untouchable
+            return (
+                "" if is_kept else self._command("install", ("--ignore-installed", *_ALONE, same))
+            )
         return self.install(same, again=True) if same else ""
 
     def exchange(self, project: str, requirement: str) -> str:
@@ -84,18 +93,31 @@ def installer_of(
     return Installer(
         python="" if chosen.is_active else str(environment.python),
         has_pip=has_pip,
-        obstacle=_target_folder(chosen) or _obstacle(environment, has_installer=has_pip or has_uv),
+        obstacle=_target_folder(chosen)
+        or _lost_configuration(environment, chosen)
+        or _obstacle(environment, has_installer=has_pip or has_uv),
         untouchable=frozenset(_untouchable(environment)),
+        fixed=frozenset(_untouchable(environment, _after_own(environment))),
     )
 
 
-def _untouchable(environment: PythonEnvironment) -> Iterator[str]:
-    """Yield projects outside of the environment's own folders, and those of a user's folder."""
-    own = {Path(os.path.realpath(path)) for path in environment.scheme.values()}
+def _untouchable(environment: PythonEnvironment, apart: Collection[Path] = ()) -> Iterator[str]:
+    """Yield projects in folders that aren't the environment's own, and those of a user's folder."""
+    own = _own_folders(environment)
     for name, distribution in environment.distributions.items():
         is_foreign = bool(own) and Path(os.path.realpath(distribution.site)) not in own
-        if is_foreign or is_from_folder(distribution):
+        if (is_foreign and distribution.site not in apart) or is_from_folder(distribution):
             yield name
+
+
+def _own_folders(environment: PythonEnvironment) -> set[Path]:
+    return {Path(os.path.realpath(path)) for path in environment.scheme.values()}
+
+
+def _after_own(environment: PythonEnvironment) -> tuple[Path, ...]:
+    """Return the entries of `sys.path` after the environment's own packages, which hide theirs."""
+    site, sites = environment.scheme.get("purelib"), environment.sites
+    return sites[sites.index(site) :] if site in sites else ()
 
 
 def _target_folder(chosen: ChosenPython) -> Diagnosis | None:
@@ -108,6 +130,20 @@ def _target_folder(chosen: ChosenPython) -> Diagnosis | None:
         "another folder",
         f"install again what is named: pip install --target {shlex.quote(str(chosen.packages))} "
         "--upgrade REQUIREMENT",
+    )
+
+
+def _lost_configuration(environment: PythonEnvironment, chosen: ChosenPython) -> Diagnosis | None:
+    """Judge a virtual environment that is none any more: its Python is the one it was made from."""
+    folder = chosen.path.parent.parent if chosen.path else environment.prefix
+    is_environment = (folder / "bin" / "activate").is_file()
+    if not is_environment or folder.resolve() == environment.prefix.resolve():
+        return None
+    return broken(
+        "python-not-found",
+        f"{folder} isn't an environment any more: its Python uses {environment.prefix}",
+        f"{folder / 'pyvenv.cfg'}, which leads to its packages, isn't there or can't be read",
+        "create the environment again; what is installed now would go into another Python",
     )
 
 
@@ -145,7 +181,7 @@ def same_release(distribution: Distribution) -> str:
     none: they are taken from where they came (PEP 610). A folder or a repository is a person's own
     work, which no index may replace.
     """
-    origin = _origin(distribution)
+    origin = distribution.origin
     if "archive_info" in origin and origin.get("url"):
         return f"{distribution.name} @ {origin['url']}"
     has_release = not origin and "+" not in distribution.version
@@ -154,13 +190,4 @@ def same_release(distribution: Distribution) -> str:
 
 def is_from_folder(distribution: Distribution) -> bool:
     """Return True if a project was installed from a folder or a repository, editable or not."""
-    return not _origin(distribution).keys().isdisjoint(("dir_info", "vcs_info"))
-
-
-def _origin(distribution: Distribution) -> dict[str, Any]:
-    """Return what an installer has noted of where a project came from: PEP 610."""
-    try:
-        origin = parse_json(read_text(distribution.metadata / "direct_url.json"))
-    except (OSError, ValueError):
-        return {}
-    return origin if isinstance(origin, dict) else {}
+    return not distribution.origin.keys().isdisjoint(("dir_info", "vcs_info"))

@@ -17,10 +17,16 @@ from cuwheel.check.diagnose.facts.installed_files import importable_modules
 from cuwheel.check.diagnose.facts.machine import newest_glibcxx
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.frameworks import judge_archs
-from cuwheel.check.diagnose.rules.import_failures import FIRST, exception_in, explain
-from cuwheel.check.diagnose.rules.requirements import extras_of
+from cuwheel.check.diagnose.rules.import_failures import (
+    FIRST,
+    exception_in,
+    explain,
+    explain_variable,
+)
+from cuwheel.check.diagnose.rules.requirements import extras_of, numpy_fix
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns, works
 
+_CUDA_IN_NAME = re.compile(r"-cu(\d\d)(?=-|$)")
 _BUILT_FOR = re.compile(r"torch\.?(\d+\.\d+)")
 # The entry about a library that isn't found, by the beginning of its name; the runtime comes first,
 # as who lacks it lacks all.
@@ -97,6 +103,10 @@ class _PackageJudge:
             yield from found
             yield from self._blindness()
             return
+        if change := self.context.changes.get(package.name):  # of which others may follow
+            anchor, line, fix, command = explain_variable(failure, change)
+            yield broken(anchor, f"{package.title} can't be imported", line, fix, command)
+            return
         explains = [problem.level == "broken" and self._explains(problem) for problem in found]
         for problem, is_cause in zip(found, explains, strict=True):
             cause = f"{problem.cause}; its import ends with {exception_in(failure)}"
@@ -133,7 +143,11 @@ class _PackageJudge:
         package = self.package
         otherwise = f"python -c 'import {self._module}' shows the full error"
         anchor, line, fix = explain(package.failure, otherwise, self.remedy)
-        return broken(anchor, f"{package.title} can't be imported", line, fix, self.remedy or "")
+        command = self.remedy or ""
+        if anchor == "numpy-abi-mismatch":
+            own = self.context.environment.distributions[package.name]
+            fix, command = numpy_fix(self.context, own)
+        return broken(anchor, f"{package.title} can't be imported", line, fix, command)
 
     @property
     def _module(self) -> str:
@@ -398,8 +412,12 @@ class _PackageJudge:
     def _supplier(self, soname: str) -> str:
         """Return the distribution with a library, for the CUDA of the package if that is known."""
         components = components_of(soname)
-        fitting = [part for part in components if str(part.cuda or "") in self.package.cuda]
-        return next((part.distribution for part in (*fitting, *components)), "")
+        majors = self.package.cuda or {*_CUDA_IN_NAME.findall(self.package.name)}
+        fitting = [part for part in components if str(part.cuda or "") in majors]
+        first = next(iter((*fitting, *components)), None)
+        if first and not fitting and len(majors) == 1:  # named alike for each CUDA
+            return _CUDA_IN_NAME.sub(f"-cu{min(majors)}", first.distribution)
+        return first.distribution if first else ""
 
     def _has_rpath_to(self, soname: str) -> bool:
         """Return True if an rpath entry of the package leads to where wheels install a library."""

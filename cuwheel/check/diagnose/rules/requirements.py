@@ -14,7 +14,7 @@ from packaging.version import InvalidVersion, Version
 from cuwheel.check.cuda.components import COMPONENTS
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.check.diagnose.rules.context import RuleContext
-from cuwheel.check.diagnose.rules.installer import same_release
+from cuwheel.check.diagnose.rules.installer import is_from_folder, same_release
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns
 
 _EXTRA = re.compile(r"""\bextra\s*==\s*['"]([^'"]+)['"]""")  # in a marker
@@ -34,6 +34,8 @@ _OTHER_VERSION = {
 _NAMES = {component.distribution for component in COMPONENTS} - {"torch"}
 # PyTorch's own, each published together with a torch, for the same CUDA.
 _SIBLINGS = frozenset({"torchaudio", "torchtext", "torchvision"})
+_NUMPY_1 = "1.26.4"  # the last NumPy 1, and the newest Python that it has wheels for
+_LAST_WITH_NUMPY_1 = (3, 12)
 _LISTED = 3  # requirements that a command names; more come with their package
 
 
@@ -204,6 +206,21 @@ def required_by(environment: PythonEnvironment, names: Iterable[str]) -> set[str
 def is_nvidias(name: str) -> bool:
     """Return True if a project is one of NVIDIA's libraries."""
     return name.startswith("nvidia-") or name in _NAMES
+
+
+def numpy_fix(context: RuleContext, distribution: Distribution) -> tuple[str, str]:
+    """Return the fix of an extension for NumPy 1 under NumPy 2, and the command; empty without.
+
+    NumPy 1 is installed only if the others that require NumPy, and this Python, take its last one.
+    """
+    if is_from_folder(distribution):
+        return "build it again: its headers are those of the NumPy that is installed then", ""
+    owners = requirers(context.environment).get("numpy", {}).values()
+    newer = f"install a newer release of {distribution.name}, which may be built for NumPy 2"
+    has_wheels = tuple(map(int, context.environment.release.split("."))) <= _LAST_WITH_NUMPY_1
+    if has_wheels and all(owner.specifier.contains(_NUMPY_1) for owner in owners):
+        return f"{newer}, or NumPy 1", context.installer.install("numpy<2")
+    return newer, context.installer.install(f"{distribution.name}>{distribution.version}")
 
 
 @dataclass(frozen=True, kw_only=True)

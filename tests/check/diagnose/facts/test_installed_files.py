@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,21 @@ def test_accepts_what_has_no_hash(installed: Distribution, *, is_condas: bool) -
     assert find_faults(installed, verifies=True) == ()
 
 
+@pytest.mark.parametrize(("installer", "count"), [("", 0), ("pip\n", 1)])
+def test_accepts_what_debian_has_stripped(
+    tmp_path: Path, library: bytes, installer: str, count: int
+) -> None:
+    site = tmp_path / "dist-packages"
+    unpack_wheel(write_wheel(tmp_path / "wheels", {"ext/a.so": library}, name="ext"), site)
+    metadata = site / "ext-1.2.3.dist-info"
+    (metadata / "INSTALLER").write_text(installer)
+    (site / "ext" / "a.so").write_bytes(library + b"less or more")
+
+    assert (
+        len(find_faults(make_distribution("ext", site, metadata=metadata), verifies=False)) == count
+    )
+
+
 def environment_of(env: Env, **variables: str) -> PythonEnvironment:
     return read_environment(env.python, {"PATH": "/usr/bin:/bin", **variables})
 
@@ -182,6 +198,17 @@ def test_finds_module_that_hides_a_namespace(env: Env) -> None:
     assert (shadow.module, shadow.path) == ("nvidia", env.site / "nvidia.py")
 
 
+@pytest.mark.parametrize(("place", "count"), [("user", 1), ("venv", 0)])
+def test_finds_package_that_hides_a_namespace(env: Env, place: str, count: int) -> None:
+    """In the namespace's own folder `__init__.py` adds to it."""
+    env.install("ext", {"nvidia/part/lib.so": b""})
+    folder = env.folder / "user" if place == "user" else env.site
+    (folder / "nvidia").mkdir(parents=True, exist_ok=True)
+    (folder / "nvidia" / "__init__.py").touch()
+
+    assert len(shadows_in(env, "ext", env.folder, PYTHONPATH=str(env.folder / "user"))) == count
+
+
 def test_takes_only_folders_of_pips_for_leftovers(env: Env) -> None:
     env.install("ext", {"ext/__init__.py": b"", "other/__init__.py": b""})
     work = env.folder / "work"
@@ -196,3 +223,20 @@ def test_takes_only_folders_of_pips_for_leftovers(env: Env) -> None:
     assert {path.parent for path in environment.leftovers} == {env.site}
     names = sorted(path.name for path in environment.leftovers)
     assert names == ["~-t", "~ext", "~xt", "~xt-1.2.3.dist-info"]
+
+
+@pytest.mark.parametrize("file", ["mine.py", "src/mine/__init__.py", "top_level.txt", ""])
+def test_finds_modules_of_editable_project(env: Env, file: str) -> None:
+    """Its RECORD names only what leads to its folder."""
+    env.install("mine", {"__editable___mine_finder.py": b""})
+    folder = env.folder / "project"
+    metadata = env.site / "mine-1.2.3.dist-info"
+    origin = {"url": folder.as_uri(), "dir_info": {"editable": True}}
+    (metadata / "direct_url.json").write_text(json.dumps(origin))
+    path = metadata / file if file == "top_level.txt" else folder / (file or "other.py")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("mine\n")
+
+    modules = modules_of(environment_of(env).distributions["mine"])
+
+    assert modules == (("mine",) if file else ())

@@ -64,6 +64,16 @@ def test_names_fault_of_driver(changes: dict[str, Any], host: dict[str, Any], an
     assert (verdict.level, verdict.anchor) == ("broken", anchor)
 
 
+def test_takes_folder_of_unusable_libcuda_from_the_path() -> None:
+    fault = "/old/libcuda.so.1: file too short"
+    driver = make_driver(**{**_ABSENT, "version": "", "cuda_fault": fault})
+
+    verdict = driver_verdict(driver, LD_LIBRARY_PATH="/good:/old")
+
+    assert (verdict.level, verdict.cause) == ("broken", fault)
+    assert verdict.command == "export LD_LIBRARY_PATH=/good"
+
+
 def test_only_notes_that_build_machine_has_no_gpu() -> None:
     verdict = driver_verdict(make_driver(**{**_ABSENT, "version": ""}), make_host())
 

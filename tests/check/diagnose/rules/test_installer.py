@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from cuwheel.base.formats.wheel.archive import unpack_wheel
 from cuwheel.check.diagnose.diagnose import DiagnoseOptions, diagnose
 from cuwheel.check.diagnose.rules.installer import Installer, same_release
 from tests.check.diagnose.samples import make_distribution
 from tests.support.check.environments import CALLERS_PATH, Env, anchors, look_into, verdict_on
+from tests.support.factories import write_wheel
 
 
 @pytest.mark.parametrize(
@@ -84,3 +86,22 @@ def test_prints_no_command_for_the_python_of_the_system(env: Env) -> None:
     assert verdict.cause.startswith(f"{marker}: ")
     assert verdict.fix.startswith("create an environment ")
     assert "diagnose-no-installer" not in anchors(look_into(env))
+
+
+@pytest.mark.parametrize(("is_before", "command"), [(True, ""), (False, "'ext<2'")])
+def test_installs_over_package_of_a_folder_that_comes_after(
+    env: Env, command: str, *, is_before: bool
+) -> None:
+    """A user's folder after the environment's own loses against what is installed there."""
+    env.install("numba", {"numba/__init__.py": b""}, requires=("ext<2",))
+    folder = env.folder / "others"
+    wheel = write_wheel(
+        env.folder / "w", {"ext.py": b""}, name="ext", version="3", tag="py3-none-any"
+    )
+    unpack_wheel(wheel, folder)
+    line = f"import sys; sys.path.insert(0, {str(folder)!r})" if is_before else str(folder)
+    (env.site / "others.pth").write_text(f"{line}\n")
+
+    verdict = verdict_on(look_into(env), "diagnose-versions")
+
+    assert verdict.command.rpartition(" ")[2] == command

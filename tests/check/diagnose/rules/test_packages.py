@@ -152,3 +152,12 @@ def test_names_what_the_spare_library_lacks_first(turn: int) -> None:
 
     assert verdict.anchor == "libcudart-not-found"
     assert verdict.what.startswith("for_libcudart.so.12 of ext 1 ")
+
+
+def test_names_supplier_for_the_cuda_in_the_packages_name(env: Env) -> None:
+    library = env.extension("", "libnvinfer.so.11")
+    env.install("tensorrt_cu13_bindings", {"tensorrt_bindings/libext.so": library})
+
+    [verdict] = [one for one in look_into(env).verdicts if "libnvinfer" in one.what]
+
+    assert verdict.fix.startswith("install tensorrt-cu13-libs, ")

@@ -1,0 +1,98 @@
+"""What installed wheels were built for: which Python, machine, and release of NumPy."""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.tags import Tag, parse_tag
+
+from cuwheel.base.system.regular_files import open_file, read_text
+from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
+
+_CPYTHON = re.compile(r"cp(\d)(\d+)$")
+_THREADED = re.compile(r"cpython-\d+t-")  # in the suffix of an extension
+# The module that NumPy's headers import, of release 1 and of 2 (`numpy/__multiarray_api.h`).
+_NUMPY_1 = b"numpy.core._multiarray_umath"
+_NUMPY_2 = b"numpy._core._multiarray_umath"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherBuild:
+    """An installed wheel that this interpreter can't use.
+
+    Attributes:
+        tag: of the wheel, `cp312-cp312-manylinux_2_17_x86_64`.
+        machine: that it is for, if that is another one; else it is for another Python.
+    """
+
+    tag: str
+    machine: str = ""
+
+
+def find_other_build(
+    distribution: Distribution, environment: PythonEnvironment
+) -> OtherBuild | None:
+    """Return what a distribution was built for if nothing of it fits the interpreter."""
+    tags = list(_tags_of(distribution))
+    if not tags or any(_fits(tag, environment) for tag in tags):
+        return None
+    tag = tags[0]
+    is_other_machine = not any(_fits_machine(other, environment) for other in tags)
+    machine = re.sub(r"^\w*?linux(_\d+_\d+|\d+)?_|^macosx_\d+_\d+_|^win_", "", tag.platform)
+    return OtherBuild(tag=str(tag), machine=machine if is_other_machine else "")
+
+
+def _tags_of(distribution: Distribution) -> Iterator[Tag]:
+    """Yield the tags that the installer has kept; conda's and a system's packages have none."""
+    with suppress(OSError, UnicodeDecodeError, ValueError):
+        for line in read_text(distribution.metadata / "WHEEL").splitlines():
+            if line.startswith("Tag:"):
+                yield from parse_tag(line.partition(":")[2].strip())
+
+
+def _fits(tag: Tag, environment: PythonEnvironment) -> bool:
+    return _fits_machine(tag, environment) and _fits_python(tag, environment)
+
+
+def _fits_machine(tag: Tag, environment: PythonEnvironment) -> bool:
+    machine = environment.markers["platform_machine"]
+    return tag.platform == "any" or ("linux" in tag.platform and tag.platform.endswith(machine))
+
+
+def _fits_python(tag: Tag, environment: PythonEnvironment) -> bool:
+    """Return False only for another CPython; of other interpreters nothing is known here."""
+    match = _CPYTHON.match(tag.interpreter)
+    if not match or environment.markers.get("implementation_name", "cpython") != "cpython":
+        return True
+    release = tuple(map(int, environment.version.split(".")[:2]))
+    wanted = (int(match[1]), int(match[2]))
+    if tag.abi in {"none", "abi3"}:
+        return wanted <= release
+    is_threaded = any(map(_THREADED.search, environment.suffixes))
+    return wanted == release and tag.abi.endswith("t") == is_threaded
+
+
+def file_for_numpy_1(distribution: Distribution) -> str:
+    """Return the extension of a distribution that needs NumPy 1; empty: none does.
+
+    What is compiled with the headers of NumPy 2 works with both.
+    """
+    for path in distribution.libraries:
+        if path.name.endswith(".so") and _is_for_numpy_1(path):
+            return path.name
+    return ""
+
+
+def _is_for_numpy_1(path: Path) -> bool:
+    with (
+        suppress(OSError, ValueError),
+        open_file(path) as stream,
+        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        return content.find(_NUMPY_1) >= 0 and content.find(_NUMPY_2) < 0
+    return False

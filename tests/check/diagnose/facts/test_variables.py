@@ -1,0 +1,44 @@
+"""Variables with which a program fails, and the part of their value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from cuwheel.check.diagnose.facts.variables import VariableChange, find_culprit, without_entry
+
+
+@pytest.mark.parametrize(
+    ("value", "command"),
+    [
+        ("/bad", "unset LD_LIBRARY_PATH"),
+        ("/good:/bad:/other one", "export LD_LIBRARY_PATH='/good:/other one'"),
+        ("/bad/:/good", "export LD_LIBRARY_PATH=/good"),
+    ],
+)
+def test_takes_only_the_folder_that_does_harm(value: str, command: str) -> None:
+    def works(environ: Mapping[str, str]) -> bool:
+        return "/bad" not in environ.get("LD_LIBRARY_PATH", "")
+
+    change = find_culprit(works, {"LD_LIBRARY_PATH": value, "CUDA_HOME": "/cuda"})
+
+    assert change is not None
+    assert change.command == command
+
+
+def test_names_variable_among_several() -> None:
+    environ = {"NUMBA_BAD": "1", "PYTHONPATH": "/a", "HOME": "/"}
+
+    change = find_culprit(lambda variables: "NUMBA_BAD" not in variables, environ)
+
+    assert change == VariableChange(name="NUMBA_BAD", taken="1")
+
+
+@pytest.mark.parametrize("environ", [{}, {"HOME": "/"}, {"LD_LIBRARY_PATH": "/a"}])
+def test_blames_no_variable_without_which_it_fails_too(environ: dict[str, str]) -> None:
+    assert find_culprit(lambda _: False, environ) is None
+
+
+def test_changes_no_list_without_the_entry() -> None:
+    assert without_entry({"PYTHONPATH": "/a:/b"}, "PYTHONPATH", "/c") is None
