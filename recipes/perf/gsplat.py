@@ -31,7 +31,7 @@ UNTOUCHED = (
     "rasterization_2dgs and what is under it",
     "the unscented transform, Gaussians in the world, distortions, rolling shutters",
     "pictures by several GPUs, several scenes at once, no Gaussians, radius_clip, absgrad",
-    "rasterize_to_indices_in_range, compression, strategies and export",
+    "more than 2^31 elements; rasterize_to_indices_in_range, compression, strategies and export",
 )
 DEVICE = "cuda"
 
