@@ -18,6 +18,8 @@ FRAMEWORK = "torch"
 UNTOUCHED = (
     "estimators, which call the functions below",
     "stratified sampling, which is random, and of a single interval",
+    # pdf.cu allocates `false` samples (memalloc_data), and divides by them.
+    "importance_sampling with a number for each ray, which ends the process upstream",
     "gradients of products with zeros, which are wrong upstream (scan.cu)",
     "traverse_grids with several grids, cone angles or limits; fisheye lenses",
     "more than 2^31 elements",
@@ -183,13 +185,12 @@ def sampled(row: Row, *arguments: torch.Tensor) -> Values:
     """Return the package's samples and the edges between them, or places on both sides."""
     edges, rising, of_rays, places = arguments
     known = intervals(row, edges, of_rays)
-    new = torch.full((row["rays"],), row["new"], device=edges.device)
     if row["call"] == "searchsorted":
+        new = torch.full((row["rays"],), row["new"], device=edges.device)
         found: Values = nerfacc.searchsorted(known, intervals(row, places, packed(new)))
         return found
-    is_batch = row["form"] == "batch"
     shares = rising.view(known.vals.shape)
-    around, samples = nerfacc.importance_sampling(known, shares, row["new"] if is_batch else new)
+    around, samples = nerfacc.importance_sampling(known, shares, row["new"])
     return samples.vals.flatten(), around.vals.flatten()
 
 

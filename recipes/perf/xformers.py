@@ -617,6 +617,45 @@ GRIDS = (
 )
 
 
+REPEATS, WIDE = 1025, 32768  # a matrix of 64 rows so often: more than 2^31 elements
+
+
+def huge_inputs(seed: int) -> Inputs:
+    """A matrix that repeats itself, and its first rows."""
+    part, _ = distinct(64, WIDE, seed)
+    return part.repeat(REPEATS, 1), part
+
+
+def huge_cases() -> list[Case]:
+    """More than 2^31 elements; the definition looks at the part that repeats."""
+
+    def exact_both(_: torch.Tensor, part: torch.Tensor) -> Inputs:
+        packed, packed_t = exact_sparsify(part, part)
+        return packed.repeat(REPEATS, 1), packed_t.repeat(1, REPEATS)
+
+    shared: dict[str, Any] = {
+        "inputs": huge_inputs,
+        "limit": 0.0,
+        "is_timed": False,
+        "is_quick": False,
+        "memory": 24 << 30,
+    }
+    return [
+        Case(
+            name="sparsify24 bf16 of more than 2^31 elements",
+            call=sparsify,
+            expected=exact_both,
+            **shared,
+        ),
+        Case(
+            name="sparseNM_dense 2:4 bf16 of more than 2^31 elements",
+            call=prune,
+            expected=lambda _, part: plain_prune(part, part).repeat(REPEATS, 1),
+            **shared,
+        ),
+    ]
+
+
 def cases() -> list[Case]:
     """Small ones to check, large ones to check and to measure."""
     attention_ = [
@@ -625,4 +664,4 @@ def cases() -> list[Case]:
         for batch, length in shapes
         for case in attention_cases(batch, length, causal=causal)
     ]
-    return [*sparsity_cases(), *attention_, *cases_of(*GRIDS)]
+    return [*sparsity_cases(), *attention_, *cases_of(*GRIDS), *huge_cases()]

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from typing import Any
 
-from cuwheel.lab.perf.runner.grid import cases_of, name_of, pairwise
+from cuwheel.lab.perf.runner.grid import (
+    cases_of,
+    gradients_of,
+    in_float64,
+    name_of,
+    pairwise,
+    random_of,
+    rounding_of,
+)
+from tests.support.requirements import require
 
 AXES: dict[str, tuple[Any, ...]] = {
     "kind": ("bf16", "fp16", "fp32"),
@@ -53,3 +63,20 @@ def test_cases_of_all_grids_follow_each_other() -> None:
     cases = cases_of((AXES, lambda _: True, name_of), (few, lambda row: row["width"] > 1, dict))
 
     assert cases == [*map(name_of, pairwise(AXES)), {"width": 2, "kind": "bf16"}]
+
+
+def test_gradients_are_of_what_can_have_one() -> None:
+    require("torch", "that a grid's references and gradients are in float64")
+    torch = importlib.import_module("torch")
+    draw = random_of(0, "cpu")
+    x, weight, number = draw(3, dtype="bfloat16"), draw(3, dtype="complex64"), torch.arange(3)
+
+    values = in_float64((x, weight, None, number))
+    gradients = gradients_of(lambda x, *_: 2 * x, values, torch.ones(3, dtype=torch.float64))
+
+    assert [value.dtype for value in values if value is not None] == [
+        *(torch.float64, torch.complex128, torch.int64)
+    ]
+    assert [one.tolist() for one in gradients] == [[2.0] * 3, [0.0] * 3]
+    assert torch.equal(values[0], x.double())
+    assert rounding_of("float32", "bfloat16") == 2**-8
