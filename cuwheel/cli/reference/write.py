@@ -10,7 +10,7 @@ import argparse
 import inspect
 import json
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ session's name and `--`. Paths are relative to the working directory. `nox -l` l
 all sessions; those not listed here take no options, except `tests`, `tests-e2e` and
 `tests-nightly`, which pass theirs to pytest, `bench`, which passes them to the benchmark, and
 `package` and `site`, which take a folder."""
-_BUILD = ("`build-<recipe>-<toolkit>`", "Build the wheel of a recipe for a CUDA release.", "build")
+_BUILD = ("`build-<recipe>-<toolkit>`", "Build the wheel of a recipe for a CUDA release.")
 _INDEX_CHECK_INTRO = """\
 `nox -s index -- --check ADDRESS|DIR` checks a package index, of any project, against these rules:
 the specification "Simple repository API" (PEP 503, 592, 658, 691, 700, 714), and how pip and
@@ -110,10 +110,7 @@ def options_page() -> str:
         "# Sessions and their options",
         MARK.format(source="build/recipe/nox_sessions.py and the parsers in cuwheel/cli/commands/"),
         _OPTIONS_INTRO,
-        table(
-            ("session", "what it does", "group"),
-            (_BUILD, *((code(verb.name), verb.summary, verb.tag) for verb in VERBS)),
-        ),
+        *_sessions_by_group(),
     ]
     for parser in parsers:
         if not parser.described:
@@ -122,11 +119,24 @@ def options_page() -> str:
         shared = [] if rows == of_build else [row for row in rows if row in of_build]
         parts += [f"## `{parser.prog}`", str(parser.description)]
         if own := [row for row in rows if row not in shared]:
-            parts.append(table(("option", "meaning"), own))
+            parts.append(_listed(own))
         if shared:
             names = ", ".join(code(name.strip("`").split()[0]) for name, _ in shared)
             parts.append(f"As for [a build](#nox--s-build-target---): {names}.")
     return page(parts)
+
+
+def _sessions_by_group() -> Iterator[str]:
+    """Yield the sessions of each group below its name."""
+    for tag in dict.fromkeys(verb.tag for verb in VERBS):
+        verbs = [(code(verb.name), verb.summary) for verb in VERBS if verb.tag == tag]
+        yield f"Group `{tag}`:"
+        yield _listed([_BUILD, *verbs] if tag == "build" else verbs)
+
+
+def _listed(rows: Iterable[tuple[str, str]]) -> str:
+    """Return names and their meanings as a list: tables of two columns only add bars to it."""
+    return "\n".join(f"- {name}: {meaning}" for name, meaning in rows)
 
 
 def _option_rows(parser: Parser) -> list[tuple[str, str]]:
@@ -172,8 +182,9 @@ def _fields(declaration: type) -> str:
     for name, parameter in inspect.signature(declaration).parameters.items():
         star = "*" if parameter.kind is inspect.Parameter.VAR_POSITIONAL else ""
         kind, default = code(str(parameter.annotation)), _default(parameter.default)
-        rows.append((code(f"{star}{name}"), kind, default, meanings[name]))
-    return table(("field", "type", "default", "meaning"), rows)
+        form = f"{kind}, by default {default}" if default else kind
+        rows.append((f"{code(f'{star}{name}')} ({form})", meanings[name]))
+    return _listed(rows)
 
 
 def _default(value: Any) -> str:
