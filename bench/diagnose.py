@@ -1,8 +1,8 @@
 """Score `diagnose` on broken environments of real packages, each repaired as the report says.
 
 `nox -s bench -- diagnose FOLDER [PART]` makes the environments in FOLDER, of the set `first`,
-`second` or `third` or those with PART in their name, and prints one row each and the sums: whether the cause
-is named, and no other one, and how the environment became right.
+`second` or `third` or those with PART in their name, and prints one row each and the sums: whether
+the cause is named, and no other one, and how the environment became right.
 """  # noqa: INP001 - run by path, not a package
 
 from __future__ import annotations

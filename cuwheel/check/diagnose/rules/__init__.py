@@ -9,4 +9,5 @@ __all__ = [
     "installer",
     "packages",
     "requirements",
+    "variables",
 ]
