@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cuwheel.base.errors import UsageError
 from cuwheel.base.system.parallel import Stop, run_all
+from cuwheel.base.system.regular_files import read_text
 from cuwheel.build.compile.build_mounts import headers_moved, packages_moved, python_in
 from cuwheel.build.compile.cache.compile_cache import DEVICE_FOLDER, CompileCache
 from cuwheel.build.compile.cache.direct_settings import direct_settings
@@ -114,7 +115,7 @@ def links_listed(inputs: BuildInputs, path_map: PathMap) -> Iterator[None]:
     takes the text of these scripts for the compiler, so compiles have to see the usual one.
     """
     folder = inputs.launcher / "gated"
-    usual = {path: path.read_text() for path in folder.iterdir()}
+    usual = {path: read_text(path) for path in folder.iterdir()}
     for path, text in usual.items():
         program = shlex.quote(path_map.inside(str(inputs.launcher / "bin" / path.name)))
         start, rest = text.split("\n", 1)
