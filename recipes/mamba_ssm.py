@@ -30,7 +30,7 @@ RECIPE = Recipe(
     build=TorchExtension(env={"MAMBA_FORCE_BUILD": "TRUE"}),
     link=Link("cudart", "torch"),
     smoke=Smoke(imports=("mamba_ssm", "selective_scan_cuda")),
+    upstream_tests=("tests",),
     memory_per_job=4 * GIB,
     max_wheel_size=400 * MIB,
-    upstream_tests=("tests",),
 )

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from chamferdist import ChamferDistance
 from chamferdist.chamfer import knn_points
-from grid import name_of, pairwise
+from grid import cases_of, name_of
 from perf_case import Case
 
 PACKAGE = "chamferdist"
@@ -148,9 +148,12 @@ def timed_case(what: str) -> Case:
     )
 
 
+GRIDS = ((AXES, exists, grid_case),)
+
+
 def cases() -> list[Case]:
     """Return large cases to check and to measure; the grid."""
     return [
         timed_case("forward"),
-        *(grid_case(row) for row in pairwise(AXES, exists)),
+        *cases_of(*GRIDS),
     ]

@@ -151,7 +151,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "what": ("forward", "backward"),
     "dtype": ("bfloat16", "float16", "float32"),
     "weight": ("float32", "complex64"),
-    "state": (16, 1, 64, 256),
+    "state": (16, 1, 256),
     "length": (333, 1, 7, 128, 1024, 2051),  # kernels end at 128, 256, 512, 1024 and 2048
     "size": ((2, 8), (1, 12)),  # batch and channels
     "B": ("groups", "one group", "fixed"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import nerfacc
 import torch
-from grid import name_of, on_second_stream, pairwise
+from grid import cases_of, name_of, on_second_stream
 from nerfacc import RayIntervals
 from nerfacc.cameras import opencv_lens_undistortion
 from perf_case import Case
@@ -361,6 +361,9 @@ def timed_case(what: str, call: str, moved: int) -> Case:
     )
 
 
+GRIDS = ((SCANS, lambda _: True, scan_case), (SAMPLING, is_offered, sampling_case))
+
+
 def cases() -> list[Case]:
     """Return large cases to check and to measure; rays; the grids."""
     return [
@@ -368,6 +371,5 @@ def cases() -> list[Case]:
         timed_case("forward", "weight_from_alpha", 2),
         timed_case("gradient", "weight_from_alpha", 3),
         *ray_cases(),
-        *(scan_case(row) for row in pairwise(SCANS)),
-        *(sampling_case(row) for row in pairwise(SAMPLING, is_offered)),
+        *cases_of(*GRIDS),
     ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torch_scatter
-from grid import name_of, on_second_stream, pairwise
+from grid import cases_of, name_of, on_second_stream
 from perf_case import Case
 
 PACKAGE = "torch_scatter"
@@ -214,6 +214,9 @@ def host_case() -> Case:
     )
 
 
+GRIDS = ((AXES, exists, grid_case),)
+
+
 def cases() -> list[Case]:
     """Return large cases to check and to measure; the grid."""
     return [
@@ -222,5 +225,5 @@ def cases() -> list[Case]:
         timed_case("forward", "segment_coo sum", 1),
         timed_case("forward", "scatter max", 3),  # and once more for where it was found
         host_case(),
-        *(grid_case(row) for row in pairwise(AXES, exists)),
+        *cases_of(*GRIDS),
     ]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from grid import name_of, on_second_stream, pairwise
+from grid import cases_of, name_of, on_second_stream
 from perf_case import Case
 from torch_spline_conv import spline_basis, spline_conv
 
@@ -198,10 +198,13 @@ def timed_case(what: str, times: int) -> Case:
     )
 
 
+GRIDS = ((AXES, exists, grid_case),)
+
+
 def cases() -> list[Case]:
     """Return large cases to check and to measure; the grid."""
     return [
         timed_case("forward", 1),
         timed_case("gradient", 4),  # of features, weights and basis too
-        *(grid_case(row) for row in pairwise(AXES, exists)),
+        *cases_of(*GRIDS),
     ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torchsort
-from grid import name_of, pairwise
+from grid import cases_of, name_of
 from perf_case import Case
 
 PACKAGE = "torchsort"
@@ -157,11 +157,14 @@ def timed_case(what: str, call: str) -> Case:
     )
 
 
+GRIDS = ((AXES, lambda _: True, grid_case),)
+
+
 def cases() -> list[Case]:
     """Return large cases to check and to measure; the grid."""
     return [
         timed_case("forward", "soft_rank"),
         timed_case("gradient", "soft_rank"),
         timed_case("gradient", "soft_sort"),
-        *(grid_case(row) for row in pairwise(AXES)),
+        *cases_of(*GRIDS),
     ]

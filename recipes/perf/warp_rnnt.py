@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from grid import name_of, on_second_stream, pairwise
+from grid import cases_of, name_of, on_second_stream
 from perf_case import Case
 from warp_rnnt import rnnt_loss
 
@@ -172,11 +172,14 @@ def timed_case(what: str, form: str) -> Case:
     )
 
 
+GRIDS = ((AXES, exists, grid_case),)
+
+
 def cases() -> list[Case]:
     """Return large cases to check and to measure; the grid."""
     return [
         timed_case("forward", "whole"),
         timed_case("gradient", "whole"),
         timed_case("gradient", "gather"),
-        *(grid_case(row) for row in pairwise(AXES, exists)),
+        *cases_of(*GRIDS),
     ]
