@@ -70,7 +70,7 @@ def test_recipe_reference_has_every_field(pages: dict[str, str]) -> None:
         (kind.__name__, field.name)
         for kind in DECLARATIONS
         for field in dataclasses.fields(kind)
-        if f"\n| `{field.name}` |" not in section_of(kind.__name__, text)
+        if f"\n- `{field.name}` (" not in section_of(kind.__name__, text)
     ]
 
     assert lost == []
