@@ -256,8 +256,8 @@ def _has_file(entry: Path, file: str) -> bool:
     """Return True if an entry of `sys.path`, a folder or an archive, has a file."""
     if not entry.is_file():
         return os.access(entry / file, os.R_OK)
-    with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(entry) as archive:
-        return file in archive.NameToInfo
+    with contextlib.suppress(OSError, zipfile.BadZipFile), open_file(entry) as stream:
+        return file in zipfile.ZipFile(stream).NameToInfo
     return False
 
 
