@@ -92,6 +92,7 @@ READERS = {
 }
 # What parses by itself: anything that nests without end is a RecursionError there.
 PARSERS = {
+    "cli/mcp_server": "what a command of the engine has printed",
     "base/system/regular_files": "JSON, TOML and Python, for all others",
     "build/toolchains/conda/environment_file": "YAML, whose depth is limited",
     "check/explain/catalogue": "the engine's own YAML",
