@@ -61,6 +61,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def listed(rows: Iterable[tuple[str, str]]) -> str:
+    """Return names and their meanings as a list: a table of two columns only adds bars to it."""
+    return "\n".join(f"- {name}: {meaning}" for name, meaning in rows)
+
+
 def page(parts: Iterable[str]) -> str:
     """Return paragraphs, tables and headings as a file."""
     return "\n\n".join(parts) + "\n"

@@ -14,7 +14,7 @@ from cuwheel.check.cuda import toolkits
 from cuwheel.check.diagnose import verdict
 from cuwheel.check.explain.catalogue import FailureCause, causes, groups
 from cuwheel.check.explain.explanation import Explainer
-from cuwheel.cli.reference.pages import MARK, code, page, read_docstring, table
+from cuwheel.cli.reference.pages import MARK, code, listed, page, read_docstring, table
 
 # Chosen by hand: the causes that collected logs and threads have most, the commonest first.
 COMMONEST = (
@@ -69,13 +69,13 @@ def troubleshooting() -> str:
         _TOOLS_INTRO,
     ]
     for group in groups():
-        rows = [(_anchored(cause.slug), cause.title, cause.stage) for cause in group.causes]
-        parts += [f"### {group.title}", table(("name", "cause", "where it shows"), rows)]
+        rows = [(f"{_anchored(cause.slug)} ({cause.stage})", cause.title) for cause in group.causes]
+        parts += [f"### {group.title}", listed(rows)]
     errors_table = _errors_table(lambda entry: " ".join(map(_anchored, entry.names)))
     parts += ["## What cuwheel says", _errors_intro(), errors_table]
     for heading, intro, entries in _findings():
         found = [(_anchored(*entry.names), entry.summary) for entry in entries]
-        parts += [heading, intro, table(("name", "finding"), found)]
+        parts += [heading, intro, listed(found)]
     return page(parts)
 
 

@@ -23,7 +23,7 @@ from cuwheel.check.cuda import library_choice
 from cuwheel.cli.dispatch import parser_of
 from cuwheel.cli.parser import Parser
 from cuwheel.cli.reference.addresses import addressed_pages
-from cuwheel.cli.reference.pages import MARK, code, page, read_docstring, table
+from cuwheel.cli.reference.pages import MARK, code, listed, page, read_docstring, table
 from cuwheel.cli.reference.schemas import check_versions, schema_files, schemas_page
 from cuwheel.cli.reference.toolkits_page import toolkits_page
 from cuwheel.cli.reference.troubleshooting import troubleshooting
@@ -119,7 +119,7 @@ def options_page() -> str:
         shared = [] if rows == of_build else [row for row in rows if row in of_build]
         parts += [f"## `{parser.prog}`", str(parser.description)]
         if own := [row for row in rows if row not in shared]:
-            parts.append(_listed(own))
+            parts.append(listed(own))
         if shared:
             names = ", ".join(code(name.strip("`").split()[0]) for name, _ in shared)
             parts.append(f"As for [a build](#nox--s-build-target---): {names}.")
@@ -131,12 +131,7 @@ def _sessions_by_group() -> Iterator[str]:
     for tag in dict.fromkeys(verb.tag for verb in VERBS):
         verbs = [(code(verb.name), verb.summary) for verb in VERBS if verb.tag == tag]
         yield f"Group `{tag}`:"
-        yield _listed([_BUILD, *verbs] if tag == "build" else verbs)
-
-
-def _listed(rows: Iterable[tuple[str, str]]) -> str:
-    """Return names and their meanings as a list: tables of two columns only add bars to it."""
-    return "\n".join(f"- {name}: {meaning}" for name, meaning in rows)
+        yield listed([_BUILD, *verbs] if tag == "build" else verbs)
 
 
 def _option_rows(parser: Parser) -> list[tuple[str, str]]:
@@ -184,7 +179,7 @@ def _fields(declaration: type) -> str:
         kind, default = code(str(parameter.annotation)), _default(parameter.default)
         form = f"{kind}, by default {default}" if default else kind
         rows.append((f"{code(f'{star}{name}')} ({form})", meanings[name]))
-    return _listed(rows)
+    return listed(rows)
 
 
 def _default(value: Any) -> str:
