@@ -256,7 +256,7 @@ TRIED: dict[str, tuple[str, Defect]] = {
         "install it again, unless it was changed intentionally",
         cut_module,
     ),
-    "frameworks._import_fault": (_FIRST, lack_runtime),
+    "frameworks._import_fault 2": (_FIRST, lack_runtime),
     "frameworks._cuda_fault": ("install the same release with CUDA", have_torch_without_cuda),
     "frameworks._visibility_fault": (_FIRST, lack_what_asks_for_gpus),
     "frameworks.judge_nvidia_wheels": ("remove those that nothing requires", mix_releases),
@@ -278,6 +278,19 @@ TRIED_OTHERWISE = {
     "frameworks._blind_jax 2": "tests/check/diagnose/rules/test_frameworks.py: JAX needs a GPU",
     "frameworks._plugin_fault": "tests/check/diagnose/rules/test_frameworks.py: likewise",
     "packages._import_failure": "that of installed_files._faults",
+    # test_broken_environments.py, with real packages:
+    "diagnose._judge_start": "PYTHONHOME of a removed Python",
+    "driver._fault_of_driver": "stub of libcuda on LD_LIBRARY_PATH",
+    "driver._fault_of_driver 2": "empty libcuda on LD_LIBRARY_PATH",
+    "frameworks._import_fault": "libc10 of another PyTorch on LD_LIBRARY_PATH",
+    "installed_files._duplicates": "two folders on PYTHONPATH, one with another numpy",
+    "installed_files._other_build": "numpy for aarch64",
+    "installed_files._second_metadata": "metadata of two releases",
+    "installed_files._unlisted": "RECORD and a file deleted",
+    "installed_files._unreadable": "METADATA deleted",
+    "packages.problems": "libstdc++ of a stub on LD_LIBRARY_PATH",
+    "variables.judge_start": "LD_PRELOAD of a library that lacks a symbol",
+    "variables.judge_variables": "LD_PRELOAD of a missing file",
 }
 
 
