@@ -33,7 +33,7 @@ def test_no_command_means_help(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("command", sorted(COMMANDS.keys() - PACKAGES.keys()))
 def test_builds_in_environment_of_the_lock(command: str) -> None:
-    special = {**dict.fromkeys(PERF, "perf"), "completions": "dev", "package": "dev"}
+    special = {**dict.fromkeys(PERF, "perf"), "completions": "dev", "mcp": "mcp", "package": "dev"}
 
     assert environment_of(command, []) == special.get(command, "engine")
 

@@ -130,7 +130,7 @@ def _shards(state: CellState, longest: float, cores: int) -> Iterator[MatrixShar
 def _expected_seconds(state: CellState, cores: int) -> float:
     """Return the longer of a cell's last build and what its recipe's known compiles take."""
     job = state.cell.job
-    folder = compiles_folder(job.workspace) / job.target.recipe.name
+    folder = compiles_folder(job.workspace, job.workspace.environ) / job.target.recipe.name
     work = sum(known_seconds(seconds_path(folder)).values())
     return max(state.seconds or 0.0, work / cores)
 

@@ -70,6 +70,7 @@ STARTS_OF_TOOLS = frozenset(
     build/toolchains/debian/solve.py
     build/toolchains/driver_stub.py
     build/toolchains/pinned_compiler.py
+    check/diagnose/facts/startup.py
     check/linkage/installed_loader.py
     cli/commands/maintain/checkout.py
     lab/matrix/building.py

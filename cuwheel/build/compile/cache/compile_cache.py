@@ -206,9 +206,9 @@ class CompileCache:
         console.note(signed.summary())
 
 
-def compiles_folder(workspace: Workspace) -> Path:
+def compiles_folder(workspace: Workspace, environ: Mapping[str, str]) -> Path:
     """Return the folder with the compile caches of all recipes."""
-    named = workspace.environ.get(FOLDER_VARIABLE)
+    named = environ.get(FOLDER_VARIABLE)
     return workspace.caller.path(named) if named else workspace.cache / "compiles"
 
 
@@ -225,7 +225,7 @@ def choose_compile_cache(job: Job, sockets: Path, environ: Mapping[str, str]) ->
     """
     workspace = job.workspace
     program, remote = _choose(job.settings, environ)
-    top = compiles_folder(workspace)
+    top = compiles_folder(workspace, environ)
     # No build of another source (`--source`) leaves objects to one of the recipe's own.
     folder = top / f"{job.target.recipe.name}{'.source' if job.target.source_override else ''}"
     if program.name and (problem := _why_unusable(folder)):
