@@ -71,7 +71,9 @@ def test_build_that_was_never_measured_gets_none(tmp_path: Path) -> None:
 def test_known_compiles_tell_the_time_of_a_build(tmp_path: Path) -> None:
     state = _state(tmp_path, "missing")
     job = state.cell.job
-    path = seconds_path(compiles_folder(job.workspace) / job.target.recipe.name)
+    path = seconds_path(
+        compiles_folder(job.workspace, job.workspace.environ) / job.target.recipe.name
+    )
     path.parent.mkdir(parents=True)
     path.write_text('{"a.cu 90": 4000, "b.cu 90": 4000}')
 
