@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
+from pydantic import Field
 
 from cuwheel.base.caller import Caller
 from cuwheel.base.paths import ROOT
@@ -22,50 +23,83 @@ from cuwheel.version import __version__
 
 _LONGEST = 600.0  # seconds of a call: an audit of the largest wheels takes one minute
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+_RUNS = ToolAnnotations(read_only_hint=False, destructive_hint=False)  # the caller's own Python
 _ASKS_INDEXES = ToolAnnotations(read_only_hint=True, open_world_hint=True)
+_OF_FILES, _OF_LOGS = (".txt", ".toml", ".whl"), (".log", ".txt")  # ends of names
 _ABOUT = (
     "Facts about CUDA wheels for Python, from their files and from this machine. Relative paths "
     "are those of the folder that the server was started in."
 )
+_Wheels = Annotated[list[str], Field(description="paths of .whl files, or of folders with them")]
+_Packages = Annotated[list[str], Field(description="names; default: all with code for GPUs")]
+_Python = Annotated[
+    str, Field(description="an interpreter, or an environment's folder; default: the active one")
+]
+_Log = Annotated[str, Field(description="the text of a log, not its path")]
+_Path = Annotated[str, Field(description="path of a log, in place of its text")]
+_Wanted = Annotated[
+    list[str],
+    Field(description="names, each with limits of its version if any: flash-attn>=2.8"),
+]
+_Machine = Annotated[
+    str,
+    Field(description="another machine: python=3.12,torch=2.11,cuda=13.0,arch=90,driver=580.65"),
+]
+_Indexes = Annotated[
+    list[str], Field(description="addresses or folders to look in; default: the configured ones")
+]
 
 
 def make_server(caller: Caller) -> MCPServer[Any]:
     """Return the server; its tools see the caller's variables and folder."""
-    server: MCPServer[Any] = MCPServer("cuwheel", version=__version__, instructions=_ABOUT)
+    server: MCPServer[Any] = MCPServer(
+        "cuwheel", version=__version__, instructions=_ABOUT, log_level="CRITICAL"
+    )
 
-    async def audit(wheels: list[str]) -> dict[str, Any]:
-        """Check CUDA wheels (files, or folders of them): what is wrong, archs, oldest driver."""
+    async def audit(wheels: _Wheels) -> dict[str, Any]:
+        """Check CUDA wheels: what is wrong, for which GPUs they have code, the oldest driver."""
         return await _answer(caller, "audit", wheels)
 
-    async def diagnose(packages: list[str] | None = None, python: str = "") -> dict[str, Any]:
-        """Import a Python environment's GPU packages, and say why those fail that don't work.
-
-        `python` is an interpreter or an environment's folder; default: the active environment.
-        """
+    async def diagnose(packages: _Packages | None = None, python: _Python = "") -> dict[str, Any]:
+        """Import a Python environment's GPU packages, and say why those fail that don't work."""
         return await _answer(caller, "diagnose", packages or [], *_options(python=python))
 
-    async def explain(log: str = "", path: str = "") -> dict[str, Any]:
-        """Say why a build, install or import failed, and the fix: from a log's text or file."""
-        if bool(log) == bool(path):
-            raise ToolError("give either `log`, the text, or `path`, a file with it")
+    async def explain(log: _Log = "", path: _Path = "") -> dict[str, Any]:
+        """Say why a build, install or import failed, and the fix."""
+        _check_log(caller, log, path)
         return await _answer(caller, "explain", [path or "-"], text=log)
 
     async def pick(
-        package: str, machine: str = "", python: str = "", indexes: list[str] | None = None
+        packages: _Wanted,
+        machine: _Machine = "",
+        python: _Python = "",
+        indexes: _Indexes | None = None,
     ) -> dict[str, Any]:
-        """Name the wheel of a package that fits this machine, or another, or say why none does.
-
-        `package` may limit versions, `flash-attn>=2.8`; `machine` describes another one,
-        `python=3.12,torch=2.11,cuda=13.0,arch=90`.
-        """
+        """Name the wheels that fit this machine, or another; of several packages, together."""
+        if files := [name for name in packages if "/" in name or name.endswith(_OF_FILES)]:
+            raise ToolError(f"{files[0]} is not a package; give the names that the file holds")
         options = _options(**{"for": machine}, python=python)
-        asked = [f"--index={address}" for address in indexes or ()]
-        return await _answer(caller, "pick", [package], *options, *asked)
+        addresses = [f"--index={address}" for address in indexes or ()]
+        return await _answer(caller, "pick", packages, *options, *addresses)
 
-    for tool in (audit, diagnose, explain):
-        server.tool(annotations=_READS)(tool)
-    server.tool(annotations=_ASKS_INDEXES)(pick)
+    for tool, hints in (
+        (audit, _READS),
+        (diagnose, _RUNS),
+        (explain, _READS),
+        (pick, _ASKS_INDEXES),
+    ):
+        server.tool(annotations=hints)(tool)
     return server
+
+
+def _check_log(caller: Caller, log: str, path: str) -> None:
+    """Raise ToolError for a log that is neither a text nor a file."""
+    if bool(log) == bool(path):
+        raise ToolError("give either `log`, the text, or `path`, a file with it")
+    if log and "\n" not in log.strip() and (log.endswith(_OF_LOGS) or caller.path(log).exists()):
+        raise ToolError("`log` is the text of a log; give the path of a file as `path`")
+    if path and not (caller.path(path).is_file() or caller.path(path).is_dir()):
+        raise ToolError(f"there is no file or folder {path}")
 
 
 def _options(**values: str) -> list[str]:
@@ -80,11 +114,16 @@ async def _answer(
     if wrong := [name for name in names if name.startswith("-") and name != "-"]:
         raise ToolError(f"{wrong[0]} is an option, not a name; write a path as ./{wrong[0]}")
     argv = [sys.executable, "-m", "cuwheel", command, *options, "--json", *names]
+    content = text.encode(errors="replace")  # JSON may hold half a surrogate pair
     environ = {**caller.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
     try:
         with anyio.fail_after(_LONGEST):
             done = await anyio.run_process(
-                argv, input=text.encode(), check=False, env=environ, cwd=caller.path(".")
+                argv,
+                input=text.encode(errors="replace"),
+                check=False,
+                env=environ,
+                cwd=caller.path("."),
             )
     except TimeoutError:
         raise ToolError(f"{command} gave no answer in {_LONGEST:.0f} s") from None

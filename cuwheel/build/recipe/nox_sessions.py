@@ -83,7 +83,7 @@ VERBS = (
     Session("explain", "Explain what went wrong in a log, of any tool: -- LOG.", "report"),
     Session(
         "mcp",
-        "Serve these four to an assistant (Model Context Protocol).",
+        "Serve audit, diagnose, explain, pick to an assistant (MCP).",
         "report",
         environment="mcp",
     ),

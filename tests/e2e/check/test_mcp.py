@@ -38,10 +38,10 @@ def conversation(folder: Path, *calls: tuple[str | None, dict[str, Any]]) -> lis
     return answers
 
 
-def test_offers_commands_that_only_read(tmp_path: Path) -> None:
+def test_says_which_tools_only_read(tmp_path: Path) -> None:
     [tools] = conversation(tmp_path, (None, {}))
 
-    assert tools == dict.fromkeys(("audit", "diagnose", "explain", "pick"), True)
+    assert tools == {"audit": True, "diagnose": False, "explain": True, "pick": True}
 
 
 def test_answers_are_the_commands_documents(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_answers_are_the_commands_documents(tmp_path: Path) -> None:
         ("explain", {"log": LOG}),
         ("explain", {"path": "build.log"}),
         ("diagnose", {"packages": ["no-such-package"]}),
-        ("pick", {"package": "tiny-cuda", "machine": machine, "indexes": [str(tmp_path)]}),
+        ("pick", {"packages": ["tiny-cuda"], "machine": machine, "indexes": [str(tmp_path)]}),
     )
 
     assert audit["document"]["schema"] == "audit"
@@ -67,11 +67,16 @@ def test_answers_are_the_commands_documents(tmp_path: Path) -> None:
 
 
 def test_error_is_one_of_the_call_and_the_server_goes_on(tmp_path: Path) -> None:
-    gone, option, both, after = conversation(
+    os.mkfifo(tmp_path / "pipe.log")
+
+    gone, option, both, of_path, pipe, file, after = conversation(
         tmp_path,
         ("audit", {"wheels": ["gone.whl"]}),
         ("audit", {"wheels": ["--sarif=written"]}),
         ("explain", {}),
+        ("explain", {"log": "build.log"}),
+        ("explain", {"path": "pipe.log"}),
+        ("pick", {"packages": ["requirements.txt"]}),
         ("explain", {"log": LOG}),
     )
 
@@ -81,4 +86,7 @@ def test_error_is_one_of_the_call_and_the_server_goes_on(tmp_path: Path) -> None
     assert option["failed"]
     assert not (tmp_path / "written").exists()
     assert both["failed"]
+    assert "`path`" in of_path["text"]
+    assert pipe["failed"]
+    assert file["failed"]
     assert not after["failed"]
