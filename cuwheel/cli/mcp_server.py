@@ -120,7 +120,7 @@ async def _answer(
         with anyio.fail_after(_LONGEST):
             done = await anyio.run_process(
                 argv,
-                input=text.encode(errors="replace"),
+                input=content,
                 check=False,
                 env=environ,
                 cwd=caller.path("."),
