@@ -53,7 +53,12 @@ STATUSES: dict[str, dict[int, str]] = {
         _OF["slower"]: "slower",
         _OF["undecided"]: "undecided",
     },
-    "pick": {1: "no wheel fits"},
+    "get": {
+        _OF["install"]: "the environment could not be made",
+        _OF["smoke"]: "a package can't be imported",
+        _OF["no-fitting-wheel"]: "no wheels fit together",
+    },
+    "pick": {1: "no wheel fits", _OF["download"]: "no index has it, or none answers"},
 }
 
 

@@ -70,7 +70,7 @@ def stack_request(
         raise UsageError(
             "no package is named",
             why="neither a name nor a file with requirements was given",
-            fix="`nox -s pick -- flash-attn xformers`",
+            fix="name packages, a requirements.txt or a pyproject.toml",
         )
     return StackRequest(
         wanted=_merged(wanted, pre=args.pre),
@@ -93,7 +93,11 @@ def chosen_sources(args: argparse.Namespace, caller: Caller) -> Sources:
 
 
 def _is_file(text: str, caller: Caller) -> bool:
-    return text.endswith((".toml", ".txt")) and caller.path(text).is_file()
+    """Return True for a name of a file; raise UsageError where there is no such file."""
+    if not text.endswith((".toml", ".txt")):
+        return False
+    existing(caller.path(text), text, "give a requirements.txt, a pyproject.toml, or a package")
+    return True
 
 
 def _merged(wanted: Iterable[Requirement], *, pre: bool) -> dict[str, Requirement]:
@@ -138,6 +142,7 @@ def _pick_stack(
 def lock_file(args: argparse.Namespace, caller: Caller) -> Path:
     """Return the file of `--lock`; raise UsageError for one that can't be it."""
     path = check_output_file(caller.path(args.lock), "--lock")
+    existing(path.parent, "--lock", "make its folder first", is_folder=True)
     check_lock_name(path)
     return path
 

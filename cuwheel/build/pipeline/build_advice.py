@@ -10,6 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cuwheel.base.formats.binaries.archs import DeviceCode, archs_for, runs_on
+from cuwheel.base.paths import find_project
 from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.base.system.versions import version_key
@@ -39,9 +40,8 @@ def build_advice(
     if not known:
         pins = [part.version for part in wanted.specifier if part.operator in {"==", "==="}]
         version = f" --version {pins[0]}" if pins and not pins[0].endswith(".*") else ""
-        return as_typed(
-            f"`nox -s new -- {canonicalize_name(wanted.name)}{version}` drafts a recipe"
-        )
+        draft = f"`nox -s new -- {canonicalize_name(wanted.name)}{version}` drafts a recipe"
+        return as_typed(draft if find_project() else f"in a project (`cuwheel init`) {draft}")
     if best is None:
         best = max(known, key=lambda target: _preference(target, machine))
         others = ", ".join(dict.fromkeys(target.recipe.version for target in known))

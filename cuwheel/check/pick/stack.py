@@ -360,7 +360,8 @@ class StackSearch:
         if not why:
             has_wheels = any(offer.is_wheel for offer in files)
             python = f"Python {'.'.join(map(str, machine.release))} on this kind of machine"
-            why = f"no wheel is for {python}" if has_wheels else "there is no wheel of it"
+            nothing = "there is no wheel of it" if files else "no index that answered has it"
+            why = f"no wheel is for {python}" if has_wheels else nothing
         return MissingWheel(
             project=project,
             why=why,

@@ -175,6 +175,10 @@ def _compile_shard(job: Job, shard: Shard, console: Console) -> None:
     elif job.settings.quiet:
         return
     console.note(_describe(result))
+    if not result.compiled + result.hits:
+        console.note("there are more shards than files: this one had nothing to do")
+    name = job.target.name
+    console.note(f"when all shards have ended: `nox -s build-{name}` links and publishes the wheel")
     console.print_durations()
 
 

@@ -15,6 +15,7 @@ from cuwheel.base.system.parallel import Stop, run_all
 from cuwheel.check.pick.choice import Offers, query_indexes, query_sources
 from cuwheel.check.pick.known_sources import Sources
 from cuwheel.check.pick.machine import CPU_ONLY, TargetMachine, parse_machine, read_here
+from cuwheel.check.pick.pick import raise_if_silent
 from cuwheel.check.pick.stack import TORCH, Limits, StackFit, StackSearch, find_stack
 from cuwheel.check.pick.stack_report import StackDocument, describe_stack
 from cuwheel.publish.stack.lock import StackLock, conflict_of, lock_stack
@@ -76,12 +77,15 @@ def search_stack(
     Raises:
         InterpreterNotFoundError: there is no such interpreter, or it can't be run.
         UsageError: the machine on paper is malformed, or its Python has no GIL.
+        DownloadError: no index could be queried.
     """
     machine, limits = _machine(request, environ)
     names = tuple(dict.fromkeys((*request.wanted, TORCH)))
     wanted = (request.wanted.get(name, Requirement(name)) for name in names)
     queries = [partial(_query, requirement, request, environ) for requirement in wanted]
     offers = dict(zip(names, run_all(queries, Stop()), strict=True))
+    for name in request.wanted:
+        _check_queried(name, offers[name])
     search = StackSearch(request.wanted, offers, machine, limits)
     locks: dict[str, StackLock] = {}
 
@@ -101,6 +105,15 @@ def search_stack(
     lock = locks.get(str(choice.best.cell)) if choice.best else None
     report = replace(report, packages=lock.packages if lock else None)
     return FoundStack(report=report, fit=choice.best, lock=lock)
+
+
+def _check_queried(project: str, offers: Offers) -> None:
+    """Raise DownloadError if no index could be queried: nothing is known then, not even of a lack.
+
+    A project that no index has may still be built from a recipe.
+    """
+    if offers.faults and all(fault.kind == "unasked" for fault in offers.faults.values()):
+        raise_if_silent(project, offers)
 
 
 def _query(wanted: Requirement, request: StackRequest, environ: Mapping[str, str]) -> Offers:

@@ -216,8 +216,9 @@ class ShardedBuild:
             missing = [str(shard) for shard in range(1, plan.count + 1) if shard not in done]
             if missing:
                 self._console.warn(
-                    f"{plural(len(missing), 'shard')} of {plan.count} left no record: "
-                    f"{first_of(missing, 5)}; this build compiles what they didn't"
+                    f"{plural(len(missing), 'shard')} of {plan.count} of the plan "
+                    f"{plan.fingerprint} left no record: {first_of(missing, 5)}; this build "
+                    "compiles what of it the compile cache lacks"
                 )
             else:
                 self._console.note(f"all {plan.count} shards of the plan {plan.fingerprint} ended")
@@ -235,7 +236,8 @@ class ShardedBuild:
             ]
             named = f": {first_of(missing, 3)}" if missing else ""
             self._console.note(
-                f"{len(missing)} of {plural(len(planned), 'compile')} were not in the cache{named}"
+                f"plan {plan.fingerprint}: of {plural(len(planned), 'file')} of shards "
+                f"{len(missing)} had to be compiled{named}"
             )
         if self._records:
             self._records.remove()
