@@ -596,12 +596,16 @@ def nearest(unknown: str, known: Iterable[str]) -> str:
     return names[near[0]] if near else ""
 
 
+_SUGGESTED = 24  # names that fit into a few lines
+
+
 def suggest(unknown: str, known: Iterable[str]) -> str:
-    """Return `did you mean "x"?`, or the list of known names where none is near."""
+    """Return `did you mean "x"?`, or known names, some of many, where none is near."""
     names = sorted(known)
     if near := nearest(unknown, names):
         return f'did you mean "{near}"?'
-    return f"known: {', '.join(names)}" if names else "none are known here"
+    rest = f" and {len(names) - _SUGGESTED} more" if len(names) > _SUGGESTED else ""
+    return f"known: {', '.join(names[:_SUGGESTED])}{rest}" if names else "none are known here"
 
 
 def _indented(text: str) -> str:

@@ -276,7 +276,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l sandbox -xka "auto bubbl
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l container -x -d 'build in this image, with its compilers and C library; the network is off while the package'"'"'s own build runs'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix' -l container-engine -xka "podman docker" -d 'program that runs the image; default: podman if it is installed'
 complete -c cuwheel -n '_shtab_cuwheel_using matrix; and test $_shtab_cuwheel_npos -eq 0' -ka "show build" -d 'default: show'
-complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a mcp -d 'Serve these four to an assistant (Model Context Protocol).'
+complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a mcp -d 'Serve audit, diagnose, explain, pick to an assistant (MCP).'
 complete -c cuwheel -n '_shtab_cuwheel_using mcp' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a new -d 'Draft a recipe from a package'"'"'s source on the index: -- NAME.'
 complete -c cuwheel -n '_shtab_cuwheel_using new' -s h -l help -d 'show this help message and exit'

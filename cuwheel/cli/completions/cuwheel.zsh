@@ -28,7 +28,7 @@ _shtab_cuwheel_commands() {
     lock-check:'Fail when a lock doesn'"'"'t match its input.'
     lock-verify:'Download the files of conda and redist locks, verify hashes: -- 122.'
     matrix:'Show all possible wheels; build the missing ones: -- build.'
-    mcp:'Serve these four to an assistant (Model Context Protocol).'
+    mcp:'Serve audit, diagnose, explain, pick to an assistant (MCP).'
     new:'Draft a recipe from a package'"'"'s source on the index: -- NAME.'
     nightly:'Diagnose, build what is due, smoke, perf; report: [-- TARGET].'
     outdated:'List what is newer than the recipes'"'"' pins: [-- NAME].'
