@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel.base.paths import ROOT
+from cuwheel.base.system.regular_files import read_toml
 from tests.support.check.stacks import WheelIndex
 from tests.support.documents import read_document
 from tests.support.publish.installations import pip_environment, uv_environment, versions
@@ -110,3 +111,81 @@ def test_get_reports_package_that_cannot_be_imported(index: WheelIndex, tmp_path
     assert done.returncode == 90, done.stderr
     assert "broken can't be imported" in done.stderr
     assert "undefined symbol: toy" in done.stderr
+
+
+def locked(folder: Path) -> dict[str, str]:
+    """Return the version of each package in the lock."""
+    packages = read_toml(folder / "pylock.toml")["packages"]
+    return {package["name"]: package["version"] for package in packages}
+
+
+@pytest.mark.parametrize("place", ["index", "folder", "line"])
+def test_own_wheels_win_over_newer_public_ones(
+    index: WheelIndex, tmp_path: Path, place: str
+) -> None:
+    """Also those of packages without a framework, and of what they require."""
+    for name, requires in (("inner", ()), ("needed", ("inner",))):
+        index.add(name, "1.0", *requires, tag="py3-none-any", at="/own")
+        index.add(name, "99.0", tag="py3-none-any")
+    words = ["needed", "plain", "--index", index.site.url("/own/"), "--index", index.url]
+    if place == "folder":
+        own = tmp_path / "own"
+        own.mkdir()
+        for wheel in (tmp_path / "wheels").glob("*-1.0-py3-none-any.whl"):
+            (own / wheel.name).write_bytes(wheel.read_bytes())
+        words = ["needed", "plain", "--index", str(own)]
+    if place == "line":
+        lines = f"--extra-index-url {index.site.url('/own/')}\nneeded<2\nplain\n"
+        (tmp_path / "requirements.txt").write_text(lines)
+        words = ["requirements.txt"]
+    if place == "index":
+        words[:2] = ["needed<2", "plain"]
+
+    done = cuwheel(index, tmp_path, "pick", *words, "--for", MACHINE, "--lock", "pylock.toml")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "needed-1.0" in done.stdout
+    assert locked(tmp_path) == {
+        "inner": "1.0",
+        "needed": "1.0",
+        "plain": "1.0" if place == "folder" else "2.0",
+    }
+
+
+def test_refuses_wheel_that_was_not_chosen(index: WheelIndex, tmp_path: Path) -> None:
+    """A constraint with an address takes the place of all indexes."""
+    index.add("plain", "3.0", tag="py3-none-any", at="/other")
+    address = index.site.url("/files/plain-3.0-py3-none-any.whl")
+    (tmp_path / "limits.txt").write_text(f"plain @ {address}\n")
+    (tmp_path / "requirements.txt").write_text("-c limits.txt\nplain\n")
+
+    done = cuwheel(index, tmp_path, "pick", "requirements.txt", "--for", MACHINE)
+
+    assert done.returncode == 1
+    text = " ".join(done.stdout.split())
+    assert f"uv took {address}" in text
+    assert f"plain-2.0-py3-none-any.whl from {index.url}" in text
+
+
+def test_own_index_without_answer_is_not_passed_over(index: WheelIndex, tmp_path: Path) -> None:
+    index.add("inner", "99.0", tag="py3-none-any")
+    index.add("needed", "1.0", "inner", tag="py3-none-any")
+    words = ("requirements.txt", "--for", MACHINE, "--lock", "pylock.toml")
+    with serving(Site(password="Basic eA==")) as private:
+        line = f"--extra-index-url {private.url('/simple/')}\nneeded\nplain\n"
+        (tmp_path / "requirements.txt").write_text(line)
+        done = cuwheel(index, tmp_path, "pick", *words)
+
+    assert done.returncode == 1
+    assert not (tmp_path / "pylock.toml").exists()
+    assert f"{private.url('/simple/')} answered 401" in " ".join(done.stdout.split())
+
+
+def test_report_has_wheels_of_lock(index: WheelIndex, tmp_path: Path) -> None:
+    words = ("plain", "fast", "--for", MACHINE, "--lock", "pylock.toml")
+
+    done = cuwheel(index, tmp_path, "pick", *words)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert locked(tmp_path)["plain"] == "1.0"
+    assert "plain-1.0-py3-none-any.whl" in done.stdout
