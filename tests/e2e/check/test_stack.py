@@ -159,7 +159,7 @@ def test_refuses_wheel_that_was_not_chosen(index: WheelIndex, tmp_path: Path) ->
     (tmp_path / "limits.txt").write_text(f"plain @ {address}\n")
     (tmp_path / "requirements.txt").write_text("-c limits.txt\nplain\n")
 
-    done = cuwheel(index, tmp_path, "pick", "requirements.txt", "--for", MACHINE)
+    done = cuwheel(index, tmp_path, "pick", "-r", "requirements.txt", "--for", MACHINE)
 
     assert done.returncode == 1
     text = " ".join(done.stdout.split())
