@@ -128,16 +128,33 @@ def _expected(folder: Path) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """
     expected: dict[str, tuple[str, ...]] = {}
     wrong = []
-    for record in sorted(folder.glob("*.dist-info/RECORD")):
-        try:
-            rows = record_rows(read_text(record))
-        except ValueError:  # UTF-8's too
-            rows = ()
+    for record, rows in _records(folder).items():
         if not rows:
-            wrong.append(str(record.relative_to(folder)))
-        for name, digest, _ in rows:
+            wrong.append(record)
+        for name, digest in rows.items():
             expected[name] = (*expected.get(name, ()), digest)
     return expected, wrong
+
+
+def _records(folder: Path) -> dict[str, dict[str, str]]:
+    """Return the hash of each file by the path of each RECORD; none of one that can't be read."""
+    records = {}
+    for path in sorted(folder.glob("*.dist-info/RECORD")):
+        try:
+            rows = record_rows(read_text(path))
+        except ValueError:  # UTF-8's too
+            rows = ()
+        records[str(path.relative_to(folder))] = {name: digest for name, digest, _ in rows}
+    return records
+
+
+def damaged_projects(folder: Path) -> tuple[str, ...]:
+    """Return the projects with files that differ from RECORD; all if a file is in no RECORD."""
+    wrong = set(_differing(folder))
+    owned = {record: {record, *rows} for record, rows in _records(folder).items()}
+    is_unknown = bool(wrong - set().union(*owned.values()))
+    damaged = (record for record, files in owned.items() if is_unknown or files & wrong)
+    return tuple(record.partition("-")[0] for record in damaged) if wrong else ()
 
 
 def check_records(folder: Path, owner: str) -> None:
@@ -146,20 +163,24 @@ def check_records(folder: Path, owner: str) -> None:
     Raises:
         ToolchainError: with the first files that differ, are missing or are in no RECORD.
     """
-    expected, wrong = _expected(folder)
-    names = sorted(name for name, digests in expected.items() if all(digests))
-    with ThreadPoolExecutor() as pool:
-        actual = pool.map(lambda name: _is_recorded(folder / name, expected[name]), names)
-        wrong += [name for name, is_recorded in zip(names, actual, strict=True) if not is_recorded]
-    # A file that was put into the installer's cache would be imported like any other.
-    wrong += sorted({str(name) for name in list_tree(folder)} - expected.keys())
-    if wrong:
+    if wrong := _differing(folder):
         raise ToolchainError(
             f"{len(wrong)} files of {owner} differ from their wheels' RECORD",
             why=f"the installer's cache is damaged: {', '.join(wrong[:_SHOWN])}",
             fix="remove the folder `uv` in cuwheel's cache and run the same command again",
             anchor="damaged-packages",
         )
+
+
+def _differing(folder: Path) -> list[str]:
+    """Return the files that differ, are missing or are in no RECORD."""
+    expected, wrong = _expected(folder)
+    names = sorted(name for name, digests in expected.items() if all(digests))
+    with ThreadPoolExecutor() as pool:
+        actual = pool.map(lambda name: _is_recorded(folder / name, expected[name]), names)
+        wrong += [name for name, is_recorded in zip(names, actual, strict=True) if not is_recorded]
+    # A file that was put into the installer's cache would be imported like any other.
+    return wrong + sorted({str(name) for name in list_tree(folder)} - expected.keys())
 
 
 def _is_recorded(path: Path, digests: Iterable[str]) -> bool:

@@ -16,10 +16,10 @@ from packaging.utils import canonicalize_name
 from cuwheel.base.caller import Caller
 from cuwheel.base.errors import SmokeError, UsageError
 from cuwheel.base.system.console import Console
-from cuwheel.base.system.files import remove_tree
+from cuwheel.base.system.files import empty, remove_tree
 from cuwheel.base.system.folders.temporary import temporary_folder
-from cuwheel.build.environments.installed import check_records
-from cuwheel.build.environments.uv import OWN_PYTHON, make_environment, run_uv
+from cuwheel.build.environments.installed import damaged_projects
+from cuwheel.build.environments.uv import OWN_PYTHON, forget, make_environment, run_uv
 from cuwheel.build.finish.smoke.loaded_libraries import owners
 from cuwheel.build.finish.smoke.probe import SCRIPT, Probe, SmokeAnswer
 from cuwheel.build.recipe.catalogue import CatalogueEntry
@@ -90,7 +90,6 @@ def get_stack(
         UsageError: the folder is there.
         InstallError: it can't be made, or a file is missing or has another hash; the folder is
             removed, as after any other error and an interrupt.
-        ToolchainError: files differ from their wheels; likewise.
         SmokeError: a package can't be imported; the environment is kept.
     """
     sandbox = choose_sandbox(options.sandbox)
@@ -117,7 +116,13 @@ def get_stack(
         )
         write_lock(lock, options.lock)
         _sync(options, console, caller, log)
-        check_records(prover.site, str(options.folder))
+        if damaged := damaged_projects(prover.site):
+            console.warn(f"files of {', '.join(damaged)} differ from RECORD: downloaded again")
+            forget(damaged, workspace)
+            empty(options.folder)
+            make_environment(options.folder, options.python, workspace, log=log)
+            write_lock(lock, options.lock)
+            _sync(options, console, caller, log)
         with console.live("importing the packages"):
             return tuple(map(prover.prove, options.projects))
 
