@@ -25,6 +25,7 @@ pytestmark = pytest.mark.e2e
 PYTHON = f"cp3{sys.version_info.minor}"
 RELEASE = f"3.{sys.version_info.minor}"
 MACHINE = f"python={RELEASE},arch=90,glibc=2.36,driver=580.95.05,platform=x86_64"
+FOREVER = "public, max-age=31536000, immutable"  # uv unpacks such a wheel once
 PACKAGES = ("fast", "slow-attn")
 
 
@@ -219,6 +220,7 @@ def test_get_runs_no_package_outside_of_sandbox(index: WheelIndex, tmp_path: Pat
 
 
 def test_environments_of_get_share_no_file(index: WheelIndex, tmp_path: Path) -> None:
+    index.site.headers["Cache-Control"] = FOREVER
     assert make(index, tmp_path, "plain", "--to", "first").returncode == 0
     [module] = tmp_path.glob("first/lib/python3*/site-packages/plain.py")
     module.write_text("raise ImportError\n")
@@ -229,6 +231,7 @@ def test_environments_of_get_share_no_file(index: WheelIndex, tmp_path: Path) ->
 
 
 def test_get_downloads_anew_what_is_damaged_in_cache(index: WheelIndex, tmp_path: Path) -> None:
+    index.site.headers["Cache-Control"] = FOREVER
     assert make(index, tmp_path, "plain", "--to", "first").returncode == 0
     [module] = (tmp_path / "cache" / "uv").rglob("plain.py")
     module.write_text("raise ImportError\n")

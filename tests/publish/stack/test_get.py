@@ -50,10 +50,14 @@ def test_failure_removes_only_own_folder(tmp_path: Path) -> None:
         raise KeyboardInterrupt
     assert not folder.exists()
 
-    with pytest.raises(KeyboardInterrupt), _new_folder(folder):
-        folder.rename(tmp_path / "moved")
-        folder.mkdir()
-        (folder / "thesis").touch()
-        raise KeyboardInterrupt
+    def replace_by_own() -> None:
+        with _new_folder(folder):
+            folder.rename(tmp_path / "moved")
+            folder.mkdir()
+            (folder / "thesis").touch()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        replace_by_own()
 
     assert (folder / "thesis").exists()
