@@ -103,7 +103,7 @@ def get_stack(
         environment = read_environment(options.folder / "bin" / "python", options.environ)
         prover = _Prover(
             environment=environment,
-            site=_site(environment),
+            site=environment.scheme["purelib"],  # which is for both kinds here
             place=confine_environment(
                 environment.python,
                 environment.prefix,
@@ -157,11 +157,6 @@ def folder_exists(folder: Path) -> UsageError:
         why="`get` makes a new environment, so that nothing that is installed changes",
         fix="name another folder with --to, or remove this one",
     )
-
-
-def _site(environment: PythonEnvironment) -> Path:
-    """Return the folder for packages of a virtual environment, which has one for both kinds."""
-    return environment.scheme["purelib"]
 
 
 def _declared_imports(entries: Iterable[CatalogueEntry]) -> Iterator[tuple[str, tuple[str, ...]]]:
