@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
-from cuwheel.base.fetch.urls import is_local, local_path
+from cuwheel.base.fetch.urls import is_local, local_path, redact_text, redact_url
 from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.folders.output_folder import check_output_file
@@ -148,10 +148,11 @@ def lock_file(args: argparse.Namespace, caller: Caller) -> Path:
 
 
 def get_command(args: argparse.Namespace) -> str:
-    """Return the command that makes an environment of what was looked for."""
+    """Return the command that makes an environment of what was looked for, without passwords."""
     words = [*args.packages]
     for option in ("requirement", "index", "sources"):
-        words += [word for value in getattr(args, option) for word in (f"--{option}", value)]
+        for value in getattr(args, option):
+            words += [f"--{option}", redact_url(value) if "://" in value else value]
     return as_typed(f"nox -s get -- {shlex.join(words)}" + " --pre" * args.pre)
 
 
@@ -161,13 +162,13 @@ def read_requirement(text: str, *, pre: bool) -> Requirement:
         wanted = Requirement(text)
     except InvalidRequirement as problem:
         raise UsageError(
-            f'"{text}" is not a package name',
-            why=str(problem).splitlines()[0],
+            f'"{redact_text(text)}" is not a package name',
+            why=redact_text(str(problem).splitlines()[0]),
             fix=_requirement_fix(text),
         ) from None
     if wanted.url or wanted.marker:
         raise UsageError(
-            f'"{text}" is more than a package and its versions',
+            f'"{redact_text(text)}" is more than a package and its versions',
             why="URLs and markers are not supported here",
             fix=f"write {wanted.name}",
         )

@@ -8,7 +8,7 @@ differs the packages are downloaded and checked anew.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -103,7 +103,7 @@ def _install_verified(  # noqa: PLR0913 - source, destination and report
     if find_twins:
         inside = site.relative_to(folder)
         rows = _expected(site)[0].items()
-        listed = {os.path.normpath(inside / name): digest for name, digest in rows}
+        listed = {os.path.normpath(inside / name): digests[-1] for name, digests in rows}
         make_private(folder, find_twins(listed))
     else:
         make_private(folder)
@@ -121,19 +121,40 @@ def _install_verified(  # noqa: PLR0913 - source, destination and report
         check_records(site, lock.name)
 
 
-def _expected(folder: Path) -> tuple[dict[str, str], list[str]]:
-    """Return the hash of each installed file by its RECORD, and the RECORDs without any."""
-    expected: dict[str, str] = {}
+def _expected(folder: Path) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """Return the hashes of each installed file by RECORDs, and the RECORDs without any.
+
+    A file that several wheels have has those of each: the last that was installed counts.
+    """
+    expected: dict[str, tuple[str, ...]] = {}
     wrong = []
-    for record in sorted(folder.glob("*.dist-info/RECORD")):
+    for record, rows in _records(folder).items():
+        if not rows:
+            wrong.append(record)
+        for name, digest in rows.items():
+            expected[name] = (*expected.get(name, ()), digest)
+    return expected, wrong
+
+
+def _records(folder: Path) -> dict[str, dict[str, str]]:
+    """Return the hash of each file by the path of each RECORD; none of one that can't be read."""
+    records = {}
+    for path in sorted(folder.glob("*.dist-info/RECORD")):
         try:
-            rows = record_rows(read_text(record))
+            rows = record_rows(read_text(path))
         except ValueError:  # UTF-8's too
             rows = ()
-        if not rows:
-            wrong.append(str(record.relative_to(folder)))
-        expected.update({name: digest for name, digest, _ in rows})
-    return expected, wrong
+        records[str(path.relative_to(folder))] = {name: digest for name, digest, _ in rows}
+    return records
+
+
+def damaged_projects(folder: Path) -> tuple[str, ...]:
+    """Return the projects with files that differ from RECORD; all if a file is in no RECORD."""
+    wrong = set(_differing(folder))
+    owned = {record: {record, *rows} for record, rows in _records(folder).items()}
+    is_unknown = bool(wrong - set().union(*owned.values()))
+    damaged = (record for record, files in owned.items() if is_unknown or files & wrong)
+    return tuple(record.partition("-")[0] for record in damaged) if wrong else ()
 
 
 def check_records(folder: Path, owner: str) -> None:
@@ -142,20 +163,28 @@ def check_records(folder: Path, owner: str) -> None:
     Raises:
         ToolchainError: with the first files that differ, are missing or are in no RECORD.
     """
-    expected, wrong = _expected(folder)
-    names = sorted(name for name, digest in expected.items() if digest)
-    with ThreadPoolExecutor() as pool:
-        actual = pool.map(lambda name: _record_hash(folder / name, expected[name]), names)
-        wrong += [name for name, is_ in zip(names, actual, strict=True) if is_ != expected[name]]
-    # A file that was put into the installer's cache would be imported like any other.
-    wrong += sorted({str(name) for name in list_tree(folder)} - expected.keys())
-    if wrong:
+    if wrong := _differing(folder):
         raise ToolchainError(
             f"{len(wrong)} files of {owner} differ from their wheels' RECORD",
             why=f"the installer's cache is damaged: {', '.join(wrong[:_SHOWN])}",
             fix="remove the folder `uv` in cuwheel's cache and run the same command again",
             anchor="damaged-packages",
         )
+
+
+def _differing(folder: Path) -> list[str]:
+    """Return the files that differ, are missing or are in no RECORD."""
+    expected, wrong = _expected(folder)
+    names = sorted(name for name, digests in expected.items() if all(digests))
+    with ThreadPoolExecutor() as pool:
+        actual = pool.map(lambda name: _is_recorded(folder / name, expected[name]), names)
+        wrong += [name for name, is_recorded in zip(names, actual, strict=True) if not is_recorded]
+    # A file that was put into the installer's cache would be imported like any other.
+    return wrong + sorted({str(name) for name in list_tree(folder)} - expected.keys())
+
+
+def _is_recorded(path: Path, digests: Iterable[str]) -> bool:
+    return any(_record_hash(path, digest) == digest for digest in dict.fromkeys(digests))
 
 
 def _record_hash(path: Path, expected: str) -> str:

@@ -11,6 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from cuwheel.base.errors import UsageError
+from cuwheel.base.fetch.urls import redact_text
 from cuwheel.base.system.regular_files import read_text, read_toml
 
 _INDEX_OPTIONS = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
@@ -104,8 +105,8 @@ def _add(line: str, path: Path, content: RequirementFile) -> None:
         requirement = Requirement(line)
     except InvalidRequirement as problem:
         raise UsageError(
-            f'{path} has "{line}", which is no requirement of a release',
-            why=str(problem).splitlines()[0],
+            f'{path} has "{redact_text(line)}", which is no requirement of a release',
+            why=redact_text(str(problem).splitlines()[0]),
             fix="remove that line, or name the packages on the command line",
         ) from None
     if requirement.url:

@@ -92,8 +92,7 @@ class StackFit:
     Attributes:
         machine: the machine with the cell's Python, PyTorch and CUDA.
         wheels: the newest fitting one of each project.
-        fitting: all of each project that depends on a framework, the newest first: an installer
-            may choose among them. Others are left to the installer.
+        fitting: those of each project among which an installer may choose, the best first.
         conflict: the installer's reason why the wheels don't go together; empty: none is known.
     """
 
@@ -199,6 +198,7 @@ class StackSearch:
         fitting = {
             name: tuple(wheel for wheel in wheels if wheel.fits) for name, wheels in named.items()
         }
+        by_name = fitting
         if is_thorough or all(fitting.values()):
             most = _MOST_READ if is_thorough else 1
             others = [wheels for name, wheels in fitting.items() if name != TORCH]
@@ -213,12 +213,24 @@ class StackSearch:
             machine=machine,
             wheels={name: wheels[0] for name, wheels in fitting.items() if wheels},
             fitting={
-                name: wheels
-                for name, wheels in fitting.items()
-                if name == TORCH or any(wheel.is_of_framework for wheel in wheels)
+                name: self._choices(name, wheels, by_name[name]) for name, wheels in fitting.items()
             },
             missing=tuple(self._missing(name, named[name], machine) for name in missing),
         )
+
+    def _choices(
+        self, project: str, confirmed: tuple[Judgement, ...], by_name: Iterable[Judgement]
+    ) -> tuple[Judgement, ...]:
+        """Return the wheels among which an installer may choose: of own indexes, if these have any.
+
+        Without a framework older ones too, which fit by their names: others may require these.
+        """
+        wheels = confirmed
+        if confirmed and not any(wheel.is_of_framework for wheel in confirmed):
+            unread = (wheel for wheel in by_name if wheel.offer.url not in self._facts)
+            wheels = (*confirmed, *unread)
+        source_of = self._offers[project].source_of
+        return tuple(wheel for wheel in wheels if not source_of(wheel.offer)) or wheels
 
     def _driver_fault(self, cell: StackCell) -> str:
         """Return why the machine's driver is too old for a cell's CUDA; empty: it isn't."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ from cuwheel.cli.commands.pick import SOURCES, index_option, packages_option
 from cuwheel.cli.parser import Option, Parser, new_parser
 from cuwheel.cli.picking import lock_file, stack_request
 from cuwheel.cli.target_choice import build_options, folder_of, request_of, requested_jobs
-from cuwheel.publish.stack.get import LOCK_NAME, GetOptions, LoadProof, get_stack
+from cuwheel.publish.stack.get import LOCK_NAME, GetOptions, LoadProof, folder_exists, get_stack
 from cuwheel.publish.stack.stack import FoundStack, StackRequest, search_stack
 
 _PYTHONS = tuple(f"3.{minor}" for minor in range(9, 17))
@@ -83,12 +84,8 @@ def get_parser() -> Parser:
 def run_get(args: argparse.Namespace, console: Console, caller: Caller) -> int:
     """Choose, build, install and import."""
     folder = caller.path(args.to)
-    if folder.exists():
-        raise UsageError(
-            f"{folder} exists already",
-            why="`get` makes a new environment, so that nothing that is installed changes",
-            fix="name another folder with --to, or remove this one",
-        )
+    if os.path.lexists(folder):
+        raise folder_exists(folder)
     interpreters = _interpreters(args.python, caller)
     request = replace(_request(args, console, caller), pythons=tuple(interpreters))
     entries = load_catalogue(caller.roots)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib.metadata
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,17 +14,18 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from cuwheel.base.caller import Caller
-from cuwheel.base.errors import SmokeError
+from cuwheel.base.errors import SmokeError, UsageError
 from cuwheel.base.system.console import Console
-from cuwheel.base.system.files import remove_tree
+from cuwheel.base.system.files import empty, remove_tree
 from cuwheel.base.system.folders.temporary import temporary_folder
-from cuwheel.build.environments.uv import OWN_PYTHON, make_environment, run_uv
+from cuwheel.build.environments.installed import damaged_projects
+from cuwheel.build.environments.uv import OWN_PYTHON, forget, make_environment, run_uv
 from cuwheel.build.finish.smoke.loaded_libraries import owners
 from cuwheel.build.finish.smoke.probe import SCRIPT, Probe, SmokeAnswer
 from cuwheel.build.recipe.catalogue import CatalogueEntry
 from cuwheel.build.recipe.target import declared_target
 from cuwheel.build.sandbox.backends import choose_sandbox
-from cuwheel.build.sandbox.confinement import confine_environment
+from cuwheel.build.sandbox.confinement import Confinement, confine_environment
 from cuwheel.build.workspace.workspace import bare_workspace
 from cuwheel.check.cuda.suppliers import DRIVER_SONAME
 from cuwheel.check.diagnose.facts.environment import PythonEnvironment, read_environment
@@ -84,8 +87,9 @@ def get_stack(
         entries: recipes, which know what to import.
 
     Raises:
+        UsageError: the folder is there.
         InstallError: it can't be made, or a file is missing or has another hash; the folder is
-            removed.
+            removed, as after any other error and an interrupt.
         SmokeError: a package can't be imported; the environment is kept.
     """
     sandbox = choose_sandbox(options.sandbox)
@@ -93,21 +97,66 @@ def get_stack(
     logs = caller.cache / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     log = logs / "get.log"
-    try:
+    with _new_folder(options.folder), temporary_folder() as folder:
         make_environment(options.folder, options.python, workspace, log=log)
+        # Before any package is there: a `.pth` of one would run at each start of Python.
+        environment = read_environment(options.folder / "bin" / "python", options.environ)
+        prover = _Prover(
+            environment=environment,
+            site=environment.scheme["purelib"],  # which is for both kinds here
+            place=confine_environment(
+                environment.python,
+                environment.prefix,
+                environment.sites,
+                sandbox,
+                folder / "interpreter",
+            ),
+            declared=dict(_declared_imports(entries)),
+            log=log,
+        )
         write_lock(lock, options.lock)
         _sync(options, console, caller, log)
-    except BaseException:
-        remove_tree(options.folder)
+        if damaged := damaged_projects(prover.site):
+            console.warn(f"files of {', '.join(damaged)} differ from RECORD: downloaded again")
+            forget(damaged, workspace)
+            empty(options.folder)
+            make_environment(options.folder, options.python, workspace, log=log)
+            write_lock(lock, options.lock)
+            _sync(options, console, caller, log)
+        with console.live("importing the packages"):
+            return tuple(map(prover.prove, options.projects))
+
+
+@contextlib.contextmanager
+def _new_folder(folder: Path) -> Iterator[None]:
+    """Create a folder, and remove it if the block fails, unless packages can't be imported.
+
+    What another process or the user has in its place stays.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        raise folder_exists(folder) from None
+    own = folder.stat()
+    try:
+        yield
+    except SmokeError:
         raise
-    python = options.folder / "bin" / "python"
-    environment = read_environment(python, options.environ)
-    declared = dict(_declared_imports(entries))
-    with console.live("importing the packages"), temporary_folder() as folder:
-        prover = _Prover(
-            environment=environment, declared=declared, sandbox=sandbox, folder=folder, log=log
-        )
-        return tuple(map(prover.prove, options.projects))
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(own, folder.lstat()):
+                remove_tree(folder)
+        raise
+
+
+def folder_exists(folder: Path) -> UsageError:
+    """Return the error for a folder that isn't new."""
+    return UsageError(
+        f"{folder} exists already",
+        why="`get` makes a new environment, so that nothing that is installed changes",
+        fix="name another folder with --to, or remove this one",
+    )
 
 
 def _declared_imports(entries: Iterable[CatalogueEntry]) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -121,9 +170,12 @@ def _declared_imports(entries: Iterable[CatalogueEntry]) -> Iterator[tuple[str, 
 
 
 def _sync(options: GetOptions, console: Console, caller: Caller, log: Path) -> None:
-    """Install what the lock names, each file by its hash."""
+    """Install what the lock names, each file by its hash.
+
+    Copies: writing into a file with several names would change uv's cache too.
+    """
     python = (options.folder / "bin" / "python").absolute()
-    strict = ("--only-binary", ":all:", "--link-mode", "hardlink", "--require-hashes")
+    strict = ("--only-binary", ":all:", "--link-mode", "copy", "--require-hashes")
     with console.live("installing") as line:
         run_uv(
             ("pip", "sync", *strict, *OWN_PYTHON, python, options.lock.absolute()),
@@ -139,27 +191,23 @@ def _sync(options: GetOptions, console: Console, caller: Caller, log: Path) -> N
 @dataclass(frozen=True, kw_only=True)
 class _Prover:
     environment: PythonEnvironment
+    site: Path
+    place: Confinement
     declared: Mapping[str, tuple[str, ...]]
-    sandbox: str
-    folder: Path
     log: Path
 
     def prove(self, project: str) -> LoadProof:
         """Import a package; raise SmokeError if that fails, unless only the driver is missing."""
         there = self.environment
-        site = there.distributions[project].site
-        place = confine_environment(
-            there.python, there.prefix, there.sites, self.sandbox, self.folder / "interpreter"
-        )
         probe = Probe(
             python=there.python,
-            site=site.resolve(),
-            owned=owners(site),
-            confinement=replace(place, read=(*place.read, SCRIPT)),
+            site=self.site.resolve(),
+            owned=owners(self.site),
+            confinement=replace(self.place, read=(*self.place.read, SCRIPT)),
             log=self.log,
             name=project,
         )
-        imports = self.declared.get(project) or _modules(site, project)
+        imports = self.declared.get(project) or _modules(self.site, project)
         if not imports:
             return LoadProof(project=project, left_out="it has no module to import")
         answer = probe.run(imports=imports)

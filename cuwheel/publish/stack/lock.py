@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from cuwheel.base.errors import InstallError, UsageError
+from cuwheel.base.fetch.indexes.offers import Offer, with_hash
 from cuwheel.base.fetch.pip_settings import pip_settings
-from cuwheel.base.fetch.urls import without_credentials
+from cuwheel.base.fetch.urls import redact_url, without_credentials
 from cuwheel.base.system.files import write_atomically
 from cuwheel.base.system.folders.temporary import temporary_folder
 from cuwheel.base.system.regular_files import read_text, read_toml
 from cuwheel.base.system.versions import version_key
 from cuwheel.build.environments.uv import OWN_PYTHON, run_uv
 from cuwheel.check.pick.stack import TORCH, StackFit
+from cuwheel.publish.stack.given_indexes import GivenIndexes
 from cuwheel.publish.stack.offer_server import serving_offers
 
 if TYPE_CHECKING:
@@ -39,31 +42,37 @@ class StackLock:
     Attributes:
         text: of a `pylock.toml`.
         packages: how many packages it has.
+        files: names of their wheels.
         unhashed: packages for which an index states no SHA-256, so that the text can't be used.
     """
 
     text: str
     packages: int
+    files: frozenset[str]
     unhashed: tuple[str, ...] = ()
 
 
-def lock_stack(
+def lock_stack(  # noqa: PLR0913 - what to resolve, and from where
     fit: StackFit,
     wanted: Mapping[str, Requirement],
     constraints: tuple[Path, ...],
     environ: Mapping[str, str],
+    *,
+    given: GivenIndexes,
     cache: Path,
 ) -> StackLock:
     """Resolve a cell's wheels and all that they require.
 
-    Of packages that depend on a framework uv gets only the wheels that fit; all others come from
-    the caller's own indexes.
+    Of the wanted packages uv gets only the wheels that fit. What these require is from the given
+    indexes, and from the configured ones where these don't have it.
 
     Raises:
         InstallError: nothing satisfies all requirements.
     """
-    offers = {name: [wheel.offer for wheel in wheels] for name, wheels in fit.fitting.items()}
-    with temporary_folder() as folder, serving_offers(offers) as index:
+    offers = {
+        name: [with_hash(wheel.offer) for wheel in wheels] for name, wheels in fit.fitting.items()
+    }
+    with temporary_folder() as folder, serving_offers(offers, given.find) as index:
         source, lock = folder / "stack.txt", folder / "pylock.toml"
         source.write_text("".join(f"{line}\n" for line in _requirements(fit, wanted)))
         limits = [word for path in constraints for word in ("--constraint", path)]
@@ -71,19 +80,26 @@ def lock_stack(
         form = ("--format", "pylock.toml", "--no-header", "--output-file", lock)
         strict = ("--only-binary", ":all:", "--index-strategy", _strategy(environ))
         argv = ("pip", "compile", *OWN_PYTHON, sys.executable, *machine, *strict, *form)
-        run_uv(
-            (*argv, *limits, source),
-            cache=cache,
-            environ=_environ(environ, index),
-            what=f"the wheels for {fit.cell} don't go together",
-            with_pips=True,
-        )
+        try:
+            run_uv(
+                (*argv, *limits, source),
+                cache=cache,
+                environ=_environ(environ, index),
+                what=f"the wheels for {fit.cell} don't go together",
+                with_pips=True,
+            )
+        except InstallError as error:
+            if fault := given.fault:
+                raise InstallError(error.what, why=fault.why, fix=fault.fix) from fault
+            raise
         packages: list[dict[str, Any]] = read_toml(lock).get("packages", [])
         text = _INDEX.sub("", read_text(lock))
-    _check_origin(packages, offers)
+    found = {name: files for name, files in given.files.items() if files}
+    _check_origin(packages, {**found, **offers})
     return StackLock(
         text=_URL.sub(lambda match: f'"{without_credentials(match[1])}"', text),
         packages=len(packages),
+        files=frozenset(_identity_of(file)[0] for item in packages for file in _files(item)),
         unhashed=tuple(str(package["name"]) for package in packages if not _is_hashed(package)),
     )
 
@@ -126,17 +142,50 @@ def _is_hashed(package: Mapping[str, Any]) -> bool:
     return bool(wheels) and all(wheel.get("hashes", {}).get("sha256") for wheel in wheels)
 
 
-def _check_origin(packages: list[dict[str, Any]], offers: Mapping[str, list[Any]]) -> None:
-    """Raise an error if uv took a wheel that wasn't judged: from `--find-links` of a setting."""
+def _check_origin(
+    packages: Iterable[Mapping[str, Any]], offers: Mapping[str, Sequence[Offer]]
+) -> None:
+    """Raise InstallError if a locked file of a project isn't one of its offers.
+
+    A folder or page of a setting has one, an address in a constraint, or another index.
+    """
     for package in packages:
-        known = {offer.version for offer in offers.get(package["name"], ())}
-        if known and str(package["version"]) not in map(str, known):
+        project = str(package["name"])
+        own = offers.get(project, ())
+        known = {_identity(offer.name, offer.url, offer.sha256) for offer in own}
+        files = _files(package)
+        strangers = [file for file in files if _identity_of(file) not in known]
+        if own and (strangers or not files):
+            place = _address(strangers[0]) if strangers else "an unknown place"
             raise InstallError(
-                f"{package['name']} {package['version']} can't be used",
-                why="a folder or page of UV_FIND_LINKS or pip's find-links has it, and it is not "
-                "among the wheels that fit",
-                fix="unset that setting for this command: UV_FIND_LINKS= PIP_FIND_LINKS=",
+                f"{project} {package.get('version', '')} can't be used".replace("  ", " "),
+                why=f"uv took {redact_url(place)}, which is not among the wheels that fit; the "
+                f"best of these is {own[0].name} from {redact_url(own[0].index)}",
+                fix="unset the settings that name that place: UV_FIND_LINKS= PIP_FIND_LINKS=, and "
+                "look for an address in constraints and uv.toml",
             )
+
+
+def _files(package: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return a package's wheels, or what PEP 751 has in place of these."""
+    kinds = ("sdist", "archive", "vcs", "directory")
+    return [*package.get("wheels", ()), *(package[kind] for kind in kinds if kind in package)]
+
+
+def _address(file: Mapping[str, Any]) -> str:
+    return str(file.get("url") or file.get("path") or "an unknown place")
+
+
+def _identity_of(file: Mapping[str, Any]) -> tuple[str, str]:
+    address = _address(file)
+    name = str(file.get("name") or unquote(urlsplit(address).path.rpartition("/")[2]))
+    return _identity(name, address, str(file.get("hashes", {}).get("sha256", "")))
+
+
+def _identity(name: str, url: str, sha256: str) -> tuple[str, str]:
+    """Return a file's name and SHA-256; its address where an index states none."""
+    address = unquote(without_credentials(url).partition("#")[0])
+    return name, sha256.lower() or address
 
 
 _NAME = re.compile(r"pylock(\.[^.]+)?\.toml")  # PEP 751

@@ -18,6 +18,7 @@ from cuwheel.check.pick.machine import CPU_ONLY, TargetMachine, parse_machine, r
 from cuwheel.check.pick.pick import raise_if_silent
 from cuwheel.check.pick.stack import TORCH, Limits, StackFit, StackSearch, find_stack
 from cuwheel.check.pick.stack_report import StackDocument, describe_stack
+from cuwheel.publish.stack.given_indexes import GivenIndexes
 from cuwheel.publish.stack.lock import StackLock, conflict_of, lock_stack
 
 
@@ -88,10 +89,13 @@ def search_stack(
         _check_queried(name, offers[name])
     search = StackSearch(request.wanted, offers, machine, limits)
     locks: dict[str, StackLock] = {}
+    given = GivenIndexes((*(request.indexes or request.listed), *request.more_indexes))
 
     def try_together(fit: StackFit) -> str:
         try:
-            lock = lock_stack(fit, request.wanted, request.constraints, environ, cache)
+            lock = lock_stack(
+                fit, request.wanted, request.constraints, environ, given=given, cache=cache
+            )
         except InstallError as error:
             return conflict_of(error)
         locks[str(fit.cell)] = lock
@@ -101,8 +105,10 @@ def search_stack(
     queried = {name: known for name, known in offers.items() if name in request.wanted}
     if search.needs_torch:
         queried[TORCH] = offers[TORCH]
-    report = describe_stack(request.wanted, choice, queried, machine, advise)
     lock = locks.get(str(choice.best.cell)) if choice.best else None
+    if choice.best and lock:
+        choice = replace(choice, best=_as_locked(choice.best, lock))
+    report = describe_stack(request.wanted, choice, queried, machine, advise)
     report = replace(report, packages=lock.packages if lock else None)
     return FoundStack(report=report, fit=choice.best, lock=lock)
 
@@ -114,6 +120,15 @@ def _check_queried(project: str, offers: Offers) -> None:
     """
     if offers.faults and all(fault.kind == "unasked" for fault in offers.faults.values()):
         raise_if_silent(project, offers)
+
+
+def _as_locked(fit: StackFit, lock: StackLock) -> StackFit:
+    """Return a fit with the wheels that uv took of those that it could choose among."""
+    wheels = {
+        name: next((each for each in fit.fitting[name] if each.offer.name in lock.files), wheel)
+        for name, wheel in fit.wheels.items()
+    }
+    return replace(fit, wheels=wheels)
 
 
 def _query(wanted: Requirement, request: StackRequest, environ: Mapping[str, str]) -> Offers:

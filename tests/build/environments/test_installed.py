@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel.base.errors import ToolchainError
-from cuwheel.build.environments.installed import check_records
+from cuwheel.build.environments.installed import check_records, damaged_projects
 
 _RECORD = "nvcc-13.dist-info/RECORD"
 
@@ -87,3 +87,21 @@ def test_names_what_no_record_vouches_for(
 
     with pytest.raises(ToolchainError, match=named):
         check_records(folder, "pypi.lock")
+
+
+def test_takes_a_file_of_two_wheels_as_either_says(folder: Path) -> None:
+    """The last that was installed has replaced the other's."""
+    record = folder / "other-1.dist-info" / "RECORD"
+    record.parent.mkdir()
+    rows = f"bin/nvcc,{record_hash('sha256', b'of another')},10\nother-1.dist-info/RECORD,,\n"
+    record.write_text(rows)
+    check_records(folder, "pypi.lock")
+    (folder / "bin/nvcc").write_bytes(b"of another")
+    check_records(folder, "pypi.lock")
+    assert damaged_projects(folder) == ()
+
+    (folder / "bin/a, b").write_bytes(b"damaged")
+    assert damaged_projects(folder) == ("nvcc",)
+
+    (folder / "evil.pth").write_bytes(b"import os")
+    assert damaged_projects(folder) == ("nvcc", "other")

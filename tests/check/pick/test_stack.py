@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,41 @@ def test_reports_that_torch_has_no_wheel(index: WheelIndex) -> None:
     index.add("fast", "1.0+cu130torch2.11")
 
     assert choose(index, "fast").best is None
+
+
+def test_installer_chooses_among_all_that_fit(index: WheelIndex) -> None:
+    """Of packages without a framework also older ones than those of which METADATA is read."""
+    for minor in range(12):
+        index.add("plain", f"1.{minor}", tag="py3-none-any")
+    index.add("plain", "2.0", python="cp310")
+    index.add("other", "1.0", tag="py3-none-any")
+
+    best = choose(index, "plain", "other", limits=Limits(pythons=("3.12",))).best
+
+    assert best
+    versions = [str(wheel.offer.version) for wheel in best.fitting["plain"]]
+    assert versions == [f"1.{minor}" for minor in reversed(range(12))]
+
+
+def test_installer_gets_known_sources_only_for_what_own_indexes_lack(index: WheelIndex) -> None:
+    index.add("plain", "1.0", tag="py3-none-any")
+    index.add("plain", "2.0", tag="py3-none-any", at="/public")
+    index.add("other", "1.0", tag="py3-none-any", at="/public")
+    public = index.site.url("/public/")
+    wanted = {name: Requirement(name) for name in ("plain", "other")}
+    offers = {
+        name: replace(
+            query_indexes(Requirement(name), [index.url, public]), sources={public: "public"}
+        )
+        for name in (*wanted, TORCH)
+    }
+    search = StackSearch(wanted, offers, parse_machine(MACHINE), Limits())
+
+    best = find_stack(search, lambda _: "").best
+
+    assert best
+    names = {name: [wheel.offer.name for wheel in best.fitting[name]] for name in wanted}
+    assert names == {
+        "plain": ["plain-1.0-py3-none-any.whl"],
+        "other": ["other-1.0-py3-none-any.whl"],
+    }

@@ -9,7 +9,9 @@ import pytest
 
 from cuwheel.base.errors import DownloadError, UsageError
 from cuwheel.base.system.console import Console
+from cuwheel.cli.commands.pick import pick_parser
 from cuwheel.cli.dispatch import run_command
+from cuwheel.cli.picking import get_command
 from tests.support.check.stacks import WheelIndex
 from tests.support.documents import read_document
 from tests.support.packages.toy_wheel import add_wheel
@@ -211,6 +213,7 @@ def test_reads_requirements_of_a_file(
         ("-e .", "has -e, which isn't supported"),
         ("x @ https://example.org/x.whl", "has x with an address"),
         ("no name", "is no requirement of a release"),
+        ("x y https://me:pass@host/", 'has "x y https://host/"'),
     ],
 )
 def test_refuses_lines_that_are_no_releases(line: str, message: str, tmp_path: Path) -> None:
@@ -236,3 +239,18 @@ def test_refuses_stack_for_other_pythons(python: str, index: WheelIndex) -> None
 def test_refuses_nothing() -> None:
     with pytest.raises(UsageError, match="no package is named"):
         pick()
+
+
+def test_shows_no_password_of_an_index() -> None:
+    words = ("fast", "--index", "https://me:pass@host/simple/?token=pass", "--index", "wheels@2")
+    command = get_command(pick_parser().parse_args(words))
+
+    assert command.endswith("get -- fast --index https://host/simple/ --index wheels@2")
+
+
+@pytest.mark.parametrize("text", ["fast @ https://me:pass@host/fast.whl", "fast https://me:pass@h"])
+def test_shows_no_password_of_a_name(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        pick(text)
+
+    assert "pass" not in f"{caught.value.what} {caught.value.why} {caught.value.fix}"

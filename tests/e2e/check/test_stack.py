@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cuwheel.base.paths import ROOT
+from cuwheel.base.system.regular_files import read_toml
 from tests.support.check.stacks import WheelIndex
 from tests.support.documents import read_document
+from tests.support.factories import write_wheel
 from tests.support.publish.installations import pip_environment, uv_environment, versions
 from tests.support.servers.http import Site, serving
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 PYTHON = f"cp3{sys.version_info.minor}"
 RELEASE = f"3.{sys.version_info.minor}"
 MACHINE = f"python={RELEASE},arch=90,glibc=2.36,driver=580.95.05,platform=x86_64"
+FOREVER = "public, max-age=31536000, immutable"  # uv unpacks such a wheel once
 PACKAGES = ("fast", "slow-attn")
 
 
@@ -39,8 +45,19 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WheelInde
 
 
 def cuwheel(index: WheelIndex, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cuwheel", *words],
+        env=environ_of(index, folder),
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+def environ_of(index: WheelIndex, folder: Path) -> dict[str, str]:
     others = {name: value for name, value in os.environ.items() if "INDEX" not in name}
-    environ = {
+    return {
         **others,
         "CUWHEEL_CACHE": str(folder / "cache"),
         "CUWHEEL_INVOKED_FROM": str(folder),
@@ -50,14 +67,6 @@ def cuwheel(index: WheelIndex, folder: Path, *words: str) -> subprocess.Complete
         "UV_DEFAULT_INDEX": index.url,
         "CUWHEEL_INDEXES": index.site.url("/more/"),
     }
-    return subprocess.run(
-        [sys.executable, "-m", "cuwheel", *words],
-        env=environ,
-        cwd=ROOT,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
 
 
 def sync(command: list[str | Path]) -> int:
@@ -110,3 +119,152 @@ def test_get_reports_package_that_cannot_be_imported(index: WheelIndex, tmp_path
     assert done.returncode == 90, done.stderr
     assert "broken can't be imported" in done.stderr
     assert "undefined symbol: toy" in done.stderr
+
+
+def locked(folder: Path) -> dict[str, str]:
+    """Return the version of each package in the lock."""
+    packages = read_toml(folder / "pylock.toml")["packages"]
+    return {package["name"]: package["version"] for package in packages}
+
+
+@pytest.mark.parametrize("place", ["index", "folder", "line"])
+def test_own_wheels_win_over_newer_public_ones(
+    index: WheelIndex, tmp_path: Path, place: str
+) -> None:
+    """Also those of packages without a framework, and of what they require."""
+    for name, requires in (("inner", ()), ("needed", ("inner",))):
+        index.add(name, "1.0", *requires, tag="py3-none-any", at="/own")
+        index.add(name, "99.0", tag="py3-none-any")
+    words = ["needed", "plain", "--index", index.site.url("/own/"), "--index", index.url]
+    if place == "folder":
+        own = tmp_path / "own"
+        own.mkdir()
+        for wheel in (tmp_path / "wheels").glob("*-1.0-py3-none-any.whl"):
+            (own / wheel.name).write_bytes(wheel.read_bytes())
+        words = ["needed", "plain", "--index", str(own)]
+    if place == "line":
+        lines = f"--extra-index-url {index.site.url('/own/')}\nneeded<2\nplain\n"
+        (tmp_path / "requirements.txt").write_text(lines)
+        words = ["requirements.txt"]
+    if place == "index":
+        words[:2] = ["needed<2", "plain"]
+
+    done = cuwheel(index, tmp_path, "pick", *words, "--for", MACHINE, "--lock", "pylock.toml")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "needed-1.0" in done.stdout
+    assert locked(tmp_path) == {
+        "inner": "1.0",
+        "needed": "1.0",
+        "plain": "1.0" if place == "folder" else "2.0",
+    }
+
+
+def test_refuses_wheel_that_was_not_chosen(index: WheelIndex, tmp_path: Path) -> None:
+    """A constraint with an address takes the place of all indexes."""
+    index.add("plain", "3.0", tag="py3-none-any", at="/other")
+    address = index.site.url("/files/plain-3.0-py3-none-any.whl")
+    (tmp_path / "limits.txt").write_text(f"plain @ {address}\n")
+    (tmp_path / "requirements.txt").write_text("-c limits.txt\nplain\n")
+
+    done = cuwheel(index, tmp_path, "pick", "-r", "requirements.txt", "--for", MACHINE)
+
+    assert done.returncode == 1
+    text = " ".join(done.stdout.split())
+    assert f"uv took {address}" in text
+    assert f"plain-2.0-py3-none-any.whl from {index.url}" in text
+
+
+def test_own_index_without_answer_is_not_passed_over(index: WheelIndex, tmp_path: Path) -> None:
+    index.add("inner", "99.0", tag="py3-none-any")
+    index.add("needed", "1.0", "inner", tag="py3-none-any")
+    words = ("requirements.txt", "--for", MACHINE, "--lock", "pylock.toml")
+    with serving(Site(password="Basic eA==")) as private:
+        line = f"--extra-index-url {private.url('/simple/')}\nneeded\nplain\n"
+        (tmp_path / "requirements.txt").write_text(line)
+        done = cuwheel(index, tmp_path, "pick", *words)
+
+    assert done.returncode == 1
+    assert not (tmp_path / "pylock.toml").exists()
+    assert f"{private.url('/simple/')} answered 401" in " ".join(done.stdout.split())
+
+
+def test_report_has_wheels_of_lock(index: WheelIndex, tmp_path: Path) -> None:
+    words = ("plain", "fast", "--for", MACHINE, "--lock", "pylock.toml")
+
+    done = cuwheel(index, tmp_path, "pick", *words)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert locked(tmp_path)["plain"] == "1.0"
+    assert "plain-1.0-py3-none-any.whl" in done.stdout
+
+
+def make(index: WheelIndex, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return cuwheel(index, folder, "get", *words, "--python", sys.executable)
+
+
+def test_get_runs_no_package_outside_of_sandbox(index: WheelIndex, tmp_path: Path) -> None:
+    """Python runs a `.pth` of a package at each start."""
+    mark = tmp_path / "ran"
+    code = f"import os; open({str(mark)!r}, 'w').close()\n".encode()
+    files: dict[str, bytes | Path] = {"sly.py": b"", "sly.pth": code}
+    tag = "py3-none-any"
+    wheel = write_wheel(tmp_path / "wheels", files, name="sly", version="1.0", tag=tag)
+    index.list_file("/simple/sly/", wheel)
+
+    done = make(index, tmp_path, "sly", "plain")
+
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.glob(".venv/lib/python3*/site-packages/sly.pth"))
+    assert not mark.exists()
+
+
+def test_environments_of_get_share_no_file(index: WheelIndex, tmp_path: Path) -> None:
+    index.site.headers["Cache-Control"] = FOREVER
+    assert make(index, tmp_path, "plain", "--to", "first").returncode == 0
+    [module] = tmp_path.glob("first/lib/python3*/site-packages/plain.py")
+    module.write_text("raise ImportError\n")
+
+    done = make(index, tmp_path, "plain", "--to", "second")
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_get_downloads_anew_what_is_damaged_in_cache(index: WheelIndex, tmp_path: Path) -> None:
+    index.site.headers["Cache-Control"] = FOREVER
+    assert make(index, tmp_path, "plain", "--to", "first").returncode == 0
+    [module] = (tmp_path / "cache" / "uv").rglob("plain.py")
+    module.write_text("raise ImportError\n")
+    module.with_name("sly.pth").write_text("import plain\n")
+
+    done = make(index, tmp_path, "plain", "--to", "second")
+
+    assert done.returncode == 0, done.stderr
+    assert "files of plain differ from RECORD" in " ".join(done.stderr.split())
+    assert not list(tmp_path.glob("second/lib/python3*/site-packages/sly.pth"))
+
+
+def interrupted(index: WheelIndex, folder: Path, mark: str) -> tuple[int, str]:
+    """Start a `get` of a package with an endless import, and interrupt it as Ctrl-C does."""
+    index.add("slow", "1.0", tag="py3-none-any", content=b"import time; time.sleep(300)\n")
+    argv = [sys.executable, "-m", "cuwheel", "get", "slow", "--python", sys.executable]
+    with subprocess.Popen(
+        argv,
+        env=environ_of(index, folder),
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        wait_for(lambda: any(folder.glob(mark)))
+        time.sleep(1)  # the import has begun
+        process.send_signal(signal.SIGINT)
+        return process.wait(60), process.stderr.read() if process.stderr else ""
+
+
+def test_interrupt_during_import_leaves_nothing(index: WheelIndex, tmp_path: Path) -> None:
+    status, text = interrupted(index, tmp_path, ".venv/lib/python3*/site-packages/slow.py")
+
+    assert status == 130
+    assert "no partial files are left" in text
+    assert not (tmp_path / ".venv").exists()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.publish.stack.get import _modules
+from cuwheel.base.errors import UsageError
+from cuwheel.publish.stack.get import _modules, _new_folder
 from tests.support.publish.installations import plant, uv_environment
 
 
@@ -31,3 +32,32 @@ def test_knows_what_to_import(
     plant(environment, name, dict.fromkeys(files, b""))
 
     assert _modules(site, name) == modules
+
+
+def test_refuses_folder_of_another_run(tmp_path: Path) -> None:
+    folder = tmp_path / "env"
+    with _new_folder(folder):
+        (folder / "pyvenv.cfg").touch()
+        with pytest.raises(UsageError, match="exists already"), _new_folder(folder):
+            pass
+
+    assert (folder / "pyvenv.cfg").exists()
+
+
+def test_failure_removes_only_own_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "env"
+    with pytest.raises(KeyboardInterrupt), _new_folder(folder):
+        raise KeyboardInterrupt
+    assert not folder.exists()
+
+    def replace_by_own() -> None:
+        with _new_folder(folder):
+            folder.rename(tmp_path / "moved")
+            folder.mkdir()
+            (folder / "thesis").touch()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        replace_by_own()
+
+    assert (folder / "thesis").exists()

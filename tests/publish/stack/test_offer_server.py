@@ -25,13 +25,17 @@ OFFER = Offer(
 )
 
 
+def nothing(_: str) -> tuple[Offer, ...]:
+    return ()
+
+
 @pytest.fixture(autouse=True)
 def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
 def test_offers_what_it_got() -> None:
-    with serving_offers({"toy": [OFFER]}) as index:
+    with serving_offers({"toy": [OFFER]}, nothing) as index:
         [read] = read_offers(index, "toy", Attempts())
 
     assert isinstance(read, Offer)
@@ -41,7 +45,7 @@ def test_offers_what_it_got() -> None:
 
 def test_other_users_cannot_read_it() -> None:
     """Addresses of files may hold passwords, and loopback is open to every user."""
-    with serving_offers({"toy": [OFFER]}) as index:
+    with serving_offers({"toy": [OFFER]}, nothing) as index:
         root = index.rsplit("/", 2)[0]
         for path in ("/", "/toy/", "/simple/toy/"):
             with pytest.raises(urllib.error.HTTPError, match="404"):
