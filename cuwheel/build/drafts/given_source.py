@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.base.errors import DownloadError, UsageError
 from cuwheel.base.fetch.download import PinnedFile, download
+from cuwheel.base.fetch.urls import check_url
 from cuwheel.base.system.files import sha256_of_file
 from cuwheel.base.system.quantities import MIB
 from cuwheel.build.drafts.upstream import Upstream
@@ -118,6 +119,7 @@ def _archive(text: str, folder: Path, workspace: Workspace) -> tuple[Archive, Pa
             fix="write the project's name, or the address of its source archive or repository",
         )
     address = text if "://" in text else path.resolve().as_uri()
+    check_url(address, "the source")
     name = PurePosixPath(unquote(urlsplit(address).path)).name or "source"
     file = folder.with_name(name)
     pinned = PinnedFile(name=name, sha256="", max_size=_MAX_SIZE)  # the draft will have its hash
