@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError
-from cuwheel.base.fetch.urls import is_local, local_path, redact_text, redact_url
+from cuwheel.base.fetch.urls import check_url, is_local, local_path, redact_url
 from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.folders.output_folder import check_output_file
@@ -26,7 +26,7 @@ from cuwheel.check.diagnose.diagnose import callers_environment
 from cuwheel.check.pick.known_sources import Sources, read_sources
 from cuwheel.check.pick.machine import TargetMachine
 from cuwheel.check.pick.pick import INDEXES_VARIABLE, NONE_FITS, PickOptions, pick_session
-from cuwheel.check.pick.requirement_files import read_requirement_file
+from cuwheel.check.pick.requirement_files import quoted, read_requirement_file
 from cuwheel.check.pick.stack_report import stack_lines
 from cuwheel.cli.parser import existing
 from cuwheel.publish.stack.lock import check_lock_name, write_lock
@@ -74,7 +74,7 @@ def stack_request(
         )
     return StackRequest(
         wanted=_merged(wanted, pre=args.pre),
-        constraints=tuple(path for content in contents for path in content.constraints),
+        constraints=tuple(line for content in contents for line in content.constraints),
         python=args.python,
         paper=paper,
         indexes=tuple(given_address(caller, text) for text in args.index),
@@ -162,13 +162,13 @@ def read_requirement(text: str, *, pre: bool) -> Requirement:
         wanted = Requirement(text)
     except InvalidRequirement as problem:
         raise UsageError(
-            f'"{redact_text(text)}" is not a package name',
-            why=redact_text(str(problem).splitlines()[0]),
+            f'"{quoted(text)}" is not a package name',
+            why=quoted(str(problem).partition("\n")[0]),
             fix=_requirement_fix(text),
         ) from None
     if wanted.url or wanted.marker:
         raise UsageError(
-            f'"{redact_text(text)}" is more than a package and its versions',
+            f'"{quoted(text)}" is more than a package and its versions',
             why="URLs and markers are not supported here",
             fix=f"write {wanted.name}",
         )
@@ -201,6 +201,7 @@ def listed_addresses(caller: Caller, console: Console) -> tuple[str, ...]:
     addresses = []
     for number, path in enumerate(paths, 1):
         address = as_address(caller, path)
+        check_url(address, INDEXES_VARIABLE)
         if is_local(address) and not local_path(address).exists():
             console.warn(
                 f"{INDEXES_VARIABLE} names {path} (entry {number} of {len(paths)}), a folder that "
@@ -215,6 +216,7 @@ def listed_addresses(caller: Caller, console: Console) -> tuple[str, ...]:
 def given_address(caller: Caller, text: str) -> str:
     """Return an `--index` as an address; raise a UsageError for a missing folder."""
     address = as_address(caller, text)
+    check_url(address, "--index")
     if is_local(address):
         fix = "give the folder with the wheels, or an index with http:// or https://"
         existing(local_path(address), "--index", fix)

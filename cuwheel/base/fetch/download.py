@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import requests
 import urllib3.exceptions
 
 from cuwheel.base.errors import DownloadError, HashMismatchError
 from cuwheel.base.fetch.retry import Attempts
-from cuwheel.base.fetch.urls import is_local, local_path, redact_url
+from cuwheel.base.fetch.urls import is_local, local_path, redact_url, split_url
 from cuwheel.base.fetch.web import is_lasting, open_session, refused, unreachable
 from cuwheel.base.system.console import Listener
 from cuwheel.base.system.files import hash_of_file
@@ -218,7 +217,7 @@ class _Download:
         return f"try again later{resume}, put the file at {self.path}, or {self.fix}"
 
     def _wrong_hash(self, actual: str, aside: Path) -> HashMismatchError:
-        host = urlsplit(self.url).hostname or "the file system"
+        host = split_url(self.url).hostname or "the file system"
         owner, algorithm = self.file.pinned_by, self.file.algorithm
         kind = {"sha256": "SHA-256", "md5": "MD5"}[algorithm]
         return HashMismatchError(

@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import requests
 
@@ -21,7 +20,13 @@ from cuwheel.base.errors import CommandFailedError, DownloadError, HashMismatchE
 from cuwheel.base.fetch.download import PinnedFile, download
 from cuwheel.base.fetch.retry import Attempts, slow_factor
 from cuwheel.base.fetch.store import find_mirrored
-from cuwheel.base.fetch.urls import credentials_of, is_local, redact_url, without_credentials
+from cuwheel.base.fetch.urls import (
+    credentials_of,
+    is_local,
+    redact_url,
+    split_url,
+    without_credentials,
+)
 from cuwheel.base.fetch.web import open_session, unreachable
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import (
@@ -70,7 +75,7 @@ class Commit:
     @property
     def stem(self) -> str:
         """`<name>-<commit>`: the tar's one top folder, and the pack's name without `.pack`."""
-        name = urlsplit(self.repository).path.rstrip("/").rpartition("/")[2]
+        name = split_url(self.repository).path.rstrip("/").rpartition("/")[2]
         return f"{name.removesuffix('.git') or 'repository'}-{self.id}"
 
     @property
@@ -350,7 +355,7 @@ def _login_settings(remote: str) -> Iterator[str]:
     host = redact_url(remote).split("/")[2]
     yield "credential.helper="
     script = f'printf "username=%s\\npassword=%s\\n" "${_USER}" "${_PASSWORD}"'
-    yield f"credential.{urlsplit(remote).scheme}://{host}.helper=!f() {{ {script}; }}; f"
+    yield f"credential.{split_url(remote).scheme}://{host}.helper=!f() {{ {script}; }}; f"
 
 
 def message_of(error: CommandFailedError) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
 from cuwheel.base.errors import UsageError
 
@@ -19,14 +19,40 @@ WHEELS_PAGE = "wheels.html"
 USER_INFO = re.compile(r"//[^/\s'\"\\]+@")
 
 
+def split_url(url: str) -> SplitResult:
+    """Return the parts of a URL, also of one with a malformed host."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        scheme, _, rest = url.partition("//")
+        host, slash, path = rest.partition("/")
+        return SplitResult(scheme.rstrip(":"), host, slash + path, "", "")
+
+
+def check_url(address: str, named: str) -> None:
+    """Raise UsageError for a URL without a readable host or port.
+
+    Args:
+        named: the option or variable that holds it.
+    """
+    try:
+        _ = urlsplit(address).port
+    except ValueError:  # its text may quote a password
+        raise UsageError(
+            f"{named} is {redact_url(address)}, which is not a URL",
+            why="its host or port is malformed",
+            fix="write https://HOST:PORT/PATH; an IPv6 address is in brackets: http://[::1]:8080/",
+        ) from None
+
+
 def is_local(url: str) -> bool:
     """Return True if a URL is of this machine's file system."""
-    return urlsplit(url).scheme == "file"
+    return split_url(url).scheme == "file"
 
 
 def local_path(url: str) -> Path:
     """Return the path that a `file:` URL names."""
-    return Path(unquote(urlsplit(url).path))
+    return Path(unquote(split_url(url).path))
 
 
 def redact_url(url: str) -> str:
@@ -51,18 +77,19 @@ def redact_text(text: str) -> str:
 
 def without_credentials(url: str) -> str:
     """Return the URL without user and password, where a program gets them in another way."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def credentials_of(url: str) -> tuple[str, str]:
     """Return user and password of a URL, decoded; empty where it has none."""
-    user, _, password = urlsplit(url).netloc.rpartition("@")[0].partition(":")
+    user, _, password = split_url(url).netloc.rpartition("@")[0].partition(":")
     return unquote(user), unquote(password)
 
 
 def checked_mirror(address: str, variable: str) -> str:
     """Return the address of a mirror, without slash at its end; raises UsageError."""
+    check_url(address, variable)
     parts, shown = urlsplit(address), redact_url(address)
     if not parts.scheme:
         raise UsageError(

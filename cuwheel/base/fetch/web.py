@@ -18,7 +18,7 @@ import urllib3
 
 from cuwheel.base.errors import DownloadError
 from cuwheel.base.fetch.retry import SLOW_FIX, Attempts
-from cuwheel.base.fetch.urls import is_local, local_path, redact_text, redact_url
+from cuwheel.base.fetch.urls import is_local, local_path, redact_text, redact_url, split_url
 from cuwheel.base.system.parallel import run_within
 
 _BUSY = (429, 500, 502, 503, 504)  # worth another attempt (RFC 9110, RFC 6585)
@@ -165,7 +165,7 @@ def certificate_fix(message: str) -> str:
 
 def unreachable(url: str, problem: BaseException, *, fix: str) -> DownloadError:
     """Return the error for an address without a complete answer."""
-    host = urlsplit(url).hostname or "this machine"
+    host = split_url(url).hostname or "this machine"
     reason = redact_text(reason_of(problem).replace(url, redact_url(url)))
     slow = f"; {SLOW_FIX}" if isinstance(problem, _TIMEOUTS) else ""
     tls_fix = certificate_fix(reason)

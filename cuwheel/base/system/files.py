@@ -260,14 +260,16 @@ def file_lock(
 
 
 def _check_is_lock(path: Path) -> None:
-    """Raise an error where a user's file has the name of a lock: locking it would empty it."""
+    """Raise an error where something else has the name of a lock: locking would empty a file."""
     with contextlib.suppress(FileNotFoundError):
-        if path.suffix == ".lock" and path.lstat().st_size:
-            raise FileAccessError(
-                f"{path} is not a lock file",
-                why="it isn't empty, and the lock of this name would empty it",
-                fix="move it away, or use another folder",
-            )
+        state, why = path.lstat(), ""
+        if not stat.S_ISREG(state.st_mode):
+            why = "it is not a regular file"
+        elif path.suffix == ".lock" and state.st_size:
+            why = "it isn't empty, and the lock of this name would empty it"
+        if why:
+            what, fix = f"{path} is not a lock file", "move it away, or use another folder"
+            raise FileAccessError(what, why=why, fix=fix)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import collections
 import contextlib
 import itertools
@@ -26,6 +27,9 @@ _SAMPLE = 0.2  # seconds between two samples of the memory
 _SAMPLES_PER_TICK = 5  # one call of `on_line` each second
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL of a process group
 _LONG_GRACE = 15.0  # the same for a whole build that runs elsewhere, which has to clean up
+
+_groups: set[int] = set()  # of running programs, by their first process
+_is_ending = threading.Event()  # set when this process ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,6 +229,8 @@ def _start(
     **options: Any,
 ) -> subprocess.Popen[bytes]:
     """Start a program in a process group that ends with a stack of contexts, however that ends."""
+    if _is_ending.is_set():
+        raise InterruptedError("this process ends")
     guard_env = {"PATH": os.defpath} if when_killed is None else env
     with _signals_held():
         child = subprocess.Popen(  # noqa: S603 - the runner
@@ -300,8 +306,18 @@ def _terminated_on_error(
         raise
 
 
+@atexit.register
+def _end_all() -> None:
+    """Kill what daemon threads still run when this process ends; they can start nothing more."""
+    _is_ending.set()
+    for group in list(_groups):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+
+
 @contextlib.contextmanager
 def _ended(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    _groups.add(child.pid)
     try:
         yield
     finally:
@@ -311,6 +327,7 @@ def _ended(child: subprocess.Popen[bytes]) -> Iterator[None]:
                 if child.poll() is None:
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         child.wait(_GRACE)
+        _groups.discard(child.pid)
         if child.stdout:
             child.stdout.close()
 

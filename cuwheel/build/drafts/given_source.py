@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path, PurePosixPath
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from packaging.utils import canonicalize_name
 
 from cuwheel.base.errors import DownloadError, UsageError
 from cuwheel.base.fetch.download import PinnedFile, download
+from cuwheel.base.fetch.urls import check_url, split_url
 from cuwheel.base.system.files import sha256_of_file
 from cuwheel.base.system.quantities import MIB
 from cuwheel.build.drafts.upstream import Upstream
@@ -65,7 +66,7 @@ def read_given(
         guess = tree.name
     else:
         given, tree = _archive(text, folder, workspace)
-        guess = _ARCHIVE.sub("", PurePosixPath(unquote(urlsplit(given.url).path)).name)
+        guess = _ARCHIVE.sub("", PurePosixPath(unquote(split_url(given.url).path)).name)
     name, release = stated_identity(tree)
     name, release = canonicalize_name(name or guess), version or release
     if not release:
@@ -81,6 +82,7 @@ def read_given(
 
 
 def _commit(text: str) -> GitCommit:
+    check_url(text.removeprefix(_GIT), "the source")
     match = _COMMIT.fullmatch(text.removeprefix(_GIT))
     if match:
         return GitCommit(**match.groupdict())
@@ -118,7 +120,8 @@ def _archive(text: str, folder: Path, workspace: Workspace) -> tuple[Archive, Pa
             fix="write the project's name, or the address of its source archive or repository",
         )
     address = text if "://" in text else path.resolve().as_uri()
-    name = PurePosixPath(unquote(urlsplit(address).path)).name or "source"
+    check_url(address, "the source")
+    name = PurePosixPath(unquote(split_url(address).path)).name or "source"
     file = folder.with_name(name)
     pinned = PinnedFile(name=name, sha256="", max_size=_MAX_SIZE)  # the draft will have its hash
     try:

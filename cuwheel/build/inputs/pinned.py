@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from packaging.utils import canonicalize_name
 
@@ -14,7 +14,7 @@ from cuwheel.base.errors import SourceError
 from cuwheel.base.fetch.download import PinnedFile
 from cuwheel.base.fetch.git import Commit, fetch_commit, path_of_commit
 from cuwheel.base.fetch.store import cached_path, fetch
-from cuwheel.base.fetch.urls import redact_url
+from cuwheel.base.fetch.urls import redact_url, split_url
 from cuwheel.base.system.files import remove_tree, sha256_of_file
 from cuwheel.build.recipe.catalogue import load_catalogue
 from cuwheel.build.recipe.source import Archive, Folder, GitCommit, Sdist
@@ -143,7 +143,7 @@ def _as_pinned_file(declared: Sdist | Archive) -> PinnedFile:
         stem = canonicalize_name(declared.project).replace("-", "_")
         name = f"{stem}-{declared.version}.tar.gz"
     else:
-        name = PurePosixPath(unquote(urlsplit(declared.url).path)).name or "source"
+        name = PurePosixPath(unquote(split_url(declared.url).path)).name or "source"
     return PinnedFile(name=name, sha256=declared.sha256, max_size=declared.max_size)
 
 

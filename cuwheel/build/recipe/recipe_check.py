@@ -9,7 +9,6 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import PurePosixPath
-from urllib.parse import urlsplit
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from packaging.requirements import InvalidRequirement, Requirement
@@ -18,6 +17,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.base.errors import CuwheelError, RecipeError, suggest
+from cuwheel.base.fetch.urls import split_url
 from cuwheel.base.system.quantities import plural
 from cuwheel.build.recipe import link, source
 from cuwheel.build.recipe.link import External
@@ -92,7 +92,7 @@ def _faults_of_identity(recipe: Recipe) -> Iterator[str]:
             f'license="{recipe.license}" is not an SPDX expression such as MIT ({error}): '
             "https://spdx.org/licenses lists the names"
         )
-    page = urlsplit(recipe.homepage)
+    page = split_url(recipe.homepage)
     if page.scheme != "https" or "." not in page.netloc:
         yield (
             f'homepage="{recipe.homepage}" is not a URL: write that of upstream\'s page, https://…'

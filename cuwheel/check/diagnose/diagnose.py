@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +26,7 @@ from cuwheel.check.diagnose.facts.environment import (
 )
 from cuwheel.check.diagnose.facts.machine import Driver, HostFacts, find_driver, read_host_facts
 from cuwheel.check.diagnose.facts.probe import TimedCall
-from cuwheel.check.diagnose.facts.startup import find_ending_file
+from cuwheel.check.diagnose.facts.startup import find_ending_file, find_endless_file
 from cuwheel.check.diagnose.facts.variables import find_culprit
 from cuwheel.check.diagnose.report import print_report
 from cuwheel.check.diagnose.rules.driver import judge_driver
@@ -190,11 +191,24 @@ def _open_environment(
     if chosen.path is None:
         what = "there is no environment to look at"
         return None, [broken("python-not-found", what, chosen.fault, chosen.fix)]
+    endless = TimedCall(_MACHINE_TIME_LIMIT, partial(find_endless_file, chosen.path, environ))
+    if file := endless.answer("")[0]:
+        return None, [_judge_endless(chosen.path, file)]
     call = partial(read_environment, chosen.path, environ)
     environment, fault = TimedCall(FACTS_TIME_LIMIT + _SLACK, call).answer(None)
     if environment:
         return environment, []
     return None, [_judge_start(chosen.path, environ, fault)]
+
+
+def _judge_endless(python: Path, file: str) -> Diagnosis:
+    return broken(
+        "diagnose-startup-file",
+        f"{python} doesn't start: it waits for the end of {file}",
+        "it is a FIFO or a device, and Python reads each .pth at its start",
+        f"remove {file}",
+        f"rm {shlex.quote(file)}",
+    )
 
 
 def _is_readable(python: Path, environ: Mapping[str, str]) -> bool:

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from cuwheel.base import limits
 from cuwheel.base.errors import DownloadError, UnsafeArchiveError, UsageError
 from cuwheel.base.fetch.download import PinnedFile, download
-from cuwheel.base.fetch.urls import redact_url
+from cuwheel.base.fetch.urls import check_url, redact_url, split_url
 from cuwheel.base.formats.binaries.archs import is_arch
 from cuwheel.base.formats.wheel.archive import check_archive
 from cuwheel.base.formats.wheel.publication import STATEMENT, build_tag_of, statement_of
@@ -225,7 +225,7 @@ def _check_statement(published: PublishedWheel) -> None:
 
 def is_address(text: str) -> bool:
     """Return True if a text is an address, not a file."""
-    return urlsplit(text).scheme in {"http", "https", "file"}
+    return split_url(text).scheme in {"http", "https", "file"}
 
 
 def fetch_published(address: str, folder: Path, console: Console) -> Path:
@@ -235,6 +235,7 @@ def fetch_published(address: str, folder: Path, console: Console) -> Path:
         UsageError: it is the address of something else.
         CuwheelError: the download failed, or its bytes aren't those that the address names.
     """
+    check_url(address, "the address")
     parts = urlsplit(address)
     name = PurePosixPath(unquote(parts.path)).name
     is_statement = name.endswith(STATEMENT)

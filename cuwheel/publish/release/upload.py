@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pypi_simple
 
@@ -18,7 +17,7 @@ from cuwheel.base.errors import (
 )
 from cuwheel.base.fetch.indexes.pages import PageFault, read_page, read_project_page
 from cuwheel.base.fetch.retry import Attempts
-from cuwheel.base.fetch.urls import credentials_of, redact_url
+from cuwheel.base.fetch.urls import credentials_of, redact_url, split_url
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import sha256_of_file
 from cuwheel.base.system.process import run
@@ -67,7 +66,7 @@ def make_upload(repository: str, index: str, log: Path, caller: Caller) -> Uploa
                 fix="set TWINE_USERNAME and TWINE_PASSWORD, or put them into ~/.pypirc; for "
                 "reading an index, into ~/.netrc",
             )
-    if not index and urlsplit(repository).scheme in {"http", "https"}:
+    if not index and split_url(repository).scheme in {"http", "https"}:
         index = f"{repository.rstrip('/')}/simple/"
     if not index and repository == "pypi":
         index = pypi_simple.PYPI_SIMPLE_ENDPOINT

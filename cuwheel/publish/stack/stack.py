@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from packaging.requirements import Requirement
 
 from cuwheel.base.errors import InstallError, UsageError
 from cuwheel.base.fetch.indexes.indexes import configured_indexes
+from cuwheel.base.system.folders.temporary import temporary_folder
 from cuwheel.base.system.parallel import Stop, run_all
 from cuwheel.check.pick.choice import Offers, query_indexes, query_sources
 from cuwheel.check.pick.known_sources import Sources
@@ -28,7 +30,7 @@ class StackRequest:
 
     Attributes:
         wanted: requirements by project.
-        constraints: files for uv.
+        constraints: further limits of versions, a requirement each.
         python: of an environment that is added to; None: a new one is made.
         paper: another machine, in the format of `--for`.
         pythons: the only ones to consider; empty: any.
@@ -38,7 +40,7 @@ class StackRequest:
     """
 
     wanted: Mapping[str, Requirement]
-    constraints: tuple[Path, ...] = ()
+    constraints: tuple[str, ...] = ()
     python: str | None = None
     paper: str = ""
     pythons: tuple[str, ...] = ()
@@ -93,9 +95,8 @@ def search_stack(
 
     def try_together(fit: StackFit) -> str:
         try:
-            lock = lock_stack(
-                fit, request.wanted, request.constraints, environ, given=given, cache=cache
-            )
+            with _constraint_files(request.constraints) as files:
+                lock = lock_stack(fit, request.wanted, files, environ, given=given, cache=cache)
         except InstallError as error:
             return conflict_of(error)
         locks[str(fit.cell)] = lock
@@ -129,6 +130,15 @@ def _as_locked(fit: StackFit, lock: StackLock) -> StackFit:
         for name, wheel in fit.wheels.items()
     }
     return replace(fit, wheels=wheels)
+
+
+@contextlib.contextmanager
+def _constraint_files(lines: tuple[str, ...]) -> Iterator[tuple[Path, ...]]:
+    """Write what uv reads as constraints: it would also follow options of a user's file."""
+    with temporary_folder() as folder:
+        path = folder / "constraints.txt"
+        path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        yield (path,) if lines else ()
 
 
 def _query(wanted: Requirement, request: StackRequest, environ: Mapping[str, str]) -> Offers:

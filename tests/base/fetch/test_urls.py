@@ -10,8 +10,10 @@ from cuwheel.base.errors import UsageError
 from cuwheel.base.fetch.urls import (
     MIRROR_VARIABLE,
     Mirror,
+    check_url,
     checked_mirror,
     configured_mirror,
+    credentials_of,
     is_local,
     local_path,
     redact_text,
@@ -96,3 +98,16 @@ def test_names_its_parts(tmp_path: Path) -> None:
     assert served.url_of("git-1f", "a b+c.pack") == f"{SERVED}/downloads/git-1f/a%20b%2Bc.pack"
     assert mirror("") is mirror(SERVED, offline=True) is None
     assert mirror(tmp_path.as_uri(), offline=True) == Mirror(address=tmp_path.as_uri())
+
+
+@pytest.mark.parametrize(
+    "address", ["http://me:geheim@[::1/x", "http://me:geheim@host.invalid:port/x"]
+)
+def test_refuses_malformed_address_without_its_password(address: str) -> None:
+    assert credentials_of(address) == ("me", "geheim")
+    assert not is_local(address)
+    for check in (check_url, checked_mirror):
+        with pytest.raises(UsageError, match="which is not a URL") as caught:
+            check(address, MIRROR_VARIABLE)
+
+        assert "geheim" not in f"{caught.value.what} {caught.value.why}"

@@ -258,3 +258,32 @@ def _wait_for_sleepers(pid: int) -> list[psutil.Process]:
             return family
         time.sleep(0.05)
     pytest.fail("the program's children never ran")
+
+
+_THREADS = """
+import sys, threading, time
+from pathlib import Path
+from cuwheel.base.system.process import run
+pids = Path(sys.argv[1])
+def work():
+    while True:
+        script = f"echo $$ >> {pids}; sleep 300"
+        run(["sh", "-c", script], env={"PATH": "/usr/bin:/bin"}, check=False)
+for _ in range(4):
+    threading.Thread(target=work, daemon=True).start()
+while not pids.exists() or pids.read_text().count("\\n") < 4:
+    time.sleep(0.05)
+"""
+
+
+def test_end_of_starter_ends_what_its_threads_run(tmp_path: Path) -> None:
+    """Each thread would start another program where its first one is killed."""
+    pids = tmp_path / "pids"
+
+    subprocess.run(
+        [sys.executable, "-c", _THREADS, pids], env={"PYTHONPATH": str(ROOT)}, check=True
+    )
+
+    started = [int(line) for line in pids.read_text().split()]
+    assert len(started) == 4
+    assert wait_until_dead(started) == []

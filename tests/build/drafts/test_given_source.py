@@ -79,6 +79,12 @@ def test_refuses_what_pins_nothing(text: str, fix: str, tmp_path: Path) -> None:
     assert fix in caught.value.fix
 
 
+@pytest.mark.parametrize("text", [f"git+http://[::1/x@{'0' * 40}", "http://[::1/x-1.0.tar.gz"])
+def test_names_malformed_address(text: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"http://\[::1/x.* is not a URL"):
+        read(text, tmp_path)
+
+
 def test_requests_version_that_the_build_computes(tmp_path: Path) -> None:
     tree = write_tree(tmp_path / "project" / "mine", {"setup.py": "setup(version=f())"})
 

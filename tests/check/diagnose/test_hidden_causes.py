@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -88,6 +89,48 @@ def test_names_startup_file_that_ends_python(env: Env, name: str, content: str) 
 
     assert str(env.site / name) in verdict.what
     assert "status 3" in verdict.cause
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link to a fifo", "/dev/zero"])
+def test_names_startup_file_without_end_at_once(kind: str, env: Env) -> None:
+    file = env.site / "z.pth"
+    target = env.folder / "fifo"
+    os.mkfifo(file if kind == "fifo" else target)
+    if kind != "fifo":
+        file.symlink_to(kind if kind.startswith("/") else target)
+    started = time.monotonic()
+
+    verdict = verdict_on(look_into(env), "diagnose-startup-file")
+
+    assert time.monotonic() - started < 12, "no trial has waited for its time limit"
+    assert str(file) in verdict.what
+    assert verdict.command == f"rm {file}"
+
+
+def test_takes_no_harmless_file_for_an_endless_one(env: Env, tmp_path: Path) -> None:
+    (env.site / "none.pth").symlink_to(os.devnull)
+    (env.site / "gone.pth").symlink_to(tmp_path / "gone")
+    (env.site / "folder.pth").mkdir()
+    home = tmp_path / "home"  # of no environment
+    site = home / ".local/lib" / env.site.parent.name / "site-packages"
+    site.mkdir(parents=True)
+    os.mkfifo(site / "z.pth")
+
+    report = look_into(env, HOME=str(home))
+
+    assert "diagnose-startup-file" not in anchors(report)
+
+
+def test_names_users_startup_file_without_end(env: Env, tmp_path: Path) -> None:
+    settings = env.python.parents[1] / "pyvenv.cfg"
+    settings.write_text(settings.read_text().replace("= false", "= true"))
+    site = tmp_path / "lib" / env.site.parent.name / "site-packages"
+    site.mkdir(parents=True)
+    os.mkfifo(site / "z.pth")
+
+    verdict = verdict_on(look_into(env, PYTHONUSERBASE=str(tmp_path)), "diagnose-startup-file")
+
+    assert str(site / "z.pth") in verdict.what
 
 
 def test_names_users_file_that_hides_a_module_of_python(env: Env) -> None:

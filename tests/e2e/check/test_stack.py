@@ -99,6 +99,26 @@ def test_lock_is_what_pip_and_uv_install(index: WheelIndex, tmp_path: Path) -> N
     assert sync([*uv, "--reinstall", lock, "--python", by_uv / "bin" / "python"]) != 0
 
 
+def test_constraints_of_a_file_limit_what_uv_chooses(index: WheelIndex, tmp_path: Path) -> None:
+    (tmp_path / "limits.txt").write_text("torch<2.12\n")
+    (tmp_path / "wanted.txt").write_text("fast\n-c limits.txt\n")
+
+    done = cuwheel(index, tmp_path, "pick", "wanted.txt", "--for", MACHINE, "--lock", "pylock.toml")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert 'version = "2.11.0"' in (tmp_path / "pylock.toml").read_text()
+
+
+@pytest.mark.parametrize("address", ["http://[::1", "http://host.invalid:port/"])
+def test_names_malformed_address_on_the_command_line(
+    address: str, index: WheelIndex, tmp_path: Path
+) -> None:
+    done = cuwheel(index, tmp_path, "pick", "fast", "--for", MACHINE, "--index", address)
+
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert f"--index is {address}, which is not a URL" in done.stderr
+
+
 def test_get_makes_environment_and_imports(index: WheelIndex, tmp_path: Path) -> None:
     done = cuwheel(index, tmp_path, "get", *PACKAGES, "--python", sys.executable, "--json")
 

@@ -117,7 +117,7 @@ def _check_signature(line: bytes, signature: bytes, keys: Mapping[str, PublicKey
     signer = str(_read_statement(line).get("signer"))  # only to choose the key
     key = keys.get(signer)
     if key is None:
-        raise RefusedEntryError(f"it is signed by an unknown key, {signer[:16]}")
+        raise RefusedEntryError(f"it is signed by an unknown key, {ascii(signer[:16])[1:-1]}")
     try:
         digits = base64.b64decode(signature, validate=True).hex()
         key.key.verify_signature(Signature(key.id, digits), _signed(line))

@@ -8,26 +8,33 @@ cache. docs/adr/0016.
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import unquote
 
 import redis
 from obstore.exceptions import BaseError
 from obstore.store import HTTPStore, LocalStore, S3Store
+from redis._parsers import _RESP2Parser
+from redis._parsers.socket import SocketBuffer
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from cuwheel.base.system.quantities import show_size
 from cuwheel.build.compile.cache.remote import RemoteCache
 
-if TYPE_CHECKING:  # they are names in its stub alone
+if TYPE_CHECKING:  # the others are names in its stub alone
+    import socket
+
     from obstore.store import ClientConfig, ObjectStore, RetryConfig, S3Config
 
 _LARGEST = 512 << 20  # bytes; Redis's own limit for a value
+_LONGEST_LINE = 1 << 16  # bytes of an answer that is no value: an error
 _REDIS_PORT = 6379
 _CONNECT = 5.0  # seconds
 _LIMIT = 20.0  # seconds for a whole request; for Redis of silence
@@ -72,9 +79,12 @@ class ObjectStorage:
         store = self._store
         try:
             answer = store.get(name)
-            if answer.meta["size"] > _LARGEST:
-                raise OversizedEntryError(f"it has {show_size(answer.meta['size'])}")
-            return answer.bytes().to_bytes()
+            _check_size(answer.meta["size"])
+            content = bytearray()
+            for piece in answer.stream():  # chunks of HTTP may be more than was stated
+                content += piece
+                _check_size(len(content))
+            return bytes(content)
         except FileNotFoundError:
             return None
         except BaseError as problem:
@@ -86,6 +96,11 @@ class ObjectStorage:
             self._store.put(name, value, use_multipart=False)
         except (BaseError, FileNotFoundError) as problem:  # a bucket, or folder, that isn't there
             raise OSError(_reason(problem)) from problem
+
+
+def _check_size(size: int) -> None:
+    if size > _LARGEST:
+        raise OversizedEntryError(f"it has {show_size(size)}")
 
 
 def _open_store(remote: RemoteCache) -> ObjectStore:
@@ -147,21 +162,70 @@ class RedisStorage:
         else:
             port, is_tls = url.port or _REDIS_PORT, url.scheme == "rediss"
             self._client = client(host=url.hostname, port=port, ssl=is_tls)
+        self._client.connection_pool.connection_kwargs["parser_class"] = _BoundedParser
 
     def get(self, name: str) -> bytes | None:
         """Return the value of a name; None for none."""
-        try:
+        with _failing_as_os_error():
             value = self._client.get(_redis_key(name))
-        except redis.RedisError as problem:
-            raise OSError(str(problem)) from problem
         return value if isinstance(value, bytes) else None
 
     def put(self, name: str, value: bytes) -> None:
         """Put a value under a name; the server decides how long it stays."""
-        try:
+        with _failing_as_os_error():
             self._client.set(_redis_key(name), value)
-        except redis.RedisError as problem:
-            raise OSError(str(problem)) from problem
+
+
+@contextlib.contextmanager
+def _failing_as_os_error() -> Iterator[None]:
+    """Turn each failure of redis-py into OSError: it checks little of what a server answers."""
+    try:
+        yield
+    except _OversizedValueError as problem:
+        raise OversizedEntryError(str(problem)) from problem
+    except redis.RedisError as problem:
+        raise OSError(str(problem)) from problem
+    except Exception as problem:
+        raise OSError(f"its answer can't be read: {problem}") from problem
+
+
+class _OversizedValueError(redis.InvalidResponse):
+    """A value is larger than the limit; redis-py sends no second request after it."""
+
+
+class _BoundedParser(_RESP2Parser):
+    """The parser of answers, which are a line or one value of limited size each."""
+
+    def on_connect(self, connection: Any) -> None:
+        """Take the socket of a connection that has been made."""
+        super().on_connect(connection)  # type: ignore[no-untyped-call]
+        taken = cast("socket.socket", self._sock)
+        read_size, timeout = self.socket_read_size, connection.socket_timeout
+        self._buffer = _BoundedBuffer(taken, read_size, timeout)
+
+
+class _BoundedBuffer(SocketBuffer):
+    def read(self, length: int, *arguments: Any, **options: Any) -> bytes:
+        if length > _LARGEST:
+            raise _OversizedValueError(f"it has {show_size(length)}")
+        if length < 0:
+            raise redis.InvalidResponse("a value of negative size")
+        return super().read(length, *arguments, **options)
+
+    def readline(self, *arguments: Any, **options: Any) -> bytes:
+        """Read a line; raise InvalidResponse for an array, which no request here returns."""
+        while True:
+            start = self._buffer.tell()
+            line = self._buffer.readline(_LONGEST_LINE)
+            if line.endswith(b"\r\n"):
+                break
+            if len(line) >= _LONGEST_LINE:
+                raise redis.InvalidResponse("an endless line")
+            self._buffer.seek(start)
+            self._read_from_socket(*arguments, **options)
+        if line.startswith(b"*"):
+            raise redis.InvalidResponse("an array in place of a value")
+        return line[:-2]
 
 
 def _redis_key(name: str) -> str:

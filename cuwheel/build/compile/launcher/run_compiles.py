@@ -33,22 +33,31 @@ class Compiles:
     def _run(self, compile_: dict[str, Any]) -> None:
         if self.status:
             return
-        done = subprocess.run(  # noqa: S603 - the package's own
-            compile_["arguments"],
-            cwd=compile_["folder"],
-            env=dict(text.split("=", 1) for text in compile_["variables"]),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
+        try:
+            done = _start(compile_)
+            output, status = done.stdout, done.returncode
+        except (OSError, ValueError) as problem:  # such as a zero byte in a word
+            output, status = f"it can't be started: {problem}\n".encode("utf-8", "replace"), 127
         with self._lock:
             self._ended += 1
             line = f"[{self._ended}/{len(self._compiles)}] {compile_['name']}\n"
-            sys.stdout.buffer.write(line.encode("utf-8", "replace") + done.stdout)
+            sys.stdout.buffer.write(line.encode("utf-8", "replace") + output)
             sys.stdout.flush()
-            status = done.returncode
             self.status = self.status or (status if status >= 0 else 128 - status)
+
+
+def _start(compile_: dict[str, Any]) -> subprocess.CompletedProcess[bytes]:
+    variables = [text.split("=", 1) for text in compile_["variables"]]
+    return subprocess.run(  # noqa: S603 - the package's own
+        compile_["arguments"],
+        cwd=compile_["folder"],
+        # What has no "=" is no variable to any program: only `execve` itself can pass it.
+        env={pair[0]: pair[1] for pair in variables if pair[0] and len(pair) > 1},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
 
 
 def main(path: str, jobs: str) -> int:

@@ -23,6 +23,7 @@ from cuwheel.build.pipeline.package_build.dry_run import ListedCompile
 from cuwheel.build.pipeline.rebuild_key import changes, digest_of_key, key_of, part_of_build
 from cuwheel.build.workspace.job import Job
 from cuwheel.build.workspace.records import ShardResult
+from cuwheel.build.workspace.request import MOST_SHARDS
 from cuwheel.build.workspace.serialization import read_record, to_json
 
 _FOLDER = ".shards"  # next to the folders of recipes: no build sees it
@@ -53,11 +54,20 @@ class ShardPlan:
 
     Attributes:
         key: what decides the objects, by name.
+
+    Raises:
+        ValueError: it has shards that can't be.
     """
 
     key: dict[str, str]
     count: int
     compiles: tuple[PlannedCompile, ...]
+
+    def __post_init__(self) -> None:
+        """Check the numbers: a record in a shared folder may be another user's."""
+        shards = {each.shard for each in self.compiles}
+        if not 1 <= self.count <= MOST_SHARDS or not shards <= {*range(1, self.count + 1)}:
+            raise ValueError(f"not a plan of 1 to {MOST_SHARDS} shards")
 
     @property
     def fingerprint(self) -> str:
@@ -141,7 +151,7 @@ class ShardRecords:
         folder.mkdir(parents=True, exist_ok=True)
         with file_lock(folder / "lock"):
             plan = read_record(folder / _PLAN, ShardPlan)
-            if plan is None:
+            if plan is None or (plan.key, plan.count) != (self._key, count):
                 planned = assign(compiles, known, count)
                 plan = ShardPlan(key=self._key, count=count, compiles=planned)
                 write_atomically(folder / _PLAN, to_json(plan))

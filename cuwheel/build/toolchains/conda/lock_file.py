@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import yaml
 
 from cuwheel.base.errors import LockError
+from cuwheel.base.fetch.urls import split_url
 from cuwheel.base.system.regular_files import read_text
 from cuwheel.build.toolchains.conda.environment_file import (
     PLATFORM,
@@ -69,7 +69,7 @@ class CondaPackage:
     @property
     def file_name(self) -> str:
         """`cuda-nvcc-12.2.140-hcdd1206_0.conda`."""
-        return urlsplit(self.url).path.rpartition("/")[2]
+        return split_url(self.url).path.rpartition("/")[2]
 
     @property
     def subdir(self) -> str:

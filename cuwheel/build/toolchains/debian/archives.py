@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from cuwheel.base.errors import DownloadError
 from cuwheel.base.fetch.retry import Attempts
-from cuwheel.base.fetch.urls import checked_mirror, is_local, redact_url
+from cuwheel.base.fetch.urls import checked_mirror, is_local, redact_url, split_url
 from cuwheel.base.fetch.web import read_head
 from cuwheel.base.system.regular_files import read_text
 from cuwheel.build.toolchains.debian.lock_file import DebianPackage
@@ -161,7 +161,7 @@ def _is_debian(address: str, suites: list[str], signers: str) -> bool:
 
     It is signed by a keyring of Debian's; where the entry names none, its folder has Debian's name.
     """
-    parts = urlsplit(address)
+    parts = split_url(address)
     folder = parts.path.rpartition("/")[2]
     if parts.scheme not in _SCHEMES or folder.endswith(_SECURITY):
         return False

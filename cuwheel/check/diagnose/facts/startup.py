@@ -1,19 +1,65 @@
-"""Files that Python runs when it starts, where one of them ends it."""
+"""Files that Python reads when it starts, where one of them ends it or has no end."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from cuwheel.base.errors import CommandFailedError
 from cuwheel.base.system.process import run
+from cuwheel.base.system.regular_files import read_text
 
 _TIME_LIMIT = 15.0  # seconds
 # What `python -v` prints of them (`site.py`, `importlib._bootstrap_external`).
 _READ = re.compile(r"^(?:Processing \.pth file: |# code object from )'?(.*?)'?$", re.MULTILINE)
 _NAMES = re.compile(r"\.pth$|(^|/)(sitecustomize|usercustomize)(\.|/)")
 _COMPILED = re.compile(r"__pycache__/(\w+)\.[\w-]+\.pyc$")
+_RELEASE = re.compile(r"python(3\.\d+)t?")
+_WITH_SYSTEM = re.compile(
+    r"^include-system-site-packages\s*=\s*true\s*$", re.IGNORECASE | re.MULTILINE
+)
+
+
+def find_endless_file(python: Path, environ: Mapping[str, str]) -> str:
+    """Return a `.pth` for whose end Python waits: a FIFO or a device; empty if there is none.
+
+    Nothing is started: with a device, Python would take all memory.
+    """
+    files = (file for site in _sites(python, environ) for file in sorted(site.glob("[!.]*.pth")))
+    return next((str(file) for file in files if _is_endless(file)), "")
+
+
+def _is_endless(file: Path) -> bool:
+    try:
+        state = file.stat()
+    except OSError:  # Python passes over it
+        return False
+    is_device = stat.S_ISCHR(state.st_mode) or stat.S_ISBLK(state.st_mode)
+    return stat.S_ISFIFO(state.st_mode) or (is_device and not file.samefile(os.devnull))
+
+
+def _sites(python: Path, environ: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the folders whose `.pth` files an interpreter reads, by its path alone."""
+    real = python.resolve()
+    named = _RELEASE.fullmatch(real.name)
+    release = f"python{named[1]}*" if named else "python3*"
+    prefixes = [python.absolute().parent.parent]
+    try:
+        is_closed = not _WITH_SYSTEM.search(read_text(prefixes[0] / "pyvenv.cfg"))
+    except (OSError, ValueError):
+        is_closed = False
+    if not is_closed:
+        prefixes.append(real.parent.parent)
+        if not environ.get("PYTHONNOUSERSITE"):
+            home = environ.get("HOME", "/nonexistent")
+            prefixes.append(Path(environ.get("PYTHONUSERBASE") or f"{home}/.local"))
+    for prefix in dict.fromkeys(prefixes):
+        for start in ("lib", "lib64", "local/lib"):
+            yield from sorted(prefix.glob(f"{start}/{release}/*-packages"))
+        yield prefix / "lib/python3/dist-packages"  # Debian's
 
 
 def find_ending_file(python: Path, environ: Mapping[str, str]) -> str:

@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from cuwheel.base import limits
 from cuwheel.base.errors import DownloadError, UsageError
 from cuwheel.base.fetch.indexes.pages import PageFault
-from cuwheel.base.fetch.urls import is_local, local_path, redact_url
+from cuwheel.base.fetch.urls import check_url, is_local, local_path, redact_url
 from cuwheel.base.fetch.web import certificate_fix
 from cuwheel.base.formats.wheel.publication import SIMPLE
 from cuwheel.base.system.console import Console, Downloads
@@ -114,6 +114,7 @@ def _indexes(places: Iterable[str]) -> Iterator[tuple[str, str]]:
     for place in places:
         if "://" in place and not is_local(place):
             url = f"{place.rstrip('/')}/"
+            check_url(url, "the index")
             yield urlsplit(url).path.strip("/") or SIMPLE, url
             continue
         folder = local_path(place) if is_local(place) else Path(place)

@@ -13,6 +13,7 @@ import redis
 from cuwheel.build.compile.cache.relay import ProtocolError, Relay, read_command, serve_relay
 from cuwheel.build.compile.cache.remote import RemoteCache
 from cuwheel.build.compile.cache.storage import ObjectStorage, Storage, open_storage
+from tests.support.servers.answers import answering
 from tests.support.servers.blobs import Blobs, serve_blobs
 from tests.support.servers.remote_caches import remote_of
 
@@ -87,6 +88,20 @@ def test_warns_once_of_what_doesnt_answer(
     assert why in warnings[0]
     assert "\n" not in warnings[0]
     assert "geheim" not in warnings[0]
+
+
+@pytest.mark.parametrize(
+    "answer", [b"$zz\r\n", b"*1\r\n" * 20000 + b":1\r\n", b":x\r\n", b"$-7\r\n"]
+)
+def test_warns_once_of_a_malformed_answer(answer: bytes, connect: Callable[..., Connected]) -> None:
+    with answering(answer) as port:
+        client, relay, warnings = connect(remote_of(f"redis://127.0.0.1:{port}"))
+
+        answers = [client.get("a"), client.set("a", b"1"), client.get("a")]
+
+    assert answers == [None, True, None]
+    assert relay.is_off
+    assert len(warnings) == 1
 
 
 def test_leaves_a_server_alone_that_breaks_during_the_build(

@@ -93,6 +93,18 @@ def test_refuses_entry_of_another_key_compiler_program_or_signer(
             unseal(name, offered, maker, keys)
 
 
+@pytest.mark.parametrize(
+    "text", [r"\u001b[31mRED\u0007", r"a\nb", r"\u202edeh", r"\u0085", r"\u2028"]
+)
+def test_shows_an_unknown_signer_without_control_characters(text: str, key: SigningKey) -> None:
+    entry = b'cuwheel-entry-1\n{"signer": "%s"}\nAAAA\nx' % text.encode()
+
+    with pytest.raises(RefusedEntryError, match="an unknown key") as caught:
+        unseal(_NAME, entry, _MAKER, {key.public.id: key.public})
+
+    assert str(caught.value).isprintable()
+
+
 class Kept:
     """A storage in memory."""
 

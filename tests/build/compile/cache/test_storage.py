@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from cuwheel.build.compile.cache import storage
 from cuwheel.build.compile.cache.storage import RedisStorage, open_storage
+from tests.support.servers.answers import answering
 from tests.support.servers.blobs import Blobs, serve_blobs
 from tests.support.servers.redis import redis_server
 from tests.support.servers.remote_caches import KINDS, offer, remote_of
@@ -122,6 +124,54 @@ def test_waits_for_no_answer_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
         for scheme, why in (("http", "TimedOut"), ("redis", "Timeout")):
             with pytest.raises(OSError, match=why):
                 open_storage(remote_of(f"{scheme}://127.0.0.1:{port}")).get("a")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"$zz\r\n", "invalid literal"),
+        (b"$%d\r\n" % -5, "negative"),
+        (b"*1\r\n" * 20000 + b":1\r\n", "an array"),
+        (b"x" * (1 << 17), "an endless line"),
+        (b"\xff\xfe\r\n", "Protocol Error"),
+        (b":" + b"9" * 5000 + b"\r\n", "digits"),
+    ],
+)
+def test_malformed_answer_of_redis_is_a_failure_at_once(answer: bytes, why: str) -> None:
+    with answering(answer) as port:
+        started = time.monotonic()
+
+        with pytest.raises(OSError, match=why):
+            open_storage(remote_of(f"redis://127.0.0.1:{port}")).get("a")
+
+        assert time.monotonic() - started < 10
+
+
+def test_takes_no_larger_value_from_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its size comes first, so nothing of it has to be received."""
+    monkeypatch.setattr(storage, "_LARGEST", 1 << 20)
+    with (
+        answering(b"$%d\r\n" % ((1 << 20) + 1)) as port,
+        pytest.raises(storage.OversizedEntryError, match="MiB"),
+    ):
+        open_storage(remote_of(f"redis://127.0.0.1:{port}")).get("a")
+    with answering(b"$%d\r\n" % (1 << 20), b"a" * (1 << 20), b"\r\n") as port:
+        assert open_storage(remote_of(f"redis://127.0.0.1:{port}")).get("a") == b"a" * (1 << 20)
+
+
+def test_takes_no_more_chunks_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A web server states one size, and sends chunks of another."""
+    monkeypatch.setattr(storage, "_LARGEST", 1 << 20)
+    head = (
+        b"HTTP/1.1 200 OK\r\nLast-Modified: Sun, 29 Nov 2026 21:00:00 GMT\r\n"
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    chunk = b"%x\r\n" % (1 << 20) + b"a" * (1 << 20) + b"\r\n"
+    with (
+        answering(head, *[chunk] * 40, b"0\r\n\r\n") as port,
+        pytest.raises(storage.OversizedEntryError, match="MiB"),
+    ):
+        open_storage(remote_of(f"http://127.0.0.1:{port}")).get("a")
 
 
 def test_takes_no_password_to_another_server() -> None:

@@ -7,6 +7,8 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.process import Finished, run
 
@@ -60,3 +62,29 @@ def test_first_failure_is_the_status_and_the_last_start(tmp_path: Path) -> None:
 
 def test_a_signal_is_a_status_as_shells_have_it(tmp_path: Path) -> None:
     assert _run(tmp_path, "kill -KILL $$").status == 137
+
+
+def test_ignores_what_is_no_variable(tmp_path: Path) -> None:
+    done = _run(tmp_path, "echo $A", variables=["NOEQ", "=x", "A=b"])
+
+    assert (done.status, done.output) == (0, "[1/1] 0.cu\nb\n")
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"variables": ["A=\0"]}, "null byte"),
+        ({"arguments": ["/bin/true", "\0"]}, "null byte"),
+        ({"arguments": ["/nowhere/nvcc"]}, "No such file"),
+        ({"arguments": ["\ud800"]}, "surrogates"),
+    ],
+)
+def test_a_compile_that_cannot_be_started_fails(
+    fields: dict[str, object], why: str, tmp_path: Path
+) -> None:
+    done = _run(tmp_path, "echo no", **fields)  # type: ignore[arg-type]
+
+    assert done.status == 127
+    assert done.output.startswith("[1/1] 0.cu\nit can't be started: ")
+    assert why in done.output
+    assert "Traceback" not in done.output

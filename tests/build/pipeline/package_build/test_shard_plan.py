@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cuwheel.base.errors import FileAccessError
 from cuwheel.build.compile.cache.compile_cache import CacheProgram, CompileCache
 from cuwheel.build.compile.seconds import key_of_compile
 from cuwheel.build.pipeline.package_build.dry_run import DryRun, ListedCompile
@@ -176,3 +181,52 @@ def test_programs_that_the_build_runs_are_needed(inputs: tuple[str, ...], needed
     dry = DryRun(compiles=(compile_,), programs=programs, called=("/t/gen",), failure=None)
 
     assert dry.needed == needed
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda plan: {**plan, "count": 0},
+        lambda plan: {**plan, "count": -3},
+        lambda plan: {**plan, "count": 300_000_000},
+        lambda plan: {**plan, "count": 4},
+        lambda plan: {**plan, "key": {"archs": "80"}},
+        lambda plan: {**plan, "compiles": [{**plan["compiles"][0], "shard": 99}]},
+        lambda plan: {**plan, "compiles": [{**plan["compiles"][0], "shard": 0}]},
+    ],
+)
+def test_a_plan_that_cannot_be_is_none(
+    damage: Callable[[dict[str, Any]], dict[str, Any]],
+    compiles: list[ListedCompile],
+    cache: CompileCache,
+    tmp_path: Path,
+) -> None:
+    records = _records(cache, tmp_path)
+    plan = records.settle(compiles, {}, 3)
+    [file] = tmp_path.rglob("plan.json")
+    file.write_text(json.dumps(damage(json.loads(file.read_text()))))
+
+    others = [known for known, _ in records.own_plans()]
+    again = records.settle(compiles, {}, 3)
+
+    assert all(1 <= known.count <= 4 for known in others)
+    assert all(1 <= each.shard <= 4 for known in others for each in known.compiles)
+    assert again == plan
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
+def test_refuses_what_is_no_lock(
+    kind: str, compiles: list[ListedCompile], cache: CompileCache, tmp_path: Path
+) -> None:
+    records = _records(cache, tmp_path)
+    records.settle(compiles, {}, 3)
+    [lock] = tmp_path.rglob("lock")
+    lock.unlink()
+    victim = tmp_path / "victim"
+    make = {"link": lambda: lock.symlink_to(victim), "fifo": lambda: os.mkfifo(lock)}
+    make.get(kind, lock.mkdir)()
+
+    with pytest.raises(FileAccessError, match="is not a lock file"):
+        records.settle(compiles, {}, 3)
+
+    assert not victim.exists()
