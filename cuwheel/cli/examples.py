@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cuwheel.base.errors import EXIT_CODES
-from cuwheel.base.spelling import as_typed
+from cuwheel.base.spelling import as_typed, is_console_script
 
 # What stands after `--`, and what it does.
 EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
@@ -73,7 +73,8 @@ def closing_text(session: str) -> str:
     parts = [_rows("examples", examples)] if examples else []
     if session in STATUSES:
         rows = [(str(status), statuses[status]) for status in sorted(statuses)]
-        parts.append(_rows("exit status (nox itself exits with 1)", rows))
+        of_nox = "" if is_console_script() else " (nox itself exits with 1)"
+        parts.append(_rows(f"exit status{of_nox}", rows))
     return "\n\n".join(parts)
 
 
