@@ -278,6 +278,7 @@ TRIED_OTHERWISE = {
     "frameworks._blind_jax 2": "tests/check/diagnose/rules/test_frameworks.py: JAX needs a GPU",
     "frameworks._plugin_fault": "tests/check/diagnose/rules/test_frameworks.py: likewise",
     "packages._import_failure": "that of installed_files._faults",
+    "diagnose._judge_endless": "tests/check/diagnose/test_hidden_causes.py: a FIFO, removed",
     # test_broken_environments.py, with real packages:
     "diagnose._judge_start": "PYTHONHOME of a removed Python",
     "driver._fault_of_driver": "stub of libcuda on LD_LIBRARY_PATH",

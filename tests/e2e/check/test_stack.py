@@ -180,8 +180,7 @@ def test_own_wheels_win_over_newer_public_ones(
     }
 
 
-def test_refuses_wheel_that_was_not_chosen(index: WheelIndex, tmp_path: Path) -> None:
-    """A constraint with an address takes the place of all indexes."""
+def test_constraint_cannot_take_the_place_of_indexes(index: WheelIndex, tmp_path: Path) -> None:
     index.add("plain", "3.0", tag="py3-none-any", at="/other")
     address = index.site.url("/files/plain-3.0-py3-none-any.whl")
     (tmp_path / "limits.txt").write_text(f"plain @ {address}\n")
@@ -189,10 +188,9 @@ def test_refuses_wheel_that_was_not_chosen(index: WheelIndex, tmp_path: Path) ->
 
     done = cuwheel(index, tmp_path, "pick", "-r", "requirements.txt", "--for", MACHINE)
 
-    assert done.returncode == 1
-    text = " ".join(done.stdout.split())
-    assert f"uv took {address}" in text
-    assert f"plain-2.0-py3-none-any.whl from {index.url}" in text
+    assert done.returncode == 2
+    assert "limits.txt" in done.stderr
+    assert "plain" in done.stderr
 
 
 def test_own_index_without_answer_is_not_passed_over(index: WheelIndex, tmp_path: Path) -> None:
