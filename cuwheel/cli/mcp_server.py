@@ -25,7 +25,8 @@ _LONGEST = 600.0  # seconds of a call: an audit of the largest wheels takes one 
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _RUNS = ToolAnnotations(read_only_hint=False, destructive_hint=False)  # the caller's own Python
 _ASKS_INDEXES = ToolAnnotations(read_only_hint=True, open_world_hint=True)
-_OF_FILES, _OF_LOGS = (".txt", ".toml", ".whl"), (".log", ".txt")  # ends of names
+_OF_FILES = (".txt", ".toml", ".whl")  # ends of names that no package has
+_OF_LOGS = (".log", ".txt")
 _ABOUT = (
     "Facts about CUDA wheels for Python, from their files and from this machine. Relative paths "
     "are those of the folder that the server was started in."

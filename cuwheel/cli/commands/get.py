@@ -87,10 +87,12 @@ def run_get(args: argparse.Namespace, console: Console, caller: Caller) -> int:
     if os.path.lexists(folder):
         raise folder_exists(folder)
     interpreters = _interpreters(args.python, caller)
-    request = replace(_request(args, console, caller), pythons=tuple(interpreters))
+    wanted = stack_request(args, console, caller)
+    request = replace(wanted, python=None, pythons=tuple(interpreters))
     entries = load_catalogue(caller.roots)
     run = _Run(args, request, entries, console, caller)
-    found, built = run.search(), tuple[str, ...]()
+    found = run.search()
+    built: tuple[str, ...] = ()
     if found.fit and found.fit.missing and not args.dry_run:
         built = run.build(found)
         found = run.search()
@@ -112,14 +114,6 @@ def run_get(args: argparse.Namespace, console: Console, caller: Caller) -> int:
     _print_proofs(proofs, folder, console, caller)
     document = GetDocument(folder=str(folder), stack=found.report, built=built, proofs=proofs)
     return run.answer(document)
-
-
-def _request(args: argparse.Namespace, console: Console, caller: Caller) -> StackRequest:
-    dist = folder_of(args.dist, caller, "dist")
-    request = stack_request(args, console, caller)
-    built = (dist.as_uri(),) if dist.is_dir() else ()
-    indexes = (*request.indexes, *built) if request.indexes else ()
-    return replace(request, python=None, listed=(*built, *request.listed), indexes=indexes)
 
 
 @dataclass(frozen=True)
@@ -144,7 +138,7 @@ class _Run:
         """Search the stack, among the wheels of builds too."""
         advise = partial(build_advice, self.entries, self.dist)
         uri, request = self.dist.as_uri(), self.request
-        if self.dist.is_dir() and uri not in (*request.listed, *request.indexes):
+        if self.dist.is_dir():
             indexes = (*request.indexes, uri) if request.indexes else ()
             request = replace(request, listed=(uri, *request.listed), indexes=indexes)
         with self.console.live("examining machine and indexes"):
