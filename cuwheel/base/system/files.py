@@ -317,7 +317,7 @@ def disk_full(*folders: Path, is_quota: bool = False) -> DiskFullError:
     """Return the error for a full disk: of bytes, of inodes, or by a quota.
 
     Args:
-        folders: one, or those that one of is on the disk.
+        folders: one on the disk; several where it isn't known which of them is.
         is_quota: the system named a quota, whatever is free.
     """
     names, first = " or ".join(map(str, folders)), folders[0]

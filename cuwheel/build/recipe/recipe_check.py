@@ -308,6 +308,10 @@ def _faults_of_resources(recipe: Recipe) -> Iterator[str]:
     """Yield one line for each error in the resources."""
     for resource in recipe.resources:
         yield from _faults_of_pin(f"resource {resource.name}: source", resource.source)
+        if isinstance(resource.source, Archive):  # its release isn't the recipe's
+            yield from _faults_of_text(
+                f"resource {resource.name}: source.url", resource.source.url, ()
+            )
         if not _stays_inside(resource.to):
             yield f'resource {resource.name}: to="{resource.to}" leads outside of the folder'
     paths = [PurePosixPath(resource.to) for resource in recipe.resources]

@@ -13,8 +13,8 @@ from tests.support.factories import make_recipe
 _TORCH = Framework(name="torch", version="2.11.0")
 
 
-def resource(to: str = "tiny", sha256: str = "0" * 64) -> Resource:
-    return Resource(name="tiny", source=Archive(url="u", sha256=sha256), to=to, why="a test")
+def resource(to: str = "tiny", sha256: str = "0" * 64, url: str = "u") -> Resource:
+    return Resource(name="tiny", source=Archive(url=url, sha256=sha256), to=to, why="a test")
 
 
 def libraries(**changes: str) -> LibraryPerCuda:
@@ -129,6 +129,7 @@ def test_passes_sound_recipe(changes: dict[str, object]) -> None:
         ({"resources": (resource(to="x"), resource(to="x"))}, "two resources overlap"),
         ({"resources": (resource(to="x"), resource(to="x/y"))}, "two resources overlap"),
         ({"resources": (resource(sha256="abc"),)}, "resource tiny: source.sha256"),
+        ({"resources": (resource(url="u-{version}"),)}, "resource tiny: source.url: {version}"),
         (
             {"smoke": Smoke(imports=("p",), call="p.f()\np.g()")},
             "smoke.call is too long: make it a script",
