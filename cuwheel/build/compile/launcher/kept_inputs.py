@@ -62,9 +62,7 @@ def log_size(path: str) -> int:
 def _has_run(log: str, name: str, begin: int) -> bool:
     """Return True if a compiler's program has run for a compile."""
     try:
-        with open(log, "rb") as stream:  # noqa: PTH123
-            stream.seek(begin)
-            lines = stream.read().split(b"\n")
+        lines = kept_files.read(log)[begin:].split(b"\n")
     except OSError:
         return False
     mark = f'"compile": "{name}"'.encode()
