@@ -76,7 +76,15 @@ def builds_section(content: Mapping[str, Any]) -> str:
         *_machine_facts(content["machine"]),
     ]
     lines = [_build_line(name, rows, settings) for name in BUILD_WAYS if name in rows]
-    headings = ("way", "build s", "whole s", "build / raw", "goal", "reached", "others' cores")
+    headings: tuple[str, ...] = (
+        "way",
+        "build s",
+        "whole s",
+        "build / raw",
+        "goal",
+        "reached",
+        "others' cores",
+    )
     headings += ("cicc, ptxas ran; taken",)
     notes = [*_same_bytes(rows), *_failures(rows)]
     return "\n\n".join([_table(("", ""), facts), _table(headings, lines), *notes])

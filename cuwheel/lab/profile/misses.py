@@ -13,6 +13,8 @@ from cuwheel.base.system.quantities import plural
 from cuwheel.build.compile.events import EVENTS_LOG, Compile, Events, read_events
 
 _SHOWN = 6  # differences of a compile, without --verbose
+# docs/adr/0016
+_OF_ARCHS = ": CUB and Thrust put the list of archs into names, so each arch is compiled anew"
 _WORDS = {"added": "is new", "removed": "is gone", "changed": "has changed"}
 
 
@@ -21,8 +23,8 @@ class InputDifference:
     """An input of a compile that differs from the nearest kept one.
 
     Attributes:
-        kind: `compiler`, `Python` (its version, or one of its headers), `packages`, `flag`,
-            `variable`, `source` or `header`.
+        kind: `compiler`, `Python` (its version, or one of its headers), `packages`, `archs` (of
+            a source that includes CUB or Thrust), `flag`, `variable`, `source` or `header`.
         change: `added`, `removed` or `changed`.
         name: the option, the variable's name, the file's path, a version, or a digest.
     """
@@ -153,6 +155,7 @@ def _reasons(compile_: RunCompile, *, is_verbose: bool) -> Iterator[str]:
         yield "it failed, or the compile cache was off"
     shown = compile_.differences if is_verbose else compile_.differences[:_SHOWN]
     for each in shown:
-        yield f"{each.kind} {each.name} {_WORDS.get(each.change, each.change)}"
+        why = _OF_ARCHS if each.kind == "archs" and each.change == "added" else ""
+        yield f"{each.kind} {each.name} {_WORDS.get(each.change, each.change)}{why}"
     if more := compile_.count - len(shown):
         yield f"and {more} more"

@@ -33,6 +33,7 @@ TOOL = {
 TAKEN = {"kind": "shared", "made_for": "linux_x86_64", "taken_for": "linux_x86_64"}
 PYTHON = "/python/3.13/include/python3.13/Python.h"
 DIFFERENCES = ["Python added 3.13.0", "Python removed 3.12.1", f"Python added {PYTHON}"]
+DIFFERENCES += ["archs added 80 90"]
 DIFFERENCES += [
     "flag added -O3",
     "variable changed CFLAGS",
@@ -44,7 +45,7 @@ DIFFERENCES += [
 def write_events(work: Path, target: str, age: float = 0.0) -> None:
     """Write the log of a build: one hit, and four compiles that ran."""
     inputs = {
-        "differs": {"known": 1, "differences": DIFFERENCES, "count": 9},
+        "differs": {"known": 1, "differences": DIFFERENCES, "count": 10},
         "first": {"known": 0, "differences": [], "count": 0},
         "same": {"known": 1, "differences": [], "count": 0},
         "uncached": None,
@@ -76,10 +77,10 @@ TEXT = """\
   Python 3.13.0 is new
   Python 3.12.1 is gone
   Python /python/3.13/include/python3.13/Python.h is new
+  archs 80 90 is new: CUB and Thrust put the list of archs into names, so each arch is compiled anew
   flag -O3 is new
   variable CFLAGS has changed
-  source a.cu has changed
-  and 3 more
+  and 4 more
 /cuwheel/source/first.cu: cicc 90, g++ ran
   never compiled before
 /cuwheel/source/same.cu: cicc 90, g++ ran
@@ -97,7 +98,7 @@ def test_says_why_compiles_ran(work: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize(
-    ("options", "lines"), [(["--quiet"], ["", 1]), (["--verbose"], ["  header b is gone", 16])]
+    ("options", "lines"), [(["--quiet"], ["", 1]), (["--verbose"], ["  header b is gone", 17])]
 )
 def test_says_more_or_less(
     work: Path, options: list[str], lines: list[Any], capsys: pytest.CaptureFixture[str]
@@ -116,7 +117,7 @@ def test_returns_data_of_the_named_target(work: Path, capsys: pytest.CaptureFixt
     assert document["target"] == "other-130-cp312"
     assert (document["compiles"], document["hits"], document["reused"]) == (5, 1, 1)
     assert [each["state"] for each in document["ran"]] == ["differs", "first", "same", "unknown"]
-    assert document["ran"][0]["differences"][3] == {
+    assert document["ran"][0]["differences"][4] == {
         "kind": "flag",
         "change": "added",
         "name": "-O3",

@@ -22,7 +22,9 @@ _MOST = 50  # differences that are noted
 _LARGEST = 8 << 20  # bytes of a record; 2,000 headers of PyTorch are 0.3 MB
 _FIELDS = 3  # of an input in a record
 # In the order in which a person looks for a cause.
-_ORDER = ("compiler", "Python", "packages", "flag", "variable", "source", "header")
+_ORDER = ("compiler", "Python", "packages", "archs", "flag", "variable", "source", "header")
+# Headers of CCCL that put the list of all archs into the names of what they declare.
+_NAMED_BY_ARCHS = ("/cub/util_namespace.cuh", "/thrust/detail/config/namespace.h")
 _PYTHON = "/include/python"  # in the paths of Python's headers
 _NO_CAUSE = ("-frandom-seed=", "--frandom-seed=")  # the launcher's own; it follows from the others
 
@@ -81,6 +83,8 @@ def _inputs_of(command: CompilerCommand, settings: Settings) -> _Inputs:
     for path in _included(command) or direct_mode.known_files(settings):
         kind = "source" if path == command.source_path else "header"
         found[kind, path] = _digest_of(path)
+        if path.endswith(_NAMED_BY_ARCHS):
+            found["archs", " ".join(command.archs)] = ""
     found["source", command.source_path] = _digest_of(command.source_path)
     return found
 

@@ -36,7 +36,7 @@ OPTIONS = (
     *("-use_fast_math", "-maxrregcount=32", "-Xptxas=-O1", "-rdc=true", "-G", "-ewp", "-O1"),
     *("-lineinfo", "-std=c++20", "-restrict", "-default-stream=per-thread", "-split-compile=2"),
     *("-keep-device-functions", "-rdc=true -dlto", "-Xcicc -opt-fdiv=0", "-DMORE=1"),
-    *("-code=sm_90,compute_90", "-gencode=arch=compute_80,code=sm_80"),
+    *("-gencode=arch=compute_90,code=compute_90", "-gencode=arch=compute_80,code=sm_80"),
 )
 
 

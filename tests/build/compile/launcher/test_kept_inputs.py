@@ -90,6 +90,19 @@ def test_names_what_all_compiles_share(
     assert noted.differences[:2] == differences
 
 
+def test_names_archs_where_names_hold_them(bench: Bench) -> None:
+    """Found by the path of a header; g++ itself has no archs."""
+    header = "include/cub/util_namespace.cuh"
+    bench.write("a.h", f'#define N 1\n#include "{header}"\n')
+    bench.write(header, "\n")
+    compile_file(bench)
+    bench.write("a.h", "#define N 1\n")
+
+    differences = compile_file(bench).differences
+
+    assert differences == ("archs removed ", "header changed a.h", f"header removed {header}")
+
+
 def test_compares_with_the_nearest(bench: Bench) -> None:
     bench.write("a.h", "#define N 1\n")
     for options in (("-O2", "-g"), ("-O1",), ("-O3", "-g", "-fPIC")):
