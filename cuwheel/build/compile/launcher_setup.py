@@ -108,13 +108,12 @@ def _explained(
     """Return those attributes of the launcher's settings that `kept_inputs` reads."""
     if not cache.program.name:
         return {}
-    named = {
-        "compiler": fingerprint,
-        "Python": inputs.python.base_version,
-        "packages": inputs.python.fingerprint,
-    }
-    folder = path_map.inside(str(cache.folder / INPUTS_FOLDER))
-    return {"inputs": folder, "made_of": tuple(named.items())}
+    made_of = (
+        ("compiler", "of host or device code", fingerprint),
+        ("Python", inputs.python.base_version, ""),
+        ("packages", "of the build environment", inputs.python.fingerprint),
+    )
+    return {"inputs": path_map.inside(str(cache.folder / INPUTS_FOLDER)), "made_of": made_of}
 
 
 def listing_variables(inputs: BuildInputs, path_map: PathMap) -> dict[str, str]:

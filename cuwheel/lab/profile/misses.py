@@ -15,7 +15,6 @@ from cuwheel.build.compile.events import EVENTS_LOG, Compile, Events, read_event
 _SHOWN = 6  # differences of a compile, without --verbose
 # docs/adr/0016
 _OF_ARCHS = ": CUB and Thrust put the list of archs into names, so each arch is compiled anew"
-_WORDS = {"added": "is new", "removed": "is gone", "changed": "has changed"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +25,7 @@ class InputDifference:
         kind: `compiler`, `Python` (its version, or one of its headers), `packages`, `archs` (of
             a source that includes CUB or Thrust), `flag`, `variable`, `source` or `header`.
         change: `added`, `removed` or `changed`.
-        name: the option, the variable's name, the file's path, a version, or a digest.
+        name: the option, the variable's name, the file's path, a version, or whose it is.
     """
 
     kind: str
@@ -156,6 +155,6 @@ def _reasons(compile_: RunCompile, *, is_verbose: bool) -> Iterator[str]:
     shown = compile_.differences if is_verbose else compile_.differences[:_SHOWN]
     for each in shown:
         why = _OF_ARCHS if each.kind == "archs" and each.change == "added" else ""
-        yield f"{each.kind} {each.name} {_WORDS.get(each.change, each.change)}{why}"
+        yield f"{each.kind} {each.name} {each.change}{why}"
     if more := compile_.count - len(shown):
         yield f"and {more} more"

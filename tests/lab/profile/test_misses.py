@@ -74,12 +74,12 @@ def work(tmp_path: Path) -> Path:
 
 TEXT = """\
 /cuwheel/source/differs.cu: cicc 90, g++ ran
-  Python 3.13.0 is new
-  Python 3.12.1 is gone
-  Python /python/3.13/include/python3.13/Python.h is new
-  archs 80 90 is new: CUB and Thrust put the list of archs into names, so each arch is compiled anew
-  flag -O3 is new
-  variable CFLAGS has changed
+  Python 3.13.0 added
+  Python 3.12.1 removed
+  Python /python/3.13/include/python3.13/Python.h added
+  archs 80 90 added: CUB and Thrust put the list of archs into names, so each arch is compiled anew
+  flag -O3 added
+  variable CFLAGS changed
   and 4 more
 /cuwheel/source/first.cu: cicc 90, g++ ran
   never compiled before
@@ -98,7 +98,7 @@ def test_says_why_compiles_ran(work: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize(
-    ("options", "lines"), [(["--quiet"], ["", 1]), (["--verbose"], ["  header b is gone", 17])]
+    ("options", "lines"), [(["--quiet"], ["", 1]), (["--verbose"], ["  header b removed", 17])]
 )
 def test_says_more_or_less(
     work: Path, options: list[str], lines: list[Any], capsys: pytest.CaptureFixture[str]

@@ -73,7 +73,7 @@ def _has_run(log: str, name: str, begin: int) -> bool:
 
 def _inputs_of(command: CompilerCommand, settings: Settings) -> _Inputs:
     """Return all that a compile was made of, as far as it is known."""
-    found: _Inputs = dict.fromkeys(settings.made_of, "")
+    found: _Inputs = {(kind, name): value for kind, name, value in settings.made_of}
     for flag in _flags(command.argv[1:]):
         if not flag.startswith(_NO_CAUSE):
             found["flag", flag] = ""

@@ -80,7 +80,7 @@ class Settings:
         objects: folder with objects of earlier compiles (`direct_mode`); empty for none.
         identity: digest of the content of all `pinned` folders.
         inputs: folder with what earlier compiles were made of (`kept_inputs`); empty for none.
-        made_of: kind and name of what is the same for all compiles: compiler, Python, packages.
+        made_of: kind, name and digest of what all compiles share: compiler, Python, packages.
     """
 
     cache: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class Settings:
     objects: str = ""
     identity: str = ""
     inputs: str = ""
-    made_of: tuple[tuple[str, str], ...] = ()
+    made_of: tuple[tuple[str, str, str], ...] = ()
     pinned: tuple[str, ...] = ()
     tree: str = ""
     scratch: tuple[str, ...] = ()

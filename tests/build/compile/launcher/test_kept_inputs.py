@@ -9,7 +9,7 @@ import pytest
 from cuwheel.build.compile.events import InputsNoted, read_events
 from tests.support.build.launchers import Bench, make_bench
 
-MADE_OF = (("compiler", "one"), ("Python", "3.12.1"))
+MADE_OF = (("compiler", "of device code", "one"), ("Python", "3.12.1", ""))
 
 
 @pytest.fixture
@@ -17,8 +17,8 @@ def bench(tmp_path: Path) -> Bench:
     return ready(tmp_path, MADE_OF)
 
 
-def ready(folder: Path, made_of: tuple[tuple[str, str], ...]) -> Bench:
-    name = f"bench-{made_of[0][1]}-{made_of[1][1]}"
+def ready(folder: Path, made_of: tuple[tuple[str, str, str], ...]) -> Bench:
+    name = f"bench-{made_of[0][2]}-{made_of[1][1]}"
     bench = make_bench(
         folder / name,
         folder,  # a toolkit without programs
@@ -72,14 +72,14 @@ def test_names_what_differs(
 @pytest.mark.parametrize(
     ("made_of", "differences"),
     [
-        ((("compiler", "two"), MADE_OF[1]), ("compiler added two", "compiler removed one")),
-        ((MADE_OF[0], ("Python", "3.13.0")), ("Python added 3.13.0", "Python removed 3.12.1")),
+        ((("compiler", "of device code", "two"), MADE_OF[1]), ("compiler changed of device code",)),
+        ((MADE_OF[0], ("Python", "3.13.0", "")), ("Python added 3.13.0", "Python removed 3.12.1")),
     ],
 )
 def test_names_what_all_compiles_share(
     tmp_path: Path,
     bench: Bench,
-    made_of: tuple[tuple[str, str], ...],
+    made_of: tuple[tuple[str, str, str], ...],
     differences: tuple[str, ...],
 ) -> None:
     bench.write("a.h", "#define N 1\n")
@@ -87,7 +87,7 @@ def test_names_what_all_compiles_share(
 
     noted = compile_file(ready(tmp_path, made_of))
 
-    assert noted.differences[:2] == differences
+    assert noted.differences[: len(differences)] == differences
 
 
 def test_names_archs_where_names_hold_them(bench: Bench) -> None:
