@@ -199,7 +199,9 @@ def test_measures_builds_of_tiny_package(tmp_path: Path, page: Path) -> None:
     rows = _bench("builds", tmp_path, page, *given, "--ways", "raw", "fromager", "cold", "warm")
     again = _bench("builds", tmp_path, page, *given, "--ways", "cold", "patched", "more-archs")
 
-    assert [row["turns"][-1]["cicc"] for row in again] == [1, 1, 1]
+    # Of what is patched the front end runs first.
+    ran = {row["name"]: row["turns"][-1]["cicc"] for row in again}
+    assert ran == {"cold": 1, "more-archs": 1, "patched": 2}
     turns = {row["name"]: len(row["turns"]) for row in rows}
     assert turns == {"raw": 1, "fromager": 1, "cold": 1, "warm": 3}
     cold, warm = (row["turns"][-1] for row in rows[2:])
