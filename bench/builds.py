@@ -9,6 +9,7 @@ import argparse
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,8 +36,10 @@ from cuwheel.build.compile.cache.compile_cache import (
     FOLDER_VARIABLE,
     choose_program,
 )
+from cuwheel.build.compile.events import EVENTS_LOG, read_events
 from cuwheel.build.environments.lock_file import pinned_version
 from cuwheel.build.pipeline.summary import summary_in
+from cuwheel.build.workspace.records import SourceTree
 from cuwheel.publish.rebuild.builds import Variation, rebuild
 
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -46,7 +49,7 @@ _SHORT_TURNS = 3
 _SHORT = ("warm", "asking", "unchanged")
 _LONG = ("raw", "fromager", "cold")
 # What the others start from: the wheel or the compile cache of a cold build.
-_AFTER_COLD = ("warm", "asking", "unchanged", "second-python", "more-archs")
+_AFTER_COLD = ("warm", "asking", "unchanged", "second-python", "more-archs", "patched")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +138,12 @@ class Builds:
             "asking": self._asking,
             "unchanged": self._unchanged,
             "second-python": self._second_python,
-            "more-archs": self._more_archs,
+            "other-archs": lambda: self._cold_for("other-archs", self._plan.more_archs),
+            "all-archs": lambda: self._cold_for("all-archs", self._all_archs),
+            "more-archs": lambda: self._ours(
+                "more-archs", self._asked_for(self._all_archs), self._copied("more-archs")
+            ),
+            "patched": self._patched,
         }
         return ways[way]()
 
@@ -155,10 +163,32 @@ class Builds:
         asked = self._plan.command(self._plan.second_python, self._plan.archs)
         return self._ours("second-python", asked, self._copied("second-python"))
 
-    def _more_archs(self) -> Turn:
-        archs = (*self._plan.more_archs, *self._plan.archs)
-        asked = self._plan.command(self._plan.python, archs)
-        return self._ours("more-archs", asked, self._copied("more-archs"))
+    @property
+    def _all_archs(self) -> tuple[str, ...]:
+        return (*self._plan.more_archs, *self._plan.archs)
+
+    def _asked_for(self, archs: Sequence[str]) -> list[str]:
+        return self._plan.command(self._plan.python, archs)
+
+    def _cold_for(self, name: str, archs: Sequence[str]) -> Turn:
+        compiles = self._folder(f"compiles-{name}")
+        remove_tree(compiles)
+        return self._ours(name, self._asked_for(archs), compiles)
+
+    def _patched(self) -> Turn:
+        """Build a source with one more kernel in one of its files."""
+        source, compiles = self._folder("patched-source"), self._copied("patched")
+        remove_tree(source)
+        original = self.prepared.workspace.load("source", SourceTree).path
+        shutil.copytree(original, source, symlinks=True)
+        file = min(source.rglob("*.cu"), key=lambda path: (path.stat().st_size, path))
+        with file.open("a") as stream:
+            stream.write("\n__global__ void cuwheel_bench(int *to) { *to = 1; }\n")
+        name = self.prepared.target.recipe.name  # a build of another source has its own cache
+        if not self._plan.source:
+            (compiles / name).rename(compiles / f"{name}.source")
+        words = replace(self._plan, source=str(source)).command(self._plan.python, self._plan.archs)
+        return self._ours("patched", words, compiles)
 
     def _folder(self, name: str) -> Path:
         return self._plan.folder / name
@@ -184,7 +214,17 @@ class Builds:
         how = replace(how, variables={**how.variables, **variables})
         turn, summary = self._measure(how, asked)
         [build] = [seconds for stage, seconds in summary["durations"] if stage == "build"]
-        return replace(turn, build=build, cache=summary["cache"])
+        [log] = how.work.glob(f"*/logs/{EVENTS_LOG}")
+        events = read_events(log)
+        ran = Counter(tool.name for tool in events.tools)
+        return replace(
+            turn,
+            build=build,
+            cache=summary["cache"],
+            cicc=ran["cicc"],
+            ptxas=ran["ptxas"],
+            taken=events.reused + events.shared,
+        )
 
     def _unchanged(self) -> Turn:
         """Ask for the cold build again, in its own folders."""

@@ -86,6 +86,9 @@ class Turn:
         load_after: load average.
         cache: what the compile cache did, in words; empty where there was none.
         sha256: of the wheel; empty where it isn't comparable with ours.
+        cicc: how often it ran, whole or its front end alone; None where nobody counted.
+        ptxas: likewise.
+        taken: PTX files and cubins that an earlier compile had made.
     """
 
     build: float
@@ -95,6 +98,9 @@ class Turn:
     load_after: float
     cache: str = ""
     sha256: str = ""
+    cicc: int | None = None
+    ptxas: int | None = None
+    taken: int | None = None
 
     @classmethod
     def of(cls, meanwhile: Meanwhile, *, build: float, cache: str = "", sha256: str = "") -> Turn:

@@ -20,16 +20,21 @@ BUILD_WAYS: Mapping[str, str] = {
     "asking": "cuwheel, the same, each file looked up in sccache",
     "unchanged": "cuwheel, nothing changed",
     "second-python": "cuwheel, {second_python} after {python}",
+    "other-archs": "cuwheel, {more_archs} alone, compile cache empty",
+    "all-archs": "cuwheel, {all_archs}, compile cache empty",
     "more-archs": "cuwheel, {all_archs} after {archs}",
+    "patched": "cuwheel, one file patched",
 }
 BUILD_GOALS: Mapping[str, Goal] = {
     "cold": Goal(figure="build", most=1.03, of="raw"),
     "warm": Goal(figure="whole", most=10.0),
     "unchanged": Goal(figure="whole", most=3.0),
     "second-python": Goal(figure="build", most=0.1, of="cold"),
-    "more-archs": Goal(figure="build", most=1.0, of="cold"),
 }
-_ONE_WHEEL = ("cold", "no-cache", "warm", "asking", "unchanged")
+# One more arch: after a single one, and after several.
+_AFTER_ONE = Goal(figure="build", most=1.05, of="other-archs")
+_AFTER_SEVERAL = Goal(figure="build", most=0.3, of="all-archs")
+_ONE_WHEEL = (("cold", "no-cache", "warm", "asking", "unchanged"), ("all-archs", "more-archs"))
 _BUSY = 0.25  # cores taken by others from which on a figure is said to come from a busy machine
 _MIB = 1 << 20
 _LAST_DIGITS = 10.0  # seconds; below it a tenth matters
@@ -71,7 +76,16 @@ def builds_section(content: Mapping[str, Any]) -> str:
         *_machine_facts(content["machine"]),
     ]
     lines = [_build_line(name, rows, settings) for name in BUILD_WAYS if name in rows]
-    headings = ("way", "build s", "whole s", "build / raw", "goal", "reached", "others' cores")
+    headings: tuple[str, ...] = (
+        "way",
+        "build s",
+        "whole s",
+        "build / raw",
+        "goal",
+        "reached",
+        "others' cores",
+    )
+    headings += ("cicc, ptxas ran; taken",)
     notes = [*_same_bytes(rows), *_failures(rows)]
     return "\n\n".join([_table(("", ""), facts), _table(headings, lines), *notes])
 
@@ -132,18 +146,20 @@ def goal_says(goal: Goal) -> str:
 
 def _same_bytes(rows: Mapping[str, Row]) -> list[str]:
     """Whether the ways that have to make one wheel did; nothing where fewer than two ran."""
-    hashes = {
-        name: {turn.sha256 for turn in rows[name].turns}
-        for name in _ONE_WHEEL
-        if name in rows and rows[name].turns
-    }
-    if len(hashes) < 2:  # noqa: PLR2004 - nothing to compare
-        return []
-    names = ", ".join(hashes)
-    different = set().union(*hashes.values())
-    if len(different) == 1:
-        return [f"The wheels of {names} are the same bytes, SHA-256 `{different.pop()[:16]}…`."]
-    return [f"The wheels of {names} are not the same bytes."]
+    lines = []
+    for ways in _ONE_WHEEL:
+        hashes = {
+            name: {turn.sha256 for turn in rows[name].turns}
+            for name in ways
+            if name in rows and rows[name].turns
+        }
+        names, different = ", ".join(hashes), set().union(*hashes.values())
+        if len(hashes) > 1 and len(different) == 1:
+            sha256 = different.pop()[:16]
+            lines.append(f"The wheels of {names} are the same bytes, SHA-256 `{sha256}…`.")
+        elif len(hashes) > 1:
+            lines.append(f"The wheels of {names} are not the same bytes.")
+    return lines
 
 
 def _failures(rows: Mapping[str, Row]) -> list[str]:
@@ -156,11 +172,17 @@ def _build_line(
     row, raw = rows[name], rows.get("raw")
     words = {**settings, "archs": _of_archs(settings["archs"])}
     words["all_archs"] = _of_archs(settings["all_archs"])
+    more = [arch for arch in settings["all_archs"] if arch not in settings["archs"]]
+    words["more_archs"] = _of_archs(more)
     title = BUILD_WAYS[name].format_map(words)
     if not row.turns:
-        return title, "failed", "", "", "", "", ""
+        return title, "failed", "", "", "", "", "", ""
     ratio = f"{row.build / raw.build:.3f}" if raw and raw.turns and row.build else ""
     goal = BUILD_GOALS.get(name)
+    if name == "more-archs":
+        goal = _AFTER_SEVERAL if settings["archs"][1:] else _AFTER_ONE
+    last = row.turns[-1]
+    ran = "" if last.cicc is None else f"{last.cicc}, {last.ptxas}; {last.taken}"
     return (
         f"{title}{f' (median of {len(row.turns)})' if len(row.turns) > 1 else ''}",
         _seconds(row.build) if row.build else "none",
@@ -169,6 +191,7 @@ def _build_line(
         goal_says(goal) if goal else "",
         _reached(goal, row, rows) if goal else "",
         f"{row.others:.1f}{', busy' if row.others >= _BUSY else ''}",
+        ran,
     )
 
 

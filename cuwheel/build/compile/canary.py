@@ -48,6 +48,8 @@ _SHARED = (
 )
 # As nvcc's own help names them. The override of cudafe++ is in no help: it is tried.
 _FLAGS = {"seed": "-frandom-seed", "objtemp": "-objtemp"}
+# Another source with the same bitcode and the same object: the front end alone has to run.
+_SAME_CODE = "extern int nothing;\n"
 _EPOCH = "315532800"
 # What turns a preprocessed source into a cubin; in conda's layout below a folder of the target.
 _DEVICE_FILES = ("nvvm/bin/cicc", "nvvm/libdevice/libdevice.10.bc", "bin/ptxas")
@@ -62,8 +64,8 @@ class Canary:
         flags: the options for equal bytes that this nvcc has, as `rewrite.Settings` names them.
         by_path: sources whose objects differ between two folders; a fixed path makes them equal.
         always: sources whose objects differ in one folder too.
-        device_tools: SHA-256 over the programs that make device code; empty where that of one
-            platform can't be reused for another (`build/compile/launcher/device_code.py`).
+        device_tools: SHA-256 over the programs that make device code; empty where that of an
+            earlier compile can't be reused (`build/compile/launcher/device_code.py`).
     """
 
     flags: tuple[str, ...]
@@ -118,31 +120,35 @@ def _try_all(toolchain: ViewPaths, folder: Path) -> Canary:
 
 
 def _shared_tools(toolchain: ViewPaths, folder: Path, flags: tuple[str, ...], stop: Stop) -> str:
-    """Return the digest of the device compilers, if their output can be shared; else nothing.
+    """Return the digest of the device compilers, if their output can be reused; else nothing.
 
-    Three compiles of one file: as usual, one that keeps its device code, one that reuses it.
+    Four compiles to one object: as usual, one that keeps its device code, one with the same bitcode
+    and one with the same source, which reuse it.
     """
     digest = _digest_of_device_tools(toolchain.toolkit)
     if not digest or not _FLAGS.keys() <= set(flags):  # else objects differ with each process
         return ""
     place = folder / "-".join(("shared", *flags))
     view = _prepare(toolchain, place, tuple(_FLAGS))
-    (place / "source" / "shared.cu").write_text(_SHARED)
+    source = place / "source" / "shared.cu"
+    source.write_text(_SHARED)
     events = place / "events"
     variables = {
         "CUWHEEL_DEVICE_CODE": str(place / "device"),
         "CUWHEEL_DEVICE_TOOLS": digest,
         "CUWHEEL_EVENTS": str(events),
+        "CUWHEEL_PLATFORM": "canary",
     }
     try:
         objects = {_compile(view, "shared")}
-        for platform in ("first", "second"):
+        for text in (_SHARED + _SAME_CODE, _SHARED, _SHARED):
             stop.check()
-            objects.add(_compile(view, "shared", {**variables, "CUWHEEL_PLATFORM": platform}))
+            source.write_text(text)
+            objects.add(_compile(view, "shared", variables))
     except _CompileError:
         return ""
     reused = events.read_text().count('"kind": "shared"') if events.exists() else 0
-    return digest if len(objects) == 1 and reused == len(DEVICE_TOOLS) else ""
+    return digest if len(objects) == 1 and reused == 2 * len(DEVICE_TOOLS) else ""
 
 
 def _digest_of_device_tools(toolkit: Path) -> str:

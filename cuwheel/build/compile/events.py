@@ -11,7 +11,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -19,6 +19,7 @@ from cuwheel.base import limits
 from cuwheel.base.system.regular_files import open_regular, read_regular
 
 SHARED = "shared"  # kind of an event: device code was taken from a build for another platform
+_REUSED = "reused"  # likewise, from an earlier compile for the same one
 DIRECT_MODE = "direct mode"  # in place of a cache's name, where the launcher had the object itself
 EVENTS_LOG = "events.jsonl"  # its name in a build's folder of events, and among the logs
 
@@ -105,17 +106,35 @@ class ProgramRun:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InputsNoted:
+    """The inputs of a compile that ran, compared with the nearest kept ones of its source.
+
+    Attributes:
+        known: False if the source was never compiled before.
+        differences: kind, change and name of each, in one text; the first of `count`.
+    """
+
+    known: bool
+    differences: tuple[str, ...]
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Events:
     """The events of one log, in the order in which they were written.
 
     Attributes:
+        inputs: by the id of the compile.
         shared: how many PTX files and cubins were taken from a build for another platform.
+        reused: how many from an earlier compile for the same one.
         damaged: how many lines can't be read; a kill in the middle of a write leaves one.
     """
 
     compiles: tuple[Compile, ...] = ()
     tools: tuple[ProgramRun, ...] = ()
+    inputs: Mapping[str, InputsNoted] = field(default_factory=dict)
     shared: int = 0
+    reused: int = 0
     damaged: int = 0
 
     def hits(self) -> frozenset[str]:
@@ -150,7 +169,8 @@ def read_events(path: Path) -> Events:
     """
     compiles: list[Compile] = []
     tools: list[ProgramRun] = []
-    shared = damaged = 0
+    inputs: dict[str, InputsNoted] = {}
+    counts: Counter[str] = Counter()
     try:
         lines = read_regular(path, limit=limits.EVENTS).split(b"\n")
     except OSError as error:
@@ -162,9 +182,11 @@ def read_events(path: Path) -> Events:
             compiles.append(event)
         elif isinstance(event, ProgramRun):
             tools.append(event)
-        shared += event == SHARED
-        damaged += event == _DAMAGED
-    return Events(compiles=tuple(compiles), tools=tuple(tools), shared=shared, damaged=damaged)
+        elif isinstance(event, tuple):
+            inputs[event[0]] = event[1]
+        elif event:
+            counts[event] += 1
+    return Events(compiles=tuple(compiles), tools=tuple(tools), inputs=inputs, **counts)
 
 
 def count_compiles(path: Path, offset: int) -> tuple[int, int]:
@@ -235,8 +257,8 @@ _TOOL: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _event(line: bytes) -> Compile | ProgramRun | str:
-    """Parse a line; `SHARED`, `_DAMAGED`, or nothing for an event of another release."""
+def _event(line: bytes) -> Compile | ProgramRun | tuple[str, InputsNoted] | str:
+    """Parse a line; `SHARED`, `_REUSED`, `_DAMAGED`; nothing for an event of another release."""
     try:
         content = {"dropped": (), **json.loads(line)}
         kind = content["kind"]
@@ -246,8 +268,15 @@ def _event(line: bytes) -> Compile | ProgramRun | str:
             content.setdefault("called", content["asked"])  # older logs have none
             content.setdefault("cpu", 0.0)  # likewise
             return ProgramRun(**{name: read(content[name]) for name, read in _TOOL.items()})
-        is_shared = kind == SHARED and content["made_for"] != content["taken_for"]
+        if kind == "inputs":
+            known, count = bool(content["known"]), int(content["count"])
+            noted = InputsNoted(
+                known=known, differences=_texts(content["differences"]), count=count
+            )
+            return _text(content["compile"]), noted
+        if kind == SHARED:
+            return SHARED if content["made_for"] != content["taken_for"] else _REUSED
     # It is no event, or not a whole one.
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return _DAMAGED
-    return SHARED if is_shared else ""
+    return ""

@@ -12,7 +12,11 @@ from cuwheel.base.errors import UsageError
 from cuwheel.base.system.parallel import Stop, run_all
 from cuwheel.base.system.regular_files import read_text
 from cuwheel.build.compile.build_mounts import headers_moved, packages_moved, python_in
-from cuwheel.build.compile.cache.compile_cache import DEVICE_FOLDER, CompileCache
+from cuwheel.build.compile.cache.compile_cache import (
+    DEVICE_FOLDER,
+    INPUTS_FOLDER,
+    CompileCache,
+)
 from cuwheel.build.compile.cache.direct_settings import direct_settings
 from cuwheel.build.compile.canary import Canary, run_canary
 from cuwheel.build.compile.environment import BuildInputs
@@ -88,6 +92,7 @@ def set_up_launcher(
             "moves": moves,
             "moves_libraries": env.foreign_packages is not None,
             **direct_settings(inputs, path_map, cache, fingerprint),
+            **_explained(inputs, path_map, cache, fingerprint),
             "standard": standard,
             "events": path_map.inside(str(inputs.events_log)),
         }
@@ -95,6 +100,20 @@ def set_up_launcher(
 
     run_all((fill_view, fill_launcher), Stop())  # each waits for a compiler most of its time
     return Launcher(canary=canary, fingerprint=fingerprint, python=inside.python)
+
+
+def _explained(
+    inputs: BuildInputs, path_map: PathMap, cache: CompileCache, fingerprint: str
+) -> dict[str, object]:
+    """Return those attributes of the launcher's settings that `kept_inputs` reads."""
+    if not cache.program.name:
+        return {}
+    made_of = (
+        ("compiler", "of host or device code", fingerprint),
+        ("Python", inputs.python.base_version, ""),
+        ("packages", "of the build environment", inputs.python.fingerprint),
+    )
+    return {"inputs": path_map.inside(str(cache.folder / INPUTS_FOLDER)), "made_of": made_of}
 
 
 def listing_variables(inputs: BuildInputs, path_map: PathMap) -> dict[str, str]:

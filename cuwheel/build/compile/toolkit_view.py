@@ -30,6 +30,7 @@ _SCRIPTS = (
     "build/compile/launcher/device_code.py",
     "build/compile/launcher/direct_mode.py",
     "build/compile/launcher/kept_files.py",
+    "build/compile/launcher/kept_inputs.py",
     "build/compile/launcher/launch.py",
     "build/compile/launcher/module_id.py",
     "build/compile/launcher/rewrite.py",

@@ -65,9 +65,12 @@ def summary_of(workspace: Workspace) -> Summary:
     cache = ""
     if built.cache:
         cache = f"{built.cache}: {built.hits} of {built.compiles} compiles were in it"
-    if cache and built.shared:
-        steps = plural(built.shared, "step")
-        cache += f"; {steps} of device code taken from a build for another platform"
+    for count, source in (
+        (built.shared, "a build for another platform"),
+        (built.reused, "earlier compiles"),
+    ):
+        if cache and count:
+            cache += f"; {plural(count, 'step')} of device code taken from {source}"
     suppliers = {soname: by for _, soname, by in audit.suppliers if soname in wheel.external}
     return Summary(
         wheel=wheel.path.name,

@@ -114,7 +114,11 @@ VERBS = (
         "Show what a release would contain; publish wheels and notes: --publish.",
         "maintain",
     ),
-    Session("cache", "Show the cache's contents, remove what is unused: -- --prune.", "maintain"),
+    Session(
+        "cache",
+        "Show the cache; remove unused: -- --prune; why files compiled: -- why.",
+        "maintain",
+    ),
     Session(
         "torch-symbols",
         "Read the exported symbols of new PyTorch releases, for the audit.",

@@ -127,6 +127,7 @@ class BuiltWheel:
         started: seconds since 1970.
         cache: the compile cache's name and version; empty where there was none.
         shared: how many PTX files and cubins came from a build for another platform.
+        reused: how many came from an earlier compile for this one.
     """
 
     path: Path
@@ -140,6 +141,7 @@ class BuiltWheel:
     compiles: int = 0
     hits: int = 0
     shared: int = 0
+    reused: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

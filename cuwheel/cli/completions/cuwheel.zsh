@@ -14,7 +14,7 @@ _shtab_cuwheel_commands() {
     audit:'Check wheels, of any project, and report problems: -- WHEEL|DIR.'
     build:'Build for a framework'"'"'s release: -- RECIPE --framework torch==2.15.0.'
     bump:'Update a recipe to upstream'"'"'s newest release: -- NAME.'
-    cache:'Show the cache'"'"'s contents, remove what is unused: --prune.'
+    cache:'Show the cache; remove unused: --prune; why files compiled: -- why.'
     completion:'Print the shell completion of commands, options and targets.'
     day-zero:'Try recipes with a framework'"'"'s new release: [-- torch==2.15.0].'
     diagnose:'Check whether GPU packages work here, or say why not: [-- NAME].'
@@ -141,9 +141,12 @@ _shtab_cuwheel_cache_options=(
   "--unused-for[entries that no build has used for this many days\; 0\: all that none uses now]:DAYS:"
   "--size[the entries unused for longest, until the whole cache has this size]:20G:"
   "--dry-run[only print what --prune would remove]"
-  {--quiet,-q}"[print only its size]"
-  {--verbose,-v}"[list every entry]"
+  "--work[folder for intermediate files\; default\: work\/ in the project]:DIR:_files -/"
+  {--quiet,-q}"[print only its size, or the number of compiles]"
+  {--verbose,-v}"[list every entry, or every difference]"
   "--json[print JSON to standard output instead of text]"
+  ":why\: what differed from the nearest compile in the compile cache:(why)"
+  ":the build\'s recipe and toolkit, such as causal-conv1d-130\; default\: the last build\'s:($(cuwheel help --targets))"
 )
 
 # guard to ensure default positional specs are added only once per session

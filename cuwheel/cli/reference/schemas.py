@@ -47,6 +47,7 @@ _NAMES = (
     "check.pick.document.PickDocument",
     "check.pick.stack_report.StackDocument",
     "lab.profile.report.ProfileDocument",
+    "lab.profile.misses.CacheWhyDocument",
     "publish.rebuild.documents.RebuildDocument",
     "publish.release.release.ReleaseDocument",
     "publish.release.record.Release",

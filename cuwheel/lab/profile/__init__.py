@@ -1,3 +1,3 @@
 """Profiles of builds: times and memory of compiles as a picture, a trace and a table."""
 
-__all__ = ["report"]
+__all__ = ["misses", "report"]

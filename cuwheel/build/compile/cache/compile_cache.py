@@ -40,6 +40,7 @@ _DEFAULT_SIZE = 10 << 30  # bytes
 # one for device code: folders next to those of the programs.
 _SHARE = 4
 DIRECT_FOLDER, DEVICE_FOLDER = "direct", "device"
+INPUTS_FOLDER, _INPUTS_SHARE = "inputs", 64  # what compiles were made of, within the whole size
 
 _OLDEST_CCACHE = (4, 13)  # older ones miss nvcc's ways to write dependencies (ccache#1663)
 _RELAY_FEATURE = "redis+unix-storage"  # in `ccache --version`; not every ccache is built with it
@@ -164,6 +165,7 @@ class CompileCache:
         share = self.program.size // _SHARE
         for name in (DIRECT_FOLDER, DEVICE_FOLDER):
             remove_oldest(self.folder / name, share)
+        remove_oldest(self.folder / INPUTS_FOLDER, self.program.size // _INPUTS_SHARE)
         remove_oldest(self.folder.parent, self.program.size + 2 * share)
 
     @contextlib.contextmanager

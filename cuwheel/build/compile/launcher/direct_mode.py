@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     _Known = dict[str, tuple[tuple[int, ...], bytes, tuple[str, ...]]]
 _FORMAT = "1"  # raise it when entries of an older cuwheel must not be used
 _LARGEST = 64 << 20  # bytes of a file that may be included
+_LISTED = 5_000  # files of `known_files`
 _TICK = 1_000_000_000  # ns: a file that was touched so shortly ago is read again
 
 # Variables that no compiler reads, or whose value differs in each build without effect.
@@ -105,7 +106,7 @@ def find_entry(command: CompilerCommand, environment: Mapping[str, str], setting
         folder = os.getcwd()  # noqa: PTH109
     except (OSError, ValueError):
         return ""
-    variables = sorted(pair for pair in environment.items() if _is_read(pair[0]))
+    variables = sorted(pair for pair in environment.items() if is_read(pair[0]))
     parts = [_FORMAT, settings.identity, folder, *command.argv, ""]
     parts += [f"{name}={value}" for name, value in variables]
     text = "\0".join(parts).encode("utf-8", "surrogateescape")
@@ -113,10 +114,19 @@ def find_entry(command: CompilerCommand, environment: Mapping[str, str], setting
     return f"{settings.objects}/{key[:2]}/{key[2:]}.object"
 
 
-def _is_read(name: str) -> bool:
+def is_read(name: str) -> bool:
+    """Return True for a variable that a compiler may read."""
     if name == "CUWHEEL_EPOCH":  # from which gated compilers set SOURCE_DATE_EPOCH
         return True
     return not name.startswith(_NOT_COMPILERS) and name not in _NOT_COMPILERS_NAMES
+
+
+def known_files(settings: Settings) -> list[str]:
+    """Return the files of the package that may be included, where it is small."""
+    try:
+        return [path for path, stamp in _walk(settings.tree, (settings.tree,)) if stamp][:_LISTED]
+    except (OSError, ValueError):
+        return []
 
 
 def _own_folders(

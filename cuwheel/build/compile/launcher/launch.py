@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from cuwheel.build.compile.launcher import direct_mode, kept_files, standin
+from cuwheel.build.compile.launcher import direct_mode, kept_files, kept_inputs, standin
 from cuwheel.build.compile.launcher.rewrite import (
     CompilerCommand,
     Refusal,
@@ -70,6 +70,7 @@ def run(command: CompilerCommand, settings: Settings) -> int:
         child.become(command.argv)
     name = f"{os.getpid()}-{time.monotonic_ns()}"
     started = time.time()
+    begin = kept_inputs.log_size(settings.events)
     running = Running()
     child.on_signals(running.forward)
     entry = direct_mode.find_entry(command, os.environ, settings)
@@ -77,6 +78,8 @@ def run(command: CompilerCommand, settings: Settings) -> int:
         cached, status = "direct mode", running.stopped
     else:
         cached, status = _compile(name, command, settings, entry, running)
+        if not status:
+            kept_inputs.note(name, command, settings, begin)
     fields = {
         "kind": "compile",
         "id": name,

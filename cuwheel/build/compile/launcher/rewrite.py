@@ -79,6 +79,8 @@ class Settings:
         events: the event log; empty for none.
         objects: folder with objects of earlier compiles (`direct_mode`); empty for none.
         identity: digest of the content of all `pinned` folders.
+        inputs: folder with what earlier compiles were made of (`kept_inputs`); empty for none.
+        made_of: kind, name and digest of what all compiles share: compiler, Python, packages.
     """
 
     cache: tuple[str, ...] = ()
@@ -93,6 +95,8 @@ class Settings:
     events: str = ""
     objects: str = ""
     identity: str = ""
+    inputs: str = ""
+    made_of: tuple[tuple[str, str, str], ...] = ()
     pinned: tuple[str, ...] = ()
     tree: str = ""
     scratch: tuple[str, ...] = ()

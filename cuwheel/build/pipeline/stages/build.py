@@ -90,6 +90,7 @@ def build(job: Job) -> BuiltWheel:
         compiles=sum(count.compiles for count in hit_counts(events)),
         hits=len(events.hits()),
         shared=events.shared,
+        reused=events.reused,
     )
 
 

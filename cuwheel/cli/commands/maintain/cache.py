@@ -32,6 +32,8 @@ from cuwheel.build.workspace.cache_contents import (
 )
 from cuwheel.build.workspace.workspace import Workspace, bare_workspace
 from cuwheel.cli.parser import JSON_TEXT, Option, Parser, new_parser, size_argument
+from cuwheel.cli.target_choice import build_options, folder_of
+from cuwheel.lab.profile.misses import describe_count, describe_misses, explain_misses
 
 _KIND_TITLES = ("folder", "size", "entries", "oldest use", "what")
 
@@ -110,8 +112,12 @@ def cache_parser() -> Parser:
     """Return the parser of the session."""
     return new_parser(
         "cache",
-        "Show the cache's contents, and remove what is unused, also while builds run.",
+        "Show the cache's contents, and remove what is unused, also while builds run; or show why "
+        "compiles of the last build ran.",
         {
+            "report {why}?": "why: what differed from the nearest compile in the compile cache",
+            "target TARGET?": "the build's recipe and toolkit, such as causal-conv1d-130; default: "
+            "the last build's",
             "--prune": "remove what the next two options select",
             "--unused-for DAYS": Option(
                 "entries that no build has used for this many days; 0: all that none uses now",
@@ -122,16 +128,26 @@ def cache_parser() -> Parser:
                 read=size_argument,
             ),
             "--dry-run": "only print what --prune would remove",
-            "--quiet": "print only its size",
-            "--verbose": "list every entry",
+            **build_options("work"),
+            "--quiet": "print only its size, or the number of compiles",
+            "--verbose": "list every entry, or every difference",
             "--json": JSON_TEXT,
         },
     )
 
 
 def run_cache(args: argparse.Namespace, console: Console, caller: Caller) -> None:
-    """Print what the cache holds, or remove some of it."""
+    """Print what the cache holds, or remove some of it, or say why compiles ran."""
     is_limited = args.unused_for is not None or args.size is not None
+    if args.report:
+        if args.prune or is_limited or args.dry_run:
+            raise UsageError(
+                "why and the options of --prune can't be combined",
+                why="one explains the last build, the others remove what builds left",
+                fix="leave out one of them",
+            )
+        _explain(args, console, caller)
+        return
     if args.prune != is_limited:
         raise UsageError(
             "--prune needs --unused-for or --size" if args.prune else "--prune is missing",
@@ -149,6 +165,18 @@ def run_cache(args: argparse.Namespace, console: Console, caller: Caller) -> Non
         console.answer(_contents_document(before))
     else:
         _print_table(before, console)
+
+
+def _explain(args: argparse.Namespace, console: Console, caller: Caller) -> None:
+    """Print why compiles of the last build ran."""
+    document = explain_misses(folder_of(args.work, caller, "work"), args.target or "")
+    if args.json:
+        console.answer(document)
+        return
+    verbose = console.is_verbose
+    lines = describe_misses(document, is_verbose=verbose)
+    for line in [describe_count(document)] if console.is_quiet else lines:
+        report_terminal().print(line, markup=False)
 
 
 def _prune(

@@ -1,4 +1,4 @@
-"""Device code of one platform reused for another, by the real nvcc behind launcher and gate.
+"""Device code of an earlier compile reused, by the real nvcc behind launcher and gate.
 
 The other host is simulated by the option that nvcc passes on for it, `--unsigned_chars`. With a
 cross compiler and a real other platform: tests/e2e/build/test_arm64.py.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from cuwheel.base.system.process import Finished
+from cuwheel.build.compile.launcher.device_code import DeviceCommand
 from tests.support.build.launchers import Bench, make_bench
 
 KERNEL = """
@@ -28,6 +30,14 @@ __global__ void k(int *p, int x) { *p = g(x > 3, x); }
 """
 COMMAND = ("nvcc", "-c", "-arch=sm_90", "-Xptxas", "-v")
 UNSIGNED = ("-Xcudafe", "--unsigned_chars")
+HERE = "linux_x86_64"
+# Each may change the object, or what the programs write next to it.
+OPTIONS = (
+    *("-use_fast_math", "-maxrregcount=32", "-Xptxas=-O1", "-rdc=true", "-G", "-ewp", "-O1"),
+    *("-lineinfo", "-std=c++20", "-restrict", "-default-stream=per-thread", "-split-compile=2"),
+    *("-keep-device-functions", "-rdc=true -dlto", "-Xcicc -opt-fdiv=0", "-DMORE=1"),
+    *("-gencode=arch=compute_90,code=compute_90", "-gencode=arch=compute_80,code=sm_80"),
+)
 
 
 @pytest.fixture
@@ -130,16 +140,143 @@ def machine_code(path: Path) -> bytes:
 
 
 @pytest.mark.e2e
-def test_one_platform_runs_no_front_end_for_itself(
+def test_same_source_runs_no_program(bench: Bench, compile_for: Callable[..., Finished]) -> None:
+    bench.write("a.cu", KERNEL)
+    compile_for(HERE)
+    content = content_of(bench)
+
+    compile_for(HERE)
+
+    assert (names(bench, "tool"), names(bench, "shared")) == ([], ["cicc", "ptxas"])
+    assert content_of(bench) == content
+
+
+@pytest.mark.e2e
+def test_one_more_arch_runs_its_own_programs(
+    bench: Bench, compile_for: Callable[..., Finished]
+) -> None:
+    more = "-gencode=arch=compute_80,code=sm_80"
+    bench.write("a.cu", KERNEL)
+    compile_for(HERE)
+
+    compile_for(HERE, more)
+
+    assert (names(bench, "tool"), names(bench, "shared")) == (["cicc", "ptxas"], ["cicc", "ptxas"])
+    assert content_of(bench) == fresh(bench, more)
+
+
+@pytest.mark.e2e
+def test_host_code_runs_the_front_end_alone(
     bench: Bench, compile_for: Callable[..., Finished]
 ) -> None:
     bench.write("a.cu", KERNEL)
-    compile_for("linux_x86_64")
+    compile_for(HERE)
+    bench.write("a.cu", KERNEL + "int of_another_python() { return 13; }\n")
 
-    compile_for("linux_x86_64")
+    compile_for(HERE)
 
-    assert names(bench, "tool") == ["cicc"]
-    assert names(bench, "shared") == ["ptxas"]
+    assert (names(bench, "tool"), names(bench, "shared")) == (["cicc"], ["cicc", "ptxas"])
+    assert content_of(bench) == fresh(bench)
+
+
+@pytest.mark.e2e
+def test_no_option_gives_a_wrong_object(bench: Bench, compile_for: Callable[..., Finished]) -> None:
+    bench.write("a.cu", KERNEL + "#ifdef MORE\n__global__ void more() {}\n#endif\n")
+    compile_for(HERE)
+
+    for option in OPTIONS:
+        done = compile_for(HERE, *option.split())
+        assert (option, done.status) == (option, 0), done.output
+        assert (option, content_of(bench)) == (option, fresh(bench, *option.split()))
+
+
+def fresh(bench: Bench, *options: str) -> bytes:
+    """Return the object of the same command without any reuse."""
+    place = bench.source / "a.o"
+    place.unlink()
+    done = bench.run(*COMMAND, "a.cu", "-o", "a.o", *options, TMPDIR=str(bench.folder))
+    assert done.status == 0, done.output
+    return place.read_bytes()
+
+
+@pytest.mark.e2e
+def test_variable_that_cicc_reads_is_no_hit(
+    bench: Bench, compile_for: Callable[..., Finished]
+) -> None:
+    bench.write("a.cu", KERNEL)
+    compile_for(HERE)
+
+    bench.log.unlink()
+    bench.run(
+        *(*COMMAND, "a.cu", "-o", "a.o"),
+        LLVM_OVERRIDE_PRODUCER="other",
+        CUWHEEL_EVENTS=str(bench.log),
+        CUWHEEL_DEVICE_CODE=str(bench.folder / "device"),
+        CUWHEEL_DEVICE_TOOLS="tools",
+        CUWHEEL_PLATFORM=HERE,
+        TMPDIR=str(bench.folder),
+    )
+
+    assert names(bench, "shared") == []
+
+
+@pytest.mark.e2e
+def test_two_at_once_give_equal_objects(bench: Bench) -> None:
+    bench.write("a.cu", KERNEL)
+
+    def compile_to(output: str) -> bytes:
+        done = bench.run(
+            *(*COMMAND, "a.cu", "-o", f"{output}/a.o"),
+            CUWHEEL_DEVICE_CODE=str(bench.folder / "device"),
+            CUWHEEL_DEVICE_TOOLS="tools",
+            CUWHEEL_PLATFORM=HERE,
+            TMPDIR=str(bench.folder),
+        )
+        assert done.status == 0, done.output
+        return machine_code(bench.source / output / "a.o")
+
+    for name in ("one", "two"):
+        (bench.source / name).mkdir()
+    with ThreadPoolExecutor() as pool:
+        first, second = pool.map(compile_to, ("one", "two"))
+
+    assert first == second
+
+
+@pytest.mark.e2e
+def test_compiles_where_nothing_can_be_kept(
+    bench: Bench, compile_for: Callable[..., Finished]
+) -> None:
+    bench.write("a.cu", KERNEL)
+    (bench.folder / "device").write_text("no folder")
+
+    assert compile_for(HERE).status == 0
+    assert names(bench, "tool") == ["cicc", "ptxas"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(
+            "-olto b.ltoir",
+            "-gen-opt-lto -lto",
+            "-generate-line-info",
+            "-g -O0",
+            "-split-compile 2",
+        ),
+        *("--preinclude /tmp/more.h", "--preinclude more.h", "--preinclude=more.h", "@options"),
+        "--gen_module_id_file",
+    ],
+)
+def test_does_not_reuse_what_depends_on_more(
+    options: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "more.h").touch()
+    plain = ["--orig_src_path_name", "/a.cu", "--frandom-seed", "/a.cu-1", "-o", "a.ptx", "a.ii"]
+
+    assert DeviceCommand("cicc", plain).can_be_reused
+    assert not DeviceCommand("cicc", [*options.split(), *plain]).can_be_reused
 
 
 @pytest.mark.e2e
