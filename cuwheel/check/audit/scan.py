@@ -163,7 +163,7 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
         sources: dict[str, bytes] = {}
         secrets: list[tuple[str, str]] = []
         space = limits.SOURCES
-        for member in _read(wheel.members(archive.fileno()), finder):
+        for member in read_members(wheel.members(archive.fileno()), finder):
             contents[member.name] = member.content
             libraries += [member.library] if member.library else []
             device_files |= {member.name: member.code} if member.code else {}
@@ -209,11 +209,12 @@ def _shortened(faults: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ..
     return *faults[: limits.FAULTS], last
 
 
-def _read(members: Iterable[SeekableMember], finder: LeakFinder) -> Iterator[_Reading]:
+def read_members(members: Iterable[SeekableMember], finder: LeakFinder) -> Iterator[MemberReading]:
+    """Yield the facts of members, each read from end to end."""
     reading = None
     with contextlib.closing(_prefetched(_batches(members))) as batches:
         for member, piece in chain.from_iterable(batches):
-            reading = reading or _Reading(member, finder)
+            reading = reading or MemberReading(member, finder)
             if piece:
                 reading.feed(piece)
             else:
@@ -248,7 +249,7 @@ def _prefetched(batches: Iterator[_Batch]) -> Generator[_Batch, None, None]:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-class _Reading:
+class MemberReading:
     """The search of one member, piece by piece.
 
     Attributes:

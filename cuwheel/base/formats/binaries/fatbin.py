@@ -113,6 +113,11 @@ class FatbinFinder:
         """All of them, in the file's order."""
         return tuple(self._found)
 
+    @property
+    def unfinished(self) -> frozenset[ElementKind]:
+        """The elements so far of one that goes beyond what was searched."""
+        return frozenset(self._elements) if self._open else frozenset()
+
     def search(self, window: Window) -> None:
         """Search the next part of the file, until `has_too_many`."""
         if self.has_too_many:
