@@ -115,7 +115,7 @@ class _Tables:
             try:
                 if pairs := tuple(self._needed_at(at)):
                     return pairs
-            except (struct.error, IndexError, ValueError):
+            except (struct.error, IndexError, ValueError):  # noqa: PERF203 - there is none here
                 continue
         return ()
 
