@@ -118,7 +118,7 @@ class _PartlyReadWheel:
             for member in self.wheel.members(self.copy.fileno())
             if not self._is_text(member.name)
         )
-        self.members = sorted(members, key=lambda member: member.packed)
+        self.members = sorted(members, key=lambda member: (not member.is_library, member.packed))
         if sum(member.is_library for member in self.members) <= _MOST_LIBRARIES:
             for size in _HEADS:
                 self._read_heads(size)

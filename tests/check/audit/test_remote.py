@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from cuwheel.check.audit import remote
 from cuwheel.check.audit.remote import audit_remote
 from cuwheel.check.audit.verdict import audit_wheel
 from cuwheel.check.cuda.torch_exports import is_judged, torch_exports
+from tests.support.check.scans import begin_fatbin
 from tests.support.factories import noise, write_wheel
 from tests.support.packages.bombs import peak_of
 from tests.support.packages.defective_wheels import make_library
@@ -42,7 +42,7 @@ def wheel(tmp_path: Path) -> Path:
     library = make_library(
         tmp_path / "made", "libc10.so", code=code, flags=("-Wl,--hash-style=gnu", "-fuse-ld=bfd")
     )
-    content = library.read_bytes() + _begin_fatbin(90, len(NOISE)) + NOISE
+    content = library.read_bytes() + begin_fatbin(90, len(NOISE)) + NOISE
     files: dict[str, bytes | Path] = {"toy/x.so": content, "toy/__init__.py": b""}
     return write_wheel(tmp_path, files, name="toy", tag=TAG, requires=("torch",))
 
@@ -224,12 +224,6 @@ def test_audit_takes_an_address(site: Site, capsys: pytest.CaptureFixture[str]) 
 def test_audit_refuses_other_addresses(address: str) -> None:
     with pytest.raises(UsageError):
         command.audit_session([address], lambda _: None, Console(), command.AuditOptions())
-
-
-def _begin_fatbin(arch: int, size: int) -> bytes:
-    """The headers of a fat binary with code for one arch, which follows."""
-    element = struct.pack("<HHIQ8xHHI8xQ", 2, 0x101, 64, size, 0, 0, arch, 0x11).ljust(64, b"\0")
-    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(element) + size) + element
 
 
 def _requested(site: Site) -> Iterator[int]:
