@@ -20,6 +20,7 @@ from cuwheel.check.audit.findings import SEVERITIES
 from cuwheel.check.audit.remote import audit_remote
 from cuwheel.check.audit.report import audit_document, counts_of, print_result, print_verdicts
 from cuwheel.check.audit.sarif import write_sarif
+from cuwheel.check.audit.treemap import write_treemap
 from cuwheel.check.audit.verdict import AuditResult, audit_wheel, unreadable
 
 
@@ -30,6 +31,7 @@ class AuditOptions:
     Attributes:
         fails_on: the least severity that makes the session fail; `never`: none does.
         sarif: file for the findings; None: none is written.
+        treemap: file for the picture of one wheel; None: none is written.
         folder: the one that the file's paths are relative to.
     """
 
@@ -37,6 +39,7 @@ class AuditOptions:
     fails_on: str = "warning"
     as_json: bool = False
     sarif: Path | None = None
+    treemap: Path | None = None
     folder: Path = Path()
 
 
@@ -78,6 +81,8 @@ def audit_session(
         print_verdicts(results, terminal)
     if options.sarif:
         write_sarif(options.sarif, dict(zip(wheels, results, strict=True)), options.folder)
+    if options.treemap:
+        write_treemap(options.treemap, results)
     rows = {result.case.scan.file_name: counts_of(result) for result in results}
     console.add_to_summary(github.table(rows))
     _raise_for(results, options.fails_on)

@@ -26,6 +26,7 @@ from cuwheel.base.formats.binaries.elf_image import MAGIC
 from cuwheel.base.formats.binaries.elf_symbols import Exports, Symbols
 from cuwheel.base.formats.binaries.fatbin import (
     RELOCATABLE_SECTION,
+    ElementKind,
     FatbinFinder,
     FatbinFormatError,
     code_of,
@@ -83,6 +84,7 @@ class ScannedLibrary:
         damage: why it, or its device code, can't be read; empty for an intact one.
         cudart: the release of CUDA's runtime that is linked into it, `13.0`; empty: none.
         opened: libraries of CUDA that its code names, where it calls `dlopen`.
+        code_sizes: bytes of its device code of each kind, of all sections.
         undefined: required symbols without a library and a version; weak ones are left out.
         exports: None where they can't be read, as of 32 bits.
     """
@@ -93,6 +95,7 @@ class ScannedLibrary:
     damage: str = ""
     cudart: str = ""
     opened: tuple[str, ...] = ()
+    code_sizes: Mapping[ElementKind, int] = field(default_factory=dict, compare=False, repr=False)
     undefined: tuple[str, ...] = field(default=(), compare=False, repr=False)
     exports: Exports | None = field(default=None, compare=False, repr=False)
 
@@ -352,6 +355,7 @@ class MemberReading:
             elf=elf,
             device_code=code,
             cudart=cudart,
+            code_sizes=self._fatbins.sizes,
             opened=self._opened(elf),
             undefined=undefined,
             exports=exports,

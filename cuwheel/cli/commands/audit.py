@@ -35,6 +35,8 @@ def audit_parser() -> Parser:
                 default="warning",
             ),
             "--sarif FILE": "write the findings as SARIF 2.1.0 too, for code scanning",
+            "--treemap FILE.svg": "draw one wheel: its libraries and their code by arch, and what "
+            "`slim` would save",
             "--quiet": "print only errors, warnings and one line for each wheel",
             "--verbose": "list every finding, also when many are alike",
             "--json": JSON_TEXT,
@@ -50,15 +52,18 @@ def run_audit(args: argparse.Namespace, console: Console, caller: Caller) -> Non
 
     check_archs(args.arch, "nox -s audit -- --arch 90 --arch 100 WHEEL")
     wheels = [text if _URL.match(text) else caller.path(text) for text in args.wheels]
-    sarif = None
-    if args.sarif:
-        files = [wheel for wheel in wheels if isinstance(wheel, Path)]
-        sarif = check_output_file(caller.path(args.sarif), "--sarif", files)
+    files = [wheel for wheel in wheels if isinstance(wheel, Path)]
+    written: dict[str, Path] = {}
+    for option, text in (("--sarif", args.sarif), ("--treemap", args.treemap)):
+        if text:  # one file for both would hold only the last
+            kept = (*files, *written.values())
+            written[option] = check_output_file(caller.path(text), option, kept)
     options = AuditOptions(
         excludes=tuple(args.exclude),
         fails_on=args.fail_on,
         as_json=args.json,
-        sarif=sarif,
+        sarif=written.get("--sarif"),
+        treemap=written.get("--treemap"),
         folder=caller.path("."),
     )
     entries = () if args.any_wheel else load_catalogue(caller.roots)
