@@ -10,7 +10,6 @@ from cuwheel.base.errors import UnsafeArchiveError
 from cuwheel.base.system.files import write_atomically
 from cuwheel.build.wheelhouse.entries import Entry
 from cuwheel.build.workspace.serialization import read_record, to_json
-from cuwheel.check.audit.rules.library import device_codes
 from cuwheel.check.audit.verdict import AuditResult, audit_wheel
 
 _FOLDER = "wheel-facts-4"  # of the cache; the number rises when the audit reads more
@@ -68,12 +67,11 @@ def read_facts(wheel: Path, sha256: str, cache: Path) -> WheelFacts:
 
 
 def _grid(result: AuditResult) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    codes = device_codes(result.case)
-    if len({code for _, code in codes}) < 2:  # noqa: PLR2004 - each would say the same
+    if len({code for _, code in result.codes}) < 2:  # noqa: PLR2004 - each would say the same
         return ()
     return tuple(
         (name, (*(f"sm_{arch}" for arch in code.sass), *(f"PTX {arch}" for arch in code.ptx)))
-        for name, code in codes
+        for name, code in result.codes
     )
 
 

@@ -21,7 +21,6 @@ from cuwheel.base.system.output.documents import Schema
 from cuwheel.base.system.output.terminal import one_line
 from cuwheel.base.system.quantities import plural
 from cuwheel.check.audit.findings import SEVERITIES, AuditFinding, Severity
-from cuwheel.check.audit.rules.library import device_codes
 from cuwheel.check.audit.scan import ScannedLibrary, join_codes
 from cuwheel.check.audit.supply import Supply
 from cuwheel.check.audit.tags import describe_pythons, oldest_glibc
@@ -310,7 +309,7 @@ def _version(code: DeviceCode) -> str:
 def _arch_grid(result: AuditResult) -> rich.table.Table | None:
     """Return which libraries have code for which GPUs; None: all have the same."""
     groups: dict[DeviceCode, list[str]] = {}
-    for name, code in device_codes(result.case):
+    for name, code in result.codes:
         groups.setdefault(code, []).append(name)
     if len(groups) < 2:  # noqa: PLR2004 - one row says nothing more than the facts
         return None

@@ -68,6 +68,11 @@ class AuditResult:
         return worst_severity(self.findings)
 
     @property
+    def codes(self) -> list[tuple[str, DeviceCode]]:
+        """Each library with its device code; if none has any, all device files as one."""
+        return device_codes(self.case)
+
+    @property
     def archs(self) -> tuple[str, ...]:
         """Compute capabilities of the machine code."""
         return self.code.sass
