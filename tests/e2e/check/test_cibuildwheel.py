@@ -26,7 +26,8 @@ from cibuildwheel.audit import run_audit
 from cibuildwheel.options import CommandLineArguments, compute_options
 
 arguments = CommandLineArguments.defaults()
-options = compute_options("linux", arguments, {}).build_options("cp312-manylinux_x86_64")
+environ = {"CIBW_BUILD_FRONTEND": "build[uv]"}  # else it downloads virtualenv from GitHub
+options = compute_options("linux", arguments, environ).build_options("cp312-manylinux_x86_64")
 for wheel in sys.argv[1:]:
     run_audit(tmp_dir=Path("audit").absolute(), build_options=options, wheel=Path(wheel))
     print("passed", wheel, flush=True)
