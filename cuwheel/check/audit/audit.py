@@ -17,7 +17,6 @@ from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.base.system.quantities import plural
 from cuwheel.check.audit.case import Contract
 from cuwheel.check.audit.findings import SEVERITIES
-from cuwheel.check.audit.remote import audit_remote
 from cuwheel.check.audit.report import audit_document, counts_of, print_result, print_verdicts
 from cuwheel.check.audit.sarif import write_sarif
 from cuwheel.check.audit.treemap import write_treemap
@@ -130,6 +129,9 @@ def _name_of(url: str) -> str:
 
 
 def _audit_remote(url: str, wheel: Path) -> AuditResult:
+    # The packages of the extra `audit` read files alone.
+    from cuwheel.check.audit.remote import audit_remote  # noqa: PLC0415
+
     try:
         return audit_remote(url, wheel.name)
     except UnsafeArchiveError as problem:

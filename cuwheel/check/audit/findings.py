@@ -46,10 +46,8 @@ RULES = (
     AuditRule(
         name="not checked",
         summary="The wheel is on a server, and only parts of it were read.",
-        text="`audit URL` reads at most 16 MiB of a wheel: its table of members, METADATA, the "
-        "first bytes of its libraries and the smallest ones whole. That shows what it runs "
-        "with; what these parts don't show is left out. No rule was checked: download the "
-        "wheel, and audit the file.",
+        text="`audit URL` reads at most 16 MiB of a wheel. That shows what it runs with, as far as "
+        "these parts do. No rule was checked: download the wheel, and audit the file.",
     ),
     AuditRule(
         name="name",
