@@ -23,7 +23,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.base.errors import AuditError, UsageError
-from cuwheel.base.formats.binaries.archs import DeviceCode, archs_for, runs_on, sort_archs
+from cuwheel.base.formats.binaries.archs import DeviceCode, runs_on, sort_archs
 from cuwheel.base.formats.binaries.device_code import Element, elements_of
 from cuwheel.base.formats.binaries.elf import is_elf, read_elf
 from cuwheel.base.formats.binaries.elf_image import ElfFormatError
@@ -31,13 +31,13 @@ from cuwheel.base.formats.binaries.fatbin import (
     LOADED_SECTION,
     PTX,
     SASS,
-    ElementKind,
     ElementPlace,
     Fatbin,
     FatbinFormatError,
     code_of,
     element_places,
     hop_fatbins,
+    kinds_for_gpu,
     write_fatbin,
 )
 from cuwheel.base.formats.wheel.archive import open_wheel, pack, unpack_wheel
@@ -233,22 +233,10 @@ def _chosen(places: Sequence[ElementPlace], gpus: Iterable[str]) -> tuple[Elemen
     """Return the elements of a fat binary that some GPUs need, in the file's order."""
     kinds = {place.element for place in places}
     needed = {kind for kind in kinds if kind.kind not in (SASS, PTX)}.union(
-        *(_for_gpu(kinds, gpu) for gpu in gpus)
+        *(kinds_for_gpu(kinds, gpu) for gpu in gpus)
     )
     chosen = tuple(place for place in places if place.element in needed)
     return chosen or tuple(sorted(places, key=lambda place: place.size)[:1])
-
-
-def _for_gpu(kinds: Iterable[ElementKind], gpu: str) -> Iterator[ElementKind]:
-    """Yield the code that a GPU may load: the nearest machine code, or else the newest PTX."""
-    nearest = archs_for([gpu], [kind.arch for kind in kinds if kind.kind == SASS])
-    if nearest:
-        usable = {kind: DeviceCode(sass=(kind.arch,)) for kind in kinds if kind.kind == SASS}
-    else:
-        usable = {kind: DeviceCode(ptx=(kind.arch,)) for kind in kinds if kind.kind == PTX}
-    fitting = [kind for kind, code in usable.items() if runs_on(code, gpu)]
-    newest = max((_number(kind.arch) for kind in fitting), default=0)
-    yield from (kind for kind in fitting if _number(kind.arch) == newest)
 
 
 def _reread(stream: IO[bytes], fatbin: Fatbin) -> Fatbin:
@@ -292,10 +280,6 @@ def _version(version: str, gpus: Iterable[str]) -> str:
     parts = (parsed.local or "").split(".")
     local = [part for part in parts if part and not _GPU.fullmatch(part)]
     return f"{parsed.public}+{'.'.join([*local, *(f'sm{gpu}' for gpu in gpus)])}"
-
-
-def _number(arch: str) -> int:
-    return int(arch.rstrip("af"))
 
 
 def _names(archs: Iterable[str]) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cuwheel.base.errors import UnsafeArchiveError
 from cuwheel.base.system.files import write_atomically
 from cuwheel.build.wheelhouse.entries import Entry
 from cuwheel.build.workspace.serialization import read_record, to_json
-from cuwheel.check.audit.verdict import audit_wheel
+from cuwheel.check.audit.verdict import AuditResult, audit_wheel
 
-_FOLDER = "wheel-facts-3"  # of the cache; the number rises when the audit reads more
+_FOLDER = "wheel-facts-4"  # of the cache; the number rises when the audit reads more
 _LOCAL_CUDA = re.compile(r"\bcu(\d{2,3})(?!\d)")
 
 
@@ -26,6 +26,8 @@ class WheelFacts:
         ptx: likewise of its PTX.
         drivers: the oldest Linux driver for each of `cuda`, as far as it is known.
         torch: releases of PyTorch that have all symbols of its libraries; empty: it uses none.
+        grid: libraries with code, and the archs of each, `sm_90`, `PTX 90`; empty: all have the
+            same.
     """
 
     cuda: tuple[int, ...] = ()
@@ -33,6 +35,12 @@ class WheelFacts:
     ptx: tuple[str, ...] = ()
     drivers: tuple[str, ...] = ()
     torch: tuple[str, ...] = ()
+    grid: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def runs_with(self) -> dict[str, object]:
+        """What is known, for programs."""
+        return {name: value for name, value in asdict(self).items() if value}
 
 
 def read_facts(wheel: Path, sha256: str, cache: Path) -> WheelFacts:
@@ -52,9 +60,19 @@ def read_facts(wheel: Path, sha256: str, cache: Path) -> WheelFacts:
         ptx=result.code.ptx,
         drivers=tuple(driver for _, driver in result.min_driver),
         torch=result.torch or (),
+        grid=_grid(result),
     )
     keep_facts(facts, sha256, cache)
     return facts
+
+
+def _grid(result: AuditResult) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    if len({code for _, code in result.codes}) < 2:  # noqa: PLR2004 - each would say the same
+        return ()
+    return tuple(
+        (name, (*(f"sm_{arch}" for arch in code.sass), *(f"PTX {arch}" for arch in code.ptx)))
+        for name, code in result.codes
+    )
 
 
 def keep_facts(facts: WheelFacts, sha256: str, cache: Path) -> None:

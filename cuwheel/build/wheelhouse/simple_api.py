@@ -10,16 +10,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
 from cuwheel.base.formats.wheel.publication import ATTESTATIONS
 from cuwheel.build.wheelhouse.entries import Entry
 
+_RUNS_WITH = "_runs-with"
 _VERSION = "1.3"  # of the API: the one with attestations
 _HEAD = """<!DOCTYPE html>
 <html lang="en">
@@ -44,7 +46,11 @@ class ListedFile:
 
 
 def simple_pages(
-    entries: Iterable[Entry], files: str, address: str = "", others: Iterable[ListedFile] = ()
+    entries: Iterable[Entry],
+    files: str,
+    address: str = "",
+    others: Iterable[ListedFile] = (),
+    facts: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
 ) -> dict[str, bytes]:
     """Return the contents of all pages by their path below `simple/`.
 
@@ -53,6 +59,7 @@ def simple_pages(
         address: full address of the wheels, required in links to attestations; empty: it isn't
             known, and attestations aren't linked.
         others: files next to the wheels; of projects without wheels they are left out.
+        facts: of wheels, by hash, for the JSON form: keys that begin with `_` are an index's own.
     """
     by_project = sorted(entries, key=lambda entry: (entry.project, entry.version, entry.name))
     others_of: dict[str, list[ListedFile]] = defaultdict(list)
@@ -64,7 +71,11 @@ def simple_pages(
     for project, group in groupby(by_project, key=lambda entry: entry.project):
         wheels = tuple(group)
         projects.append(project)
-        listed = [_describe_wheel(entry, base, address) for entry in wheels]
+        listed = [
+            _describe_wheel(entry, base, address)
+            | ({_RUNS_WITH: known} if (known := facts.get(entry.sha256)) else {})
+            for entry in wheels
+        ]
         listed += [_describe_other(file, base) for file in others_of[project]]
         links = "".join(map(_link, listed))
         pages[f"{project}/index.html"] = _html(project, f"<h1>{escape(project)}</h1>\n{links}")

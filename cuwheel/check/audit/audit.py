@@ -5,9 +5,11 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote
 
 from cuwheel.base.errors import AuditError, UnsafeArchiveError, UsageError
+from cuwheel.base.fetch.urls import check_url, redact_url, split_url
 from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output import github
@@ -17,6 +19,7 @@ from cuwheel.check.audit.case import Contract
 from cuwheel.check.audit.findings import SEVERITIES
 from cuwheel.check.audit.report import audit_document, counts_of, print_result, print_verdicts
 from cuwheel.check.audit.sarif import write_sarif
+from cuwheel.check.audit.treemap import write_treemap
 from cuwheel.check.audit.verdict import AuditResult, audit_wheel, unreadable
 
 
@@ -27,6 +30,7 @@ class AuditOptions:
     Attributes:
         fails_on: the least severity that makes the session fail; `never`: none does.
         sarif: file for the findings; None: none is written.
+        treemap: file for the picture of one wheel; None: none is written.
         folder: the one that the file's paths are relative to.
     """
 
@@ -34,11 +38,12 @@ class AuditOptions:
     fails_on: str = "warning"
     as_json: bool = False
     sarif: Path | None = None
+    treemap: Path | None = None
     folder: Path = Path()
 
 
 def audit_session(
-    paths: Sequence[Path],
+    paths: Sequence[Path | str],
     contract_for: Callable[[Path], Contract | None],
     console: Console,
     options: AuditOptions,
@@ -46,18 +51,25 @@ def audit_session(
     """Audit wheels and print the results.
 
     Args:
+        paths: files, folders, and addresses of wheels on servers.
         contract_for: returns the contract of a wheel; None: the rules for any wheel apply.
         console: for the progress; the results go to standard output.
 
     Raises:
         AuditError: a wheel has errors, or warnings where these count.
+        DownloadError: a wheel on a server can't be read.
         UsageError: a path is no wheel, or a folder without wheels.
     """
     results, terminal = [], report_terminal()
-    wheels = _wheels(paths)
+    urls = {Path(_name_of(path)): path for path in paths if isinstance(path, str)}
+    files = [path for path in paths if isinstance(path, Path)]
+    wheels = [*_wheels(files), *urls]
     for wheel in wheels:
         with console.live(f"reading {wheel.name}"):
-            result = _audit(wheel, contract_for(wheel), options.excludes)
+            if wheel in urls:
+                result = _audit_remote(urls[wheel], wheel)
+            else:
+                result = _audit(wheel, contract_for(wheel), options.excludes)
         results.append(result)
         _annotate(result, wheel, console)
         if not options.as_json:
@@ -68,6 +80,8 @@ def audit_session(
         print_verdicts(results, terminal)
     if options.sarif:
         write_sarif(options.sarif, dict(zip(wheels, results, strict=True)), options.folder)
+    if options.treemap:
+        write_treemap(options.treemap, results)
     rows = {result.case.scan.file_name: counts_of(result) for result in results}
     console.add_to_summary(github.table(rows))
     _raise_for(results, options.fails_on)
@@ -99,6 +113,29 @@ def _wheels(paths: Iterable[Path]) -> list[Path]:
             fix="give .whl files or a folder, relative to the working directory",
         )
     return wheels
+
+
+def _name_of(url: str) -> str:
+    """Return the file name of a wheel's address; raise UsageError where it is none."""
+    check_url(url, "the address")
+    name = PurePosixPath(unquote(split_url(url).path)).name
+    if not name.endswith(".whl"):
+        raise UsageError(
+            f"{redact_url(url)} is not the address of a wheel",
+            why="it doesn't end in .whl",
+            fix="give the address of the file, or download it",
+        )
+    return name
+
+
+def _audit_remote(url: str, wheel: Path) -> AuditResult:
+    # The packages of the extra `audit` read files alone.
+    from cuwheel.check.audit.remote import audit_remote  # noqa: PLC0415
+
+    try:
+        return audit_remote(url, wheel.name)
+    except UnsafeArchiveError as problem:
+        return unreadable(wheel, problem.why)
 
 
 def _audit(wheel: Path, contract: Contract | None, excludes: tuple[str, ...]) -> AuditResult:

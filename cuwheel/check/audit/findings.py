@@ -44,6 +44,12 @@ RULES = (
         "was packed: build it again.",
     ),
     AuditRule(
+        name="not checked",
+        summary="The wheel is on a server, and only parts of it were read.",
+        text="`audit URL` reads at most 16 MiB of a wheel. That shows what it runs with, as far as "
+        "these parts do. No rule was checked: download the wheel, and audit the file.",
+    ),
+    AuditRule(
         name="name",
         summary="File name, METADATA and `.dist-info` name different projects or versions.",
         text="Installers trust the file name and then read METADATA; pip refuses a wheel in which "

@@ -21,7 +21,6 @@ from cuwheel.base.system.output.documents import Schema
 from cuwheel.base.system.output.terminal import one_line
 from cuwheel.base.system.quantities import plural
 from cuwheel.check.audit.findings import SEVERITIES, AuditFinding, Severity
-from cuwheel.check.audit.rules.library import device_codes
 from cuwheel.check.audit.scan import ScannedLibrary, join_codes
 from cuwheel.check.audit.supply import Supply
 from cuwheel.check.audit.tags import describe_pythons, oldest_glibc
@@ -147,6 +146,9 @@ class AuditedWheel:
             or that isn't known. Layouts of classes aren't compared.
         glibc: the oldest C library of its tags; empty: they name none.
         python: the Pythons of its tags.
+        received: bytes that were read of a wheel on a server; null: all of them. Of one that was
+            read in parts, `archs` and `libraries` may not be complete, and `min_driver` is a lower
+            limit.
     """
 
     wheel: str
@@ -169,6 +171,7 @@ class AuditedWheel:
     torch: tuple[str, ...] | None
     glibc: str
     python: str
+    received: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +182,7 @@ class AuditDocument:
         wheels: in the order in which they were named.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("audit", "1.2")
+    SCHEMA: ClassVar[Schema] = Schema("audit", "1.3")
 
     wheels: tuple[AuditedWheel, ...]
 
@@ -219,6 +222,7 @@ def _audited_wheel(result: AuditResult) -> AuditedWheel:
         torch=None if result.torch is None else tuple(map(minor_of, result.torch)),
         glibc=oldest_glibc(case.tags),
         python=describe_pythons(case.tags),
+        received=result.parts.received if result.parts else None,
     )
 
 
@@ -245,8 +249,11 @@ def _archs(code: DeviceCode) -> dict[str, tuple[str, ...]]:
 
 def _facts(result: AuditResult) -> rich.table.Table:
     case = result.case
-    majors = ", ".join(map(str, result.majors)) or ("none needed" if case.is_read else "not read")
-    drivers = [f"{driver} (CUDA {major})" for major, driver in result.min_driver]
+    parts = result.parts
+    majors = ", ".join(map(str, result.majors))
+    majors = majors or ("none needed" if case.is_read and not parts else "not read")
+    least_of = "at least " if parts else ""
+    drivers = [f"{least_of}{driver} (CUDA {major})" for major, driver in result.min_driver]
     least = ptx_driver(result.code)
     known = newest_driver(driver for _, driver in result.min_driver)
     if least != known and newest_driver((least, known)) == least:
@@ -262,12 +269,12 @@ def _facts(result: AuditResult) -> rich.table.Table:
         ("torch", _torch_range(result)),
         ("CUDA", majors),
         ("oldest driver", ", ".join(drivers)),
-        ("archs", describe_code(result.code)),
+        ("archs", known_archs(result)),
         ("glibc", oldest_glibc(case.tags)),
         ("Python", describe_pythons(case.tags)),
         # What it is.
         ("CUDA runtime", ", ".join(f"{release}, statically linked" for release in case.runtimes)),
-        ("libraries", str(len(case.host_libraries)) if case.is_read else "not read"),
+        ("libraries", str(len(case.host_libraries)) if case.is_read and not parts else "not read"),
         ("device files", device_files),
         ("size", rich.filesize.decimal(case.scan.size)),
         ("sha256", case.scan.sha256),
@@ -278,10 +285,18 @@ def _facts(result: AuditResult) -> rich.table.Table:
     return table
 
 
+def known_archs(result: AuditResult) -> str:
+    """Return the archs of the code, and that a wheel that was read in parts may have more."""
+    archs = describe_code(result.code)
+    if result.parts is None or result.parts.is_all_code_known:
+        return archs
+    return f"{archs}, and what the rest has" if any((*result.code.sass, *result.code.ptx)) else ""
+
+
 def _torch_range(result: AuditResult) -> str:
     """Return the releases of PyTorch that a wheel loads with; empty: it uses none."""
     if result.torch is None:
-        return ""
+        return "not read" if result.parts else ""
     if not result.torch:
         return "none has all symbols"
     return f"{describe_releases(result.torch)}, by symbols; layouts aren't compared"
@@ -294,7 +309,7 @@ def _version(code: DeviceCode) -> str:
 def _arch_grid(result: AuditResult) -> rich.table.Table | None:
     """Return which libraries have code for which GPUs; None: all have the same."""
     groups: dict[DeviceCode, list[str]] = {}
-    for name, code in device_codes(result.case):
+    for name, code in result.codes:
         groups.setdefault(code, []).append(name)
     if len(groups) < 2:  # noqa: PLR2004 - one row says nothing more than the facts
         return None

@@ -26,6 +26,7 @@ from cuwheel.base.formats.binaries.elf_image import MAGIC
 from cuwheel.base.formats.binaries.elf_symbols import Exports, Symbols
 from cuwheel.base.formats.binaries.fatbin import (
     RELOCATABLE_SECTION,
+    ElementKind,
     FatbinFinder,
     FatbinFormatError,
     code_of,
@@ -83,6 +84,7 @@ class ScannedLibrary:
         damage: why it, or its device code, can't be read; empty for an intact one.
         cudart: the release of CUDA's runtime that is linked into it, `13.0`; empty: none.
         opened: libraries of CUDA that its code names, where it calls `dlopen`.
+        code_sizes: bytes of its device code of each kind, of all sections.
         undefined: required symbols without a library and a version; weak ones are left out.
         exports: None where they can't be read, as of 32 bits.
     """
@@ -93,6 +95,7 @@ class ScannedLibrary:
     damage: str = ""
     cudart: str = ""
     opened: tuple[str, ...] = ()
+    code_sizes: Mapping[ElementKind, int] = field(default_factory=dict, compare=False, repr=False)
     undefined: tuple[str, ...] = field(default=(), compare=False, repr=False)
     exports: Exports | None = field(default=None, compare=False, repr=False)
 
@@ -163,7 +166,7 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
         sources: dict[str, bytes] = {}
         secrets: list[tuple[str, str]] = []
         space = limits.SOURCES
-        for member in _read(wheel.members(archive.fileno()), finder):
+        for member in read_members(wheel.members(archive.fileno()), finder):
             contents[member.name] = member.content
             libraries += [member.library] if member.library else []
             device_files |= {member.name: member.code} if member.code else {}
@@ -209,11 +212,12 @@ def _shortened(faults: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ..
     return *faults[: limits.FAULTS], last
 
 
-def _read(members: Iterable[SeekableMember], finder: LeakFinder) -> Iterator[_Reading]:
+def read_members(members: Iterable[SeekableMember], finder: LeakFinder) -> Iterator[MemberReading]:
+    """Yield the facts of members, each read from end to end."""
     reading = None
     with contextlib.closing(_prefetched(_batches(members))) as batches:
         for member, piece in chain.from_iterable(batches):
-            reading = reading or _Reading(member, finder)
+            reading = reading or MemberReading(member, finder)
             if piece:
                 reading.feed(piece)
             else:
@@ -248,7 +252,7 @@ def _prefetched(batches: Iterator[_Batch]) -> Generator[_Batch, None, None]:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-class _Reading:
+class MemberReading:
     """The search of one member, piece by piece.
 
     Attributes:
@@ -351,6 +355,7 @@ class _Reading:
             elf=elf,
             device_code=code,
             cudart=cudart,
+            code_sizes=self._fatbins.sizes,
             opened=self._opened(elf),
             undefined=undefined,
             exports=exports,

@@ -26,6 +26,21 @@ from cuwheel.check.audit.symbols import SymbolNeeds
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReadParts:
+    """The extent to which a wheel on a server was read.
+
+    Attributes:
+        received: bytes.
+        size: of the wheel, bytes.
+        is_all_code_known: everything that can hold device code was read from end to end.
+    """
+
+    received: int
+    size: int
+    is_all_code_known: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class AuditResult:
     """A judged wheel.
 
@@ -34,6 +49,8 @@ class AuditResult:
         min_driver: the oldest Linux driver for each of `majors`, as far as it is known.
         torch: releases of PyTorch that have all symbols of its libraries; None: it uses none, or
             that isn't known.
+        parts: of a wheel on a server that wasn't read whole: what isn't known is left out, and no
+            rule was checked; None: it was read.
     """
 
     case: AuditCase
@@ -43,11 +60,17 @@ class AuditResult:
     code: DeviceCode = field(default_factory=DeviceCode)
     min_driver: tuple[tuple[int, str], ...] = ()
     torch: tuple[str, ...] | None = None
+    parts: ReadParts | None = None
 
     @property
     def verdict(self) -> Severity | None:
         """The severity of the worst finding; None where there is none."""
         return worst_severity(self.findings)
+
+    @property
+    def codes(self) -> list[tuple[str, DeviceCode]]:
+        """Each library with its device code; if none has any, all device files as one."""
+        return device_codes(self.case)
 
     @property
     def archs(self) -> tuple[str, ...]:

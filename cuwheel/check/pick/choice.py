@@ -22,7 +22,7 @@ from cuwheel.base.fetch.indexes.pages import PageFault
 from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.fetch.urls import is_local, local_path
 from cuwheel.base.system.parallel import Stop, run_all
-from cuwheel.check.pick.contents import is_small, read_contents, read_small
+from cuwheel.check.pick.contents import is_remote, read_contents, read_remote
 from cuwheel.check.pick.declarations import read_parameters
 from cuwheel.check.pick.fit import Judgement, RemoteWheelFacts, WheelJudge
 from cuwheel.check.pick.known_sources import SourcePage
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _INSTALLERS_SEE = ("abi", "glibc", "platform", "python", "yanked")
 _MOST_NEAREST = 5  # wheels that are read to find the nearest
 _AT_ONCE = 8
-_MOST_SMALL = 4  # small wheels that are read whole
+_MOST_FILES = 4  # wheels on servers of which the file is read, or parts of it
 _SOURCES_TIME_LIMIT = 4.0  # seconds for all known sources together
 _SOURCE_PAGES = 2  # of a source's list of releases, the newest first
 _MOST_READ = 64  # wheels with METADATA to read; the newest that may fit come first
@@ -209,15 +209,15 @@ class _Chooser:
         """Return the first wheel with nothing against it, and all that were read, by address."""
         read: dict[str, Judgement] = {}
         offers = [wheel.offer for wheel in ordered if wheel.fits][:_MOST_READ]
-        small = 0
+        files = 0
         size = 1  # most often the newest fits; otherwise many may not
         while offers:
             batch, offers = offers[:size], offers[size:]
             wheels = run_all([partial(self._read, offer) for offer in batch], Stop())
             for wheel in wheels:
-                may_read = wheel.fits and small < _MOST_SMALL and is_small(wheel.offer)
-                known = self._read_whole(wheel) if may_read else wheel
-                small += may_read
+                may_read = wheel.fits and files < _MOST_FILES and is_remote(wheel.offer)
+                known = self._read_file(wheel) if may_read else wheel
+                files += may_read
                 read[wheel.offer.url] = known
                 if known.fits:
                     return known, read
@@ -227,16 +227,12 @@ class _Chooser:
     def first_that_loads(
         self, ordered: Sequence[Judgement]
     ) -> tuple[Judgement | None, dict[str, Judgement]]:
-        """Return the first wheel for another framework whose file shows that it loads with this.
-
-        Large files on servers aren't read: symbols are anywhere in a library.
-        """
+        """Return the first wheel for another framework whose file shows that it loads with this."""
         read: dict[str, Judgement] = {}
         for wheel in ordered:
             is_other = {reason.kind for reason in wheel.reasons} == {"framework"}
-            is_readable = is_local(wheel.offer.url) or is_small(wheel.offer)
-            if is_other and is_readable and len(read) < _MOST_SMALL:
-                known = self._read_whole(self._read(wheel.offer))
+            if is_other and len(read) < _MOST_FILES:
+                known = self._read_file(self._read(wheel.offer))
                 read[wheel.offer.url] = known
                 if known.fits:
                     return known, read
@@ -257,8 +253,8 @@ class _Chooser:
         facts = self.facts[offer.url] = read_facts(offer)
         return WheelJudge(offer, self.machine, facts, self.wanted).judge()
 
-    def _read_whole(self, wheel: Judgement) -> Judgement:
-        """Judge a small wheel that fits by its METADATA again, by its file."""
+    def _read_file(self, wheel: Judgement) -> Judgement:
+        """Judge a wheel that fits by its METADATA again, by its file or parts of it."""
         facts = with_contents(self.facts[wheel.offer.url], wheel.offer)
         return WheelJudge(wheel.offer, self.machine, facts, self.wanted).judge()
 
@@ -279,7 +275,7 @@ def read_facts(offer: Offer) -> RemoteWheelFacts:
 
 
 def with_contents(facts: RemoteWheelFacts, offer: Offer) -> RemoteWheelFacts:
-    """Return the facts of a wheel with those of its file, where it is small."""
-    if facts.contents or not is_small(offer):
+    """Return the facts of a wheel with those of its file, or of parts of it."""
+    if facts.contents or not is_remote(offer):
         return facts
-    return replace(facts, contents=read_small(offer))
+    return replace(facts, contents=read_remote(offer))

@@ -104,9 +104,11 @@ class WheelJudge:
         by_statement = toolkit if _RELEASE.fullmatch(toolkit) else ""
         self._cuda = by_statement or self._declared.get("cuda") or self._required_cuda
         self._code = DeviceCode(sass=_archs(stated.get("archs")), ptx=_archs(stated.get("ptx")))
+        self._read = ""  # the part of a file that the code is from; empty: not from parts
         if contents := self.facts.contents:  # what the file holds counts before what is stated
             majors = [str(major) for major in contents.cuda]
-            self._code = contents.code
+            if not contents.read or not self._has_code:
+                self._code, self._read = contents.code, contents.read
             if len(majors) == 1 and self._cuda.partition(".")[0] != majors[0]:
                 self._cuda = majors[0]
 
@@ -131,13 +133,17 @@ class WheelJudge:
             needs=tuple(self._needs),
             extras=self._gpu_extras,
             cuda=self._cuda,
-            archs=describe_code(self._code),
+            archs=describe_code(self._code) + (", …" if self._read and self._has_code else ""),
             rank=tags.rank,
             is_whole=self.facts.metadata is not None or bool(self.facts.unread),
             is_stated=self.facts.statement is not None,
             is_of_framework=bool(self._cuda or self._declared)
             or any(requirement.name in FRAMEWORKS for requirement in self._requirements),
         )
+
+    @property
+    def _has_code(self) -> bool:
+        return bool(self._code.sass or self._code.ptx)
 
     @cached_property
     def _every_requirement(self) -> tuple[Requirement, ...]:
@@ -280,11 +286,15 @@ class WheelJudge:
         if self._declared.get("device") and not self._cuda:
             return
         archs, has = self.machine.archs, f"it has code for {describe_code(self._code)}"
-        if not self._code.sass and not self._code.ptx:
-            if self.facts.contents:
+        if not self._has_code:
+            if self.facts.contents and not self._read:
                 return  # it has none of its own
             text = "it isn't known for which GPUs it has code: neither an index nor provenance "
-            yield unknown("arch", f"{text}states it")
+            read = f", and {self._read} of its file don't show it" if self._read else ""
+            yield unknown("arch", f"{text}states it{read}")
+            return
+        if self._read:
+            yield unknown("arch", f"{has}, by {self._read} of its file; the rest wasn't read")
             return
         if not archs:
             yield unknown("arch", f"{has}, but no GPU is known")

@@ -24,7 +24,7 @@ from cuwheel.check.cuda.drivers import is_older, oldest_driver
 from cuwheel.check.cuda.frameworks import torch_toolkit
 from cuwheel.check.cuda.torch_exports import minor_of
 from cuwheel.check.pick.choice import Offers, best_first, read_facts, with_contents
-from cuwheel.check.pick.contents import is_small
+from cuwheel.check.pick.contents import is_remote
 from cuwheel.check.pick.declarations import declared
 from cuwheel.check.pick.fit import Judgement, RemoteWheelFacts, WheelJudge
 from cuwheel.check.pick.machine import TargetMachine
@@ -351,7 +351,7 @@ class StackSearch:
             self._read(batch)
             for offer in batch:
                 wheel = self._judge(offer, machine)
-                if wheel.fits and is_small(offer) and offer.url not in self._whole:
+                if wheel.fits and is_remote(offer) and offer.url not in self._whole:
                     self._facts[offer.url] = with_contents(self._facts[offer.url], offer)
                     self._whole.add(offer.url)
                     wheel = self._judge(offer, machine)

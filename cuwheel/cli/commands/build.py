@@ -15,7 +15,7 @@ from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.base.system.quantities import plural, show_time
 from cuwheel.build.compile.events import EVENTS_LOG, read_events
 from cuwheel.build.pipeline import pipeline
-from cuwheel.build.pipeline.published import rebuild_reasons
+from cuwheel.build.pipeline.published import read_build, rebuild_reasons
 from cuwheel.build.pipeline.run_state import PROFILE
 from cuwheel.build.pipeline.summary import Summary, print_summary
 from cuwheel.build.workspace.failure_record import FailureRecord, failure_of, read_failure
@@ -268,7 +268,9 @@ def _profile(job: Job, console: Console) -> None:
             why=f"its wheel is up to date or nothing was compiled, and {log} doesn't exist",
             fix=f"nox -s build-{target.name} -- --no-cache, then run this again",
         )
-    profile = write_profile(read_events(log), workspace.work / PROFILE, target.id)
+    record = read_build(job)
+    stages = record.summary.durations if record else ()
+    profile = write_profile(read_events(log), workspace.work / PROFILE, target.id, stages)
     if job.settings.json:
         console.answer(profile)
     else:

@@ -8,7 +8,7 @@
 _shtab_cuwheel_subparsers=(attestations audit build bump cache completion day-zero diagnose explain get help index init install lock lock-check lock-verify matrix mcp new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify)
 
 _shtab_cuwheel_attestations_option_strings=(-h --help --policy --statements --quiet -q --verbose -v --json)
-_shtab_cuwheel_audit_option_strings=(-h --help --exclude --arch --any-wheel --fail-on --sarif --quiet -q --verbose -v --json)
+_shtab_cuwheel_audit_option_strings=(-h --help --exclude --arch --any-wheel --fail-on --sarif --treemap --quiet -q --verbose -v --json)
 _shtab_cuwheel_build_option_strings=(-h --help --python --arch --platform --target-root --framework --source --link --toolchain --host-compiler --work --offline --any-driver --jobs -j --dist --sandbox --keep-work --container --container-engine --no-cache --build-tag --replace --replace-broader --quiet -q --verbose -v --json --shard --dry-run --stage --until)
 _shtab_cuwheel_bump_option_strings=(-h --help --to --framework --cxx-standard --require --dry-run --keep-broken --uncommitted --cooldown)
 _shtab_cuwheel_cache_option_strings=(-h --help --prune --unused-for --size --dry-run --work --quiet -q --verbose -v --json)

@@ -51,7 +51,7 @@ function _shtab_cuwheel_using
 end
 
 set -g _shtab_cuwheel_commands attestations audit build bump cache completion day-zero diagnose explain get help index init install lock lock-check lock-verify matrix mcp new nightly outdated perf pick profile rebuild release slim smoke toolchain trust verify
-set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --cxx-standard --days --dist --exclude --executor --fail-on --fallback --for --framework --history --host-compiler --index --jobs --json --keep --key --link --lock --maintainer --max-download --model --new-key --note --on-failure --only --page --partition --platform --policy --python --reason --remote --report --reports --requests --require --requirement --retries --sandbox --sarif --shard --shard-above --shards --size --snapshot --source --sources --stage --statements --sweep-max --tag --target-root --time-limit --to --tolerance --toolchain --trust-config --until --unused-for --unyank --upload --version --wheel --work --yank -j -r
+set -g _shtab_cuwheel_opts_with_value --address --against --arch --at-once --base-url --build-tag --changed-since --check --container --container-engine --cooldown --cores --cuda --cxx-standard --days --dist --exclude --executor --fail-on --fallback --for --framework --history --host-compiler --index --jobs --json --keep --key --link --lock --maintainer --max-download --model --new-key --note --on-failure --only --page --partition --platform --policy --python --reason --remote --report --reports --requests --require --requirement --retries --sandbox --sarif --shard --shard-above --shards --size --snapshot --source --sources --stage --statements --sweep-max --tag --target-root --time-limit --to --tolerance --toolchain --treemap --trust-config --until --unused-for --unyank --upload --version --wheel --work --yank -j -r
 
 complete -c cuwheel -e
 complete -c cuwheel -f
@@ -73,10 +73,11 @@ complete -c cuwheel -n '_shtab_cuwheel_using audit' -l arch -x -d 'for wheels of
 complete -c cuwheel -n '_shtab_cuwheel_using audit' -l any-wheel -d 'check wheels of recipes here by the general rules, not against their recipe'
 complete -c cuwheel -n '_shtab_cuwheel_using audit' -l fail-on -xka "error warning never" -d 'the lowest severity that makes the session fail; default: warning'
 complete -c cuwheel -n '_shtab_cuwheel_using audit' -l sarif -xka "(__fish_complete_path (commandline -ct))" -d 'write the findings as SARIF 2.1.0 too, for code scanning'
+complete -c cuwheel -n '_shtab_cuwheel_using audit' -l treemap -x -d 'draw one wheel: its libraries and their code by arch, and what `slim` would save'
 complete -c cuwheel -n '_shtab_cuwheel_using audit' -l quiet -s q -d 'print only errors, warnings and one line for each wheel'
 complete -c cuwheel -n '_shtab_cuwheel_using audit' -l verbose -s v -d 'list every finding, also when many are alike'
 complete -c cuwheel -n '_shtab_cuwheel_using audit' -l json -d 'print JSON to standard output instead of text'
-complete -c cuwheel -n '_shtab_cuwheel_using audit; and test $_shtab_cuwheel_npos -ge 0' -ka "(__fish_complete_path (commandline -ct))" -d 'files, or folders with wheels'
+complete -c cuwheel -n '_shtab_cuwheel_using audit; and test $_shtab_cuwheel_npos -ge 0' -ka "(__fish_complete_path (commandline -ct))" -d 'files, folders with wheels, or addresses of wheels, of which large ones are read in parts'
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a build -d 'Build for a framework'"'"'s release: -- RECIPE --framework torch==2.15.0.'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l python -xka "(__fish_complete_path (commandline -ct))" -d 'Python that the wheel is for, repeatable; default: the Python that runs cuwheel'

@@ -74,10 +74,11 @@ _shtab_cuwheel_audit_options=(
   "--any-wheel[check wheels of recipes here by the general rules, not against their recipe]"
   "--fail-on[the lowest severity that makes the session fail\; default\: warning]:fail_on:(error warning never)"
   "--sarif[write the findings as SARIF 2.1.0 too, for code scanning]:FILE:_files"
+  "--treemap[draw one wheel\: its libraries and their code by arch, and what \`slim\` would save]:FILE.svg:"
   {--quiet,-q}"[print only errors, warnings and one line for each wheel]"
   {--verbose,-v}"[list every finding, also when many are alike]"
   "--json[print JSON to standard output instead of text]"
-  "(*):files, or folders with wheels:_files"
+  "(*):files, folders with wheels, or addresses of wheels, of which large ones are read in parts:_files"
 )
 
 # guard to ensure default positional specs are added only once per session

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from xml.etree import ElementTree as ET
@@ -41,6 +41,7 @@ _LEGEND = {
     "job failed": "failed",
     "job cut": "cut off",
 }
+Stages = Sequence[tuple[str, float]]  # name and seconds, in order
 _CLASSES = {"failed": "job failed", "cut off": "job cut"}
 _STYLE = """
 text{fill:#17202a;font:11px system-ui,sans-serif} .soft{fill:#566270} .on{fill:#fff}
@@ -53,9 +54,9 @@ text{fill:#17202a;font:11px system-ui,sans-serif} .soft{fill:#566270} .on{fill:#
 """
 
 
-def svg_text(timeline: Timeline, title: str) -> str:
+def svg_text(timeline: Timeline, title: str, stages: Stages = ()) -> str:
     """Return the picture as SVG text; a browser shows the figures of a compile as tooltips."""
-    advice, frame = advise(timeline), _Frame(timeline)
+    advice, frame = advise(timeline), _Frame(timeline, has_stages=bool(stages))
     width, height = f"{_WIDTH}", f"{frame.foot + _LINE * len(advice):.0f}"
     box = {"viewBox": f"0 0 {width} {height}", "width": width, "height": height}
     svg = ET.Element("svg", box, xmlns="http://www.w3.org/2000/svg")
@@ -69,6 +70,8 @@ def svg_text(timeline: Timeline, title: str) -> str:
         for job in timeline.jobs:
             _draw_job(svg, job, frame)
         _draw_memory(svg, timeline.memory, frame)
+    if stages:
+        _draw_stages(svg, stages, frame.foot - 3 * _LINE)
     for number, line in enumerate(advice):
         _text(svg, (_LEFT, frame.foot + _LINE * number), f"• {line}")
     return ET.tostring(svg, encoding="unicode") + "\n"
@@ -79,6 +82,7 @@ class _Frame:
     """Coordinates in the picture."""
 
     timeline: Timeline
+    has_stages: bool
 
     @property
     def lane(self) -> float:
@@ -93,7 +97,8 @@ class _Frame:
     @property
     def foot(self) -> float:
         """The first line of text below the drawing."""
-        return self.base + 2 * _LINE if self.timeline.jobs else _TOP - 2 * _LINE
+        foot = self.base + 2 * _LINE if self.timeline.jobs else _TOP - 2 * _LINE
+        return foot + 4 * _LINE if self.has_stages else foot
 
     def x(self, time: float) -> float:
         """Return the coordinate of a time."""
@@ -184,6 +189,21 @@ def _draw_memory(svg: ET.Element, memory: tuple[MemoryPoint, ...], frame: _Frame
         _path(svg, start + "".join(steps), kind)
     caption = "memory of all tools together: line: expected, area: peak"
     _text(svg, (_LEFT, base + 14), caption, "soft")
+
+
+def _draw_stages(svg: ET.Element, stages: Stages, top: float) -> None:
+    """Draw the stages one after the other, each as wide as it took long."""
+    total = sum(seconds for _, seconds in stages) or 1.0
+    _text(svg, (_LEFT, top - 4), f"stages of the published build: {show_time(total)}", "soft")
+    left = float(_LEFT)
+    for number, (name, seconds) in enumerate(stages):
+        wide = seconds / total * (_WIDTH - _LEFT - _RIGHT)
+        group = ET.SubElement(svg, "g")
+        ET.SubElement(group, "title").text = f"{name}: {show_time(seconds)}"
+        _rectangle(group, (left, top, wide, _LINE), ("stage host", "stage cudafe")[number % 2])
+        fits = _LETTER * len(name) <= wide - 6
+        _text(group, (left + 3, top + 13), name if fits else "", "on")
+        left += wide
 
 
 def _facts(job: CompileJob) -> str:

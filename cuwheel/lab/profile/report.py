@@ -18,7 +18,7 @@ from cuwheel.base.system.quantities import show_share, show_size, show_time
 from cuwheel.build.compile.events import Events
 from cuwheel.lab.profile.advice import advise
 from cuwheel.lab.profile.chrome_trace import trace_text
-from cuwheel.lab.profile.picture import svg_text
+from cuwheel.lab.profile.picture import Stages, svg_text
 from cuwheel.lab.profile.timeline import make_timeline
 
 PICTURE = "profile.svg"
@@ -68,14 +68,14 @@ class ProfileDocument:
     trace: Path
 
 
-def write_profile(events: Events, folder: Path, title: str) -> ProfileDocument:
+def write_profile(events: Events, folder: Path, title: str, stages: Stages = ()) -> ProfileDocument:
     """Write a build's picture and trace into a folder, over those of an earlier profile.
 
     Raises:
         OSError: the folder can't be written.
     """
     timeline = make_timeline(events)
-    write_atomically(folder / PICTURE, svg_text(timeline, title))
+    write_atomically(folder / PICTURE, svg_text(timeline, title, stages))
     write_atomically(folder / TRACE, trace_text(timeline, title))
     return ProfileDocument(
         target=title,

@@ -187,8 +187,22 @@ def _section(wheel: ListedWheel, files: str, address: str) -> str:
 <h2><a href="{escape(file)}">{escape(entry.name)}</a></h2>
 {yanked}<table><tbody>{rows}
 <tr><th>SHA-256</th><td><code>{entry.sha256}</code>{statement}</td></tr></tbody></table>
+{_grid(wheel.facts)}
 {_commands(wheel, file if "://" in files else f"{address}/files/{entry.quoted}", address)}
 </section>"""
+
+
+def _grid(facts: WheelFacts) -> str:
+    """Return the table of libraries and archs; empty where all have code for the same."""
+    if not facts.grid:
+        return ""
+    archs = tuple(dict.fromkeys(arch for _, known in facts.grid for arch in known))
+    rows = (
+        html.row([escape(name), *("yes" if arch in known else "" for arch in archs)])
+        for name, known in facts.grid
+    )
+    table = html.table(("code for", *archs), rows)
+    return f'<div class="scroll">{table}</div>\n'
 
 
 def _commands(wheel: ListedWheel, file: str, address: str) -> str:

@@ -254,6 +254,7 @@ def _write_pages(request: SiteRequest, wheels: Mapping[Path, Entry], *, added: i
         for path, entry in wheels.items()
         if not entry.variant
     ]
+    facts = {wheel.entry.sha256: wheel.facts.runs_with for wheel in listed}
     by_cuda: dict[str, list[Entry]] = defaultdict(list)
     for entry in wheels.values():
         by_cuda[cuda_tag(entry)].append(entry)
@@ -263,11 +264,11 @@ def _write_pages(request: SiteRequest, wheels: Mapping[Path, Entry], *, added: i
     )
     base, address = request.base_url.rstrip("/"), request.address.rstrip("/")
     full = base or (f"{address}/{FILES}" if address else "")
-    pages = simple_pages(wheels.values(), base or f"../{FILES}", full, releases)
+    pages = simple_pages(wheels.values(), base or f"../{FILES}", full, releases, facts)
     parts.append(_below(SIMPLE, pages))
     tags = tuple(sorted(filter(None, by_cuda)))
     for tag in tags:
-        pages = simple_pages(by_cuda[tag], base or f"../../{FILES}", full, releases)
+        pages = simple_pages(by_cuda[tag], base or f"../../{FILES}", full, releases, facts)
         parts.append(_below(f"{tag}/{SIMPLE}", pages))
     home, packages = people_pages(listed, files=base, address=address)
     write_files(request.site, SITE_FOLDER, [*parts, _below(PACKAGES, packages), {HOME: home}])

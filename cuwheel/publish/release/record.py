@@ -86,7 +86,7 @@ class Release:
         withdrawn: names and reasons of all wheels that were withdrawn from earlier releases.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("release-record", "1.1")
+    SCHEMA: ClassVar[Schema] = Schema("release-record", "1.2")
 
     tag: str
     date: str

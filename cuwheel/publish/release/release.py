@@ -56,7 +56,7 @@ class ReleaseDocument:
         release: what its `release.json` holds.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("release", "1.1")
+    SCHEMA: ClassVar[Schema] = Schema("release", "1.2")
 
     tag: str
     state: ReleaseState

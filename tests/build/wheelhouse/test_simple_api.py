@@ -88,3 +88,12 @@ def test_orders_by_version_not_by_text() -> None:
     page = read(simple_pages(map(make_entry, names), ".."), "json")
 
     assert page.versions == ["1.9", "1.10", "1.10.post1"]
+
+
+def test_json_form_says_what_a_wheel_runs_with() -> None:
+    entry = make_entry(WHEEL)
+    pages = simple_pages([entry], "../files", facts={entry.sha256: {"archs": ("90",)}})
+
+    [file] = json.loads(pages[f"{entry.project}/index.json"])["files"]
+    assert file["_runs-with"] == {"archs": ["90"]}
+    assert b"runs-with" not in pages[f"{entry.project}/index.html"]

@@ -139,5 +139,4 @@ def test_downloads_no_wheel(has_metadata: bool, index: Index) -> None:  # noqa: 
     assert wheel
     assert wheel.version == "1.0"
     sizes = [size for _, size in index.downloads()]
-    assert sum(sizes) < PAYLOAD / 4
-    assert bool(sizes) is not has_metadata
+    assert sum(sizes) < PAYLOAD / 2

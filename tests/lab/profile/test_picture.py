@@ -168,3 +168,20 @@ def test_keeps_the_picture_small(tmp_path: Path) -> None:
     large = svg_text(make_timeline(read_events(large_log(tmp_path, 1000, 16))), "x")
 
     assert (len(large) - len(small)) / 1000 < 700  # bytes for a compile with all its tools
+
+
+def test_stages_are_as_wide_as_they_took_long(tmp_path: Path) -> None:
+    stages = (("environment", 30.0), ("build", 60.0), ("audit", 10.0), ("index", 0.0))
+    root = ET.fromstring(svg_text(timeline_of(tmp_path, *two_files()), "tiny-130", stages))
+
+    groups = [item for item in root.iter() if item.tag.endswith("}g")]
+    shown = {
+        title.partition(":")[0]: float(rect.get("width", ""))
+        for group in groups
+        for title, rect in [(group[0].text or "", group[1])]
+        if rect.get("class", "").startswith("stage")
+    }
+    assert [*shown] == [name for name, _ in stages]
+    assert shown["build"] == pytest.approx(2 * shown["environment"], abs=0.2)
+    bottom = max(float(item.get("y", "0")) for item in root.iter())
+    assert bottom < float(root.get("height", ""))

@@ -9,7 +9,13 @@ from cuwheel.publish.index.pages import ListedWheel, people_pages
 from tests.build.wheelhouse.test_simple_api import WHEEL, make_entry
 from tests.support.golden import Golden
 
-FACTS = WheelFacts(cuda=(13,), archs=("90", "100"), ptx=("120",), drivers=("580.65.06",))
+FACTS = WheelFacts(
+    cuda=(13,),
+    archs=("90", "100"),
+    ptx=("120",),
+    drivers=("580.65.06",),
+    grid=(("toy/a.so", ("sm_90", "PTX 120")), ("toy/b.so", ("sm_90", "sm_100"))),
+)
 
 
 def listed(**facts: object) -> ListedWheel:

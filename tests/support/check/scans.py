@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 from cuwheel.check.audit.scan import WheelScan, scan_wheel
@@ -22,3 +23,9 @@ def library_with(folder: Path, text: str) -> bytes:
     source = folder / "text.c"
     source.write_text(f'const char *text(void) {{ return "{text}"; }}\n')
     return compile_library(folder / "text.so", "gcc", "-fPIC", source).read_bytes()
+
+
+def begin_fatbin(arch: int, size: int) -> bytes:
+    """The headers of a fat binary with code for one arch, which follows."""
+    element = struct.pack("<HHIQ8xHHI8xQ", 2, 0x101, 64, size, 0, 0, arch, 0x11).ljust(64, b"\0")
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(element) + size) + element

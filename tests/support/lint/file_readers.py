@@ -18,6 +18,7 @@ OPENERS = {
     "base/system/regular_files": "the way for all others",
     "__main__": "/dev/null",
     "base/formats/signing_keys": "a new file",
+    "base/fetch/remote_file": "a new file in a temporary folder",
     "check/audit/scan": "a member of an archive",
     "bootstrap": "the repository's own lock; it runs on nothing but the standard library",
     "build/compile/canary": "the event log of its own compiles",

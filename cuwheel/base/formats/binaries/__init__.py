@@ -5,6 +5,7 @@ __all__ = [
     "cudart",
     "device_code",
     "elf",
+    "elf_head",
     "elf_image",
     "elf_symbols",
     "fatbin",

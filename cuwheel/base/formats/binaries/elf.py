@@ -22,7 +22,7 @@ from cuwheel.base.formats.binaries.elf_image import (
     read_notes,
 )
 
-__all__ = ["Elf", "ElfFormatError", "Section", "is_elf", "read_elf"]
+__all__ = ["Elf", "ElfFormatError", "Section", "is_elf", "machine_name", "read_elf"]
 
 Relro = Literal["full", "partial", "none"]
 
@@ -170,6 +170,11 @@ class Elf:
         return next((section for section in self.sections if section.name == name), None)
 
 
+def machine_name(number: int) -> str:
+    """Return the name of a machine, by its number in the ELF registry."""
+    return _MACHINES.get(number, str(number))
+
+
 def is_elf(stream: IO[bytes]) -> bool:
     """Return True if a stream begins as an ELF file does; rewind it to its start."""
     stream.seek(0)
@@ -200,7 +205,7 @@ def _read(image: ElfImage) -> Elf:
     modules, uses_dlopen, interfaces = _symbol_facts(image, needed)
     names = image.section_names()
     return Elf(
-        machine=_MACHINES.get(image.machine, str(image.machine)),
+        machine=machine_name(image.machine),
         abi=image.abi,
         flags=image.flags,
         is_linked=image.kind in _LINKED_KINDS,

@@ -26,9 +26,9 @@ from cuwheel.base.formats.binaries.elf_image import (
 
 _GNU_HASH = 0x6FFFFEF5
 _VERSION_OF_SYMBOL = 0x6FFFFFF0  # DT_VERSYM
-_GLOBAL, _WEAK, _UNIQUE = 1, 2, 10  # STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE
+SYMBOL_GLOBAL, _WEAK, _UNIQUE = 1, 2, 10  # STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE
 _FIRST_VERSION, _VERSION_BITS = 2, 0x7FFF  # 0 and 1: of no version
-_SYMBOL = struct.Struct("<IBBHQQ")
+SYMBOL = struct.Struct("<IBBHQQ")
 _CHUNK = 1 << 20  # bytes
 _NAMED = re.compile(r"_Z(?:T[VIST])?N?[VrK]*[RO]?")
 
@@ -79,14 +79,14 @@ class Symbols:
 
     def undefined(self) -> Iterator[str]:
         """Return names that have to come from other libraries; weak ones are left out."""
-        return map(self._name, self._select((_GLOBAL,), is_defined=False))
+        return map(self._name, self._select((SYMBOL_GLOBAL,), is_defined=False))
 
     def unversioned(self) -> tuple[str, ...]:
         """Return undefined names without library and version: any library may define them."""
         names, size = [], 0
         versions = self._image.offset_of_tag(_VERSION_OF_SYMBOL)
         for index, (at, kind, section) in enumerate(self._all(self._first_hashed())):
-            if section or not at or kind >> 4 != _GLOBAL:
+            if section or not at or kind >> 4 != SYMBOL_GLOBAL:
                 continue
             version = self._image.unpack("H", versions + 2 * index)[0] if versions else 0
             if version & _VERSION_BITS < _FIRST_VERSION:
@@ -105,7 +105,7 @@ class Symbols:
 
     def defined(self) -> Iterator[str]:
         """Return names that it defines for others."""
-        return map(self._name, self._select((_GLOBAL, _WEAK, _UNIQUE), is_defined=True))
+        return map(self._name, self._select((SYMBOL_GLOBAL, _WEAK, _UNIQUE), is_defined=True))
 
     def lacking(self, names: Iterable[str]) -> set[str]:
         """Return those of some names that it doesn't define."""
@@ -114,7 +114,9 @@ class Symbols:
             return missing
         if self._image.dynamic[_GNU_HASH]:
             return {name for name in missing if not self._is_hashed(name)}
-        return missing.difference(map(self._name, self._select((_GLOBAL, _WEAK), is_defined=True)))
+        return missing.difference(
+            map(self._name, self._select((SYMBOL_GLOBAL, _WEAK), is_defined=True))
+        )
 
     def mentions(self, prefixes: Iterable[str]) -> set[str]:
         """Return those of some prefixes with which a name in its table of names begins."""
@@ -131,7 +133,7 @@ class Symbols:
     def _is_hashed(self, name: str) -> bool:
         start = self._image.offset_of_tag(SYMBOLS)
         for index in self._hash_table.candidates(name):
-            offset = start + index * _SYMBOL.size
+            offset = start + index * SYMBOL.size
             at, _, _, section, _, _ = self._image.unpack("IBBHQQ", offset)
             if section and self._name(at) == name:
                 return True
@@ -156,12 +158,12 @@ class Symbols:
     def _all(self, count: int | None = None) -> Iterator[tuple[int, int, int]]:
         """Yield of each symbol, or the first ones: its name's offset, its kind, its section."""
         if start := self._image.offset_of_tag(SYMBOLS):
-            size = self._count(count) * _SYMBOL.size
+            size = self._count(count) * SYMBOL.size
             for name, kind, _, section, _, _ in self._image.records("IBBHQQ", start, size):
                 yield name, kind, section
 
     def _count(self, most: int | None = None) -> int:
-        count = self._image.symbols_size() // _SYMBOL.size
+        count = self._image.symbols_size() // SYMBOL.size
         count = count if most is None else min(count, most)
         if count > limits.ELF_SYMBOLS:
             raise ElfFormatError(f"it has {count} symbols, at most {limits.ELF_SYMBOLS} are read")

@@ -12,12 +12,19 @@ from __future__ import annotations
 import re
 import struct
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import IO, NamedTuple
 
 from cuwheel.base import limits
-from cuwheel.base.formats.binaries.archs import DeviceCode, arch_suffix, sort_archs
+from cuwheel.base.formats.binaries.archs import (
+    DeviceCode,
+    arch_suffix,
+    archs_for,
+    runs_on,
+    sort_archs,
+)
 from cuwheel.base.formats.binaries.elf import Section
 from cuwheel.base.formats.binaries.windows import Window
 
@@ -91,6 +98,9 @@ class FatbinFinder:
 
     Args:
         size: of the file, bytes.
+
+    Attributes:
+        sizes: bytes of all code of a kind in the found ones, with its headers.
     """
 
     def __init__(self, size: int) -> None:
@@ -99,6 +109,8 @@ class FatbinFinder:
         self._offset = 0  # of the next read; may lie far ahead
         self._open: tuple[int, int] | None = None  # the current container: offset, end
         self._elements: set[ElementKind] = set()
+        self.sizes: Counter[ElementKind] = Counter()
+        self._open_sizes: Counter[ElementKind] = Counter()
         # Thousands of fat binaries hold the same few kinds: equal sets are kept once.
         self._kept: dict[frozenset[ElementKind], frozenset[ElementKind]] = {}
         self._is_padding = False  # behind a container
@@ -112,6 +124,11 @@ class FatbinFinder:
     def found(self) -> tuple[Fatbin, ...]:
         """All of them, in the file's order."""
         return tuple(self._found)
+
+    @property
+    def unfinished(self) -> frozenset[ElementKind]:
+        """The elements so far of one that goes beyond what was searched."""
+        return frozenset(self._elements) if self._open else frozenset()
 
     def search(self, window: Window) -> None:
         """Search the next part of the file, until `has_too_many`."""
@@ -143,6 +160,7 @@ class FatbinFinder:
             self._offset += 1
             return
         self._open, self._elements = (self._offset, begin + size), set()
+        self._open_sizes.clear()
         self._offset = begin
         self._close_at_end()
 
@@ -157,6 +175,7 @@ class FatbinFinder:
             self._offset += 1
             return
         self._elements.add(code)
+        self._open_sizes[code] += header + size
         if len(self._elements) > limits.ELEMENTS:
             self._open = None  # nothing is compiled for so many
         self._offset += header + size
@@ -168,6 +187,7 @@ class FatbinFinder:
             elements = frozenset(self._elements)
             shared = self._kept.setdefault(elements, elements)
             self._found.append(Fatbin(*self._open, shared))
+            self.sizes.update(self._open_sizes)
             self._open, self._is_padding = None, True
 
 
@@ -286,6 +306,19 @@ def code_of(fatbins: Iterable[Fatbin]) -> DeviceCode:
         ptx_version=max((element.version for element in elements), default=(0, 0)),
         is_zstd=any(element.is_zstd and element.kind == SASS for element in elements),
     )
+
+
+def kinds_for_gpu(kinds: Iterable[ElementKind], gpu: str) -> Iterator[ElementKind]:
+    """Yield the code that a GPU may load: the nearest machine code, or else the newest PTX."""
+    nearest = archs_for([gpu], [kind.arch for kind in kinds if kind.kind == SASS])
+    if nearest:
+        usable = {kind: DeviceCode(sass=(kind.arch,)) for kind in kinds if kind.kind == SASS}
+    else:
+        usable = {kind: DeviceCode(ptx=(kind.arch,)) for kind in kinds if kind.kind == PTX}
+    fitting = [kind for kind, code in usable.items() if runs_on(code, gpu)]
+    numbers = {kind: int(kind.arch.rstrip("af")) for kind in fitting}
+    newest = max(numbers.values(), default=0)
+    yield from (kind for kind in fitting if numbers[kind] == newest)
 
 
 def fatbins_of(section: Section, fatbins: Sequence[Fatbin]) -> Sequence[Fatbin]:
