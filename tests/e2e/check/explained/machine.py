@@ -46,6 +46,7 @@ finally:
         command=f"""{" ".join(WITHOUT_RIGHTS)} sh -c 'mkdir -p $TORCH_EXTENSIONS_DIR/ops
         mktemp'""",
         typed="mkdir -p",
+        needs=("root",),
     ),
     Trial(
         cause="cross-device-rename",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
 
 from tests.support.check.trials import Trial
 
@@ -25,6 +26,7 @@ END"""
 
 
 _MINOR = sys.version_info[1]  # of the Python that is too new
+_PIP = sysconfig.get_paths()["purelib"]  # the system's Python may have none
 _SETUP = "from setuptools import setup\nsetup(name='tiny', version='1.0', py_modules=[])"
 TRIALS = (
     Trial(
@@ -299,7 +301,7 @@ END
         cause="externally-managed-environment",
         before="wheel tiny 1.0 ''",
         settings="export PIP_NO_INDEX=1 PIP_FIND_LINKS=$PWD/dist",
-        command="/usr/bin/python3 -m pip install --dry-run tiny",
+        command=f"PYTHONPATH={_PIP} /usr/bin/python3 -m pip install --dry-run tiny",
         typed="python3 -m venv",
         values={"python3": "/usr/bin/python3", "PACKAGE": "tiny"},
         again="{}",
