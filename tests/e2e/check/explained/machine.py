@@ -55,7 +55,11 @@ finally:
 import os, tempfile
 from setuptools import setup
 handle, name = tempfile.mkstemp()
-os.rename(name, os.environ["KEPT"])
+try:
+    os.rename(name, os.environ["KEPT"])
+except OSError:
+    os.unlink(name)
+    raise
 setup(name="tiny", version="1.0", py_modules=[])
 END""",
         settings="""venv; export PIP_NO_INDEX=1 KEPT=$PWD/kept TMPDIR=${TMPDIR-/dev/shm}""",
