@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -37,6 +38,8 @@ PACKAGES = {
         *("truststore", "zlib_ng", "zstandard"),
     ),
 }
+_OF_DOWNLOADS = ("requests", "truststore")
+_URL = re.compile("https?://").match
 # Commands that need no project.
 _ANYWHERE = frozenset(
     {*PACKAGES, "attestations", "cache", "get", "index", "mcp", "rebuild", "slim", "toolchain"}
@@ -118,6 +121,8 @@ def environment_of(command: str, arguments: Sequence[str]) -> Environment:
         return "engine"
     if command == "pick" and _is_stack(arguments[1:]):  # runs uv
         return "engine"
+    if command == "audit" and any(map(_URL, arguments)):
+        packages += _OF_DOWNLOADS
     return "" if all(map(_is_installed, packages)) else "report"
 
 

@@ -70,6 +70,13 @@ def test_help_makes_the_environment_that_its_options_need(
     assert environment_of(arguments[0], arguments) == "engine"
 
 
+def test_audit_of_an_address_needs_what_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry, "_OF_DOWNLOADS", ("gone",))
+
+    assert environment_of("audit", ["audit", "https://example.org/a.whl"]) == "report"
+    assert environment_of("audit", ["audit", "a.whl"]) == ""
+
+
 def test_fit_of_recipes_needs_the_engine() -> None:
     assert environment_of("diagnose", ["--targets"]) == "engine"
 
