@@ -6,7 +6,7 @@ import codecs
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO
 
@@ -29,6 +29,7 @@ _MARKS = {
 }
 # Colours, cursor movements and links of terminals: ECMA-48, and OSC of xterm.
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_COLON = re.compile(r"[\xa0\u202f ]: ?|[\xa0\u202f ]?：")  # French, and CJK
 # Prefixes of the programs that run builds.
 _PREFIX = re.compile(
     r"""\s*(?:
@@ -96,6 +97,13 @@ def undecorated(line: str) -> str:
             break
         line = line[prefix.end() :]
     return line
+
+
+def in_english(text: str, translations: Mapping[str, str]) -> str:
+    """Return lines with the phrases and colons of translated tools replaced by English ones."""
+    phrases = sorted(translations, key=len, reverse=True)  # "fatal error" before "error"
+    known = re.compile("|".join(map(re.escape, phrases)))
+    return known.sub(lambda phrase: translations[phrase[0]], _COLON.sub(": ", text))
 
 
 def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
