@@ -21,6 +21,7 @@ Hits = list[tuple[int, int, int]]  # each: the text's index, its start and its e
 _AHEAD = 1  # blocks that are searched while one is examined
 _KEPT = 3  # matches of a pattern in a part of the log; more add nothing
 _MOST_CHAINS = 100
+_MOST_TRANSLATED = 10_000  # lines
 _KEPT_REMEDIES = 20
 _FIRST = ("diagnostics", "wrappers")  # failures whose first line counts; of others the last
 _OF_A_PART = ("isolated-build",)  # signs of what a part is, not of the machine
@@ -113,9 +114,7 @@ class Scanner:
             searching: deque[tuple[Block, bytes, Future[Hits]]] = deque()
             for block in blocks(stream):
                 lowered = block.text.lower()
-                searching.append(
-                    (block, lowered, searcher.submit(search, lowered))
-                )
+                searching.append((block, lowered, searcher.submit(search, lowered)))
                 if len(searching) > _AHEAD:
                     run.examine(*searching.popleft())
             while searching:
@@ -208,7 +207,7 @@ class _Run:
     def _try(self, index: int, lines: _Lines) -> None:
         use = self._uses[index]
         if use.kind == "foreign":
-            self._try_in_english(lines)
+            self._try_in_english(index, lines)
             return
         part = len(self.scan.structure.failed)
         if use.kind == "failure" and use.name in _FIRST and (part, use.name) in self._failures:
@@ -232,14 +231,17 @@ class _Run:
         else:
             self._keep(index, line)
 
-    def _try_in_english(self, lines: _Lines) -> None:
+    def _try_in_english(self, index: int, lines: _Lines) -> None:
         """Match the patterns against the translation of a line; its structure needs none."""
+        self._times[index] += 1
+        if self._times[index] == _MOST_TRANSLATED:
+            self._end(index)
         english = lines.translated(self._translations)
         first = english.near.partition(b"\n")[0]
         texts = {text for text, _, _ in self._search(first)}
-        for index in sorted({index for text in texts for index in self._live[text]}):
-            if self._uses[index].kind in ("cause", "failure", "sign", "remedy", "fact"):
-                self._try(index, english)
+        for other in sorted({index for text in texts for index in self._live[text]}):
+            if self._uses[other].kind in ("cause", "failure", "sign", "remedy", "fact"):
+                self._try(other, english)
 
     def _look_ahead(self, use: _Use, line: MatchedLine, lines: _Lines) -> None:
         """Find the end of a traceback, or of what a test printed, that begins at a line."""

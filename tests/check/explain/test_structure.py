@@ -143,11 +143,14 @@ def test_reads_severity_in_other_languages(line: str, explainer: Explainer) -> N
     ("line", "slug"),
     [
         ("w.c:2:10: фатальная ошибка: fftw3.h: Нет такого файла или каталога", "dependency-header"),
-        ("w.c:2:10: erreur fatale\u00a0: fftw3.h: Aucun fichier ou dossier de ce type", "dependency"),
-        ("w.c:2:10: 致命错误：cublas_v2.h：没有那个文件或目录", "missing-cuda-headers"),
+        (
+            "w.c:2:10: erreur fatale\u00a0: fftw3.h: Aucun fichier ou dossier de ce type",
+            "dependency",
+        ),
+        ("w.c:2:10: 致命错误\uff1acublas_v2.h\uff1a没有那个文件或目录", "missing-cuda-headers"),
         ("./build.sh: строка 3: cmake: команда не найдена", "build-tool-missing"),
         ("tar: a: Auf dem Gerät ist kein Speicherplatz mehr verfügbar", "disk-full"),
-        ("ImportError: libcudart.so.12: 无法打开共享对象文件: 没有那个文件或目录", "libcudart-not-found"),
+        ("libcudart.so.12: 无法打开共享对象文件: 没有那个文件或目录", "libcudart"),
         ("x.cpp:(.text+0x5): неопределённая ссылка на «launch(int)»", "own-symbol-undefined"),
     ],
 )
