@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO
 
-LINES_OF_MESSAGE = 4  # of one message, at most
+LINES_OF_MESSAGE = 3  # of one message, at most
 _BLOCK = 1 << 20  # bytes read at once
 _LONGEST = 1 << 16  # bytes of a line; the rest counts as another line
 
