@@ -36,7 +36,7 @@ BENCHMARKS = (
 )
 FAST = ("-n", "4")  # on 2 cores, as tests wait for two fifths of their time
 # A file's tests share what they build; the first files take longest.
-LONG = (*FAST, "--dist", "loadfile", "--no-loadscope-reorder")
+LONG = (*FAST, "--dist", "loadfile", "--no-loadscope-reorder", "--durations=40")
 # Starts a program of the environment, which finds others there first: actionlint shellcheck.
 _PROGRAM = """import os, sys, sysconfig
 folder = sysconfig.get_path("scripts")

@@ -104,6 +104,11 @@ def command_of(arguments: Sequence[str]) -> str:
 
 def environment_of(command: str, arguments: Sequence[str]) -> Environment:
     """Return the environment that a command runs in; empty for the one of this process."""
+    helped = _helped_command(command, arguments)
+    if helped and _has_parser(helped):
+        return ""
+    if command == "help" and helped:
+        command = helped
     packages = PACKAGES.get(command)
     if packages is None:  # an unknown command is refused at once
         from cuwheel.build.recipe.nox_sessions import VERBS  # noqa: PLC0415 - readers start without
@@ -114,6 +119,26 @@ def environment_of(command: str, arguments: Sequence[str]) -> Environment:
     if command == "pick" and _is_stack(arguments[1:]):  # runs uv
         return "engine"
     return "" if all(map(_is_installed, packages)) else "report"
+
+
+def _helped_command(command: str, arguments: Sequence[str]) -> str:
+    """Return the command whose help is printed; empty where none is."""
+    if command == "help":
+        return next((word for word in arguments[1:] if not word.startswith("-")), "")
+    return "" if {"--help", "-h"}.isdisjoint(arguments) else command
+
+
+def _has_parser(command: str) -> bool:
+    """Return True if a command's options can be read with the packages that are here."""
+    from cuwheel.cli.dispatch import parser_of  # noqa: PLC0415 - readers start without
+
+    try:
+        parser_of(command)
+    except ModuleNotFoundError:
+        return False
+    except CuwheelError:  # an unknown command is refused at once
+        pass
+    return True
 
 
 def check_place(command: str, arguments: Sequence[str]) -> None:

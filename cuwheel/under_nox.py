@@ -79,6 +79,8 @@ def run(session: nox.Session, environment: str, *command: str, **variables: str)
 
 def run_command(session: nox.Session, *command: str, environment: str = "engine") -> None:
     """Run one of the engine's commands with the arguments behind `--`."""
+    if not {"--help", "-h"}.isdisjoint(session.posargs):  # which needs no framework
+        environment = "engine"
     run(
         session,
         *(environment, "-m", "cuwheel", *command, *session.posargs),

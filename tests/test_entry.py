@@ -10,6 +10,7 @@ import pytest
 from cuwheel import entry
 from cuwheel.base import paths
 from cuwheel.base.errors import UsageError
+from cuwheel.cli import dispatch
 from cuwheel.cli.dispatch import COMMANDS
 from cuwheel.entry import PACKAGES, check_place, command_of, environment_of, path_of_caller
 
@@ -50,6 +51,23 @@ def test_reads_in_small_environment_where_packages_lack(
     monkeypatch.setitem(PACKAGES, command, ("gone.deep", "gone"))
 
     assert environment_of(command, []) == "report"
+
+
+@pytest.mark.parametrize("arguments", [["perf", "--help"], ["audit", "-h"], ["help", "get"]])
+def test_prints_help_without_an_environment(arguments: list[str]) -> None:
+    assert environment_of(arguments[0], arguments) == ""
+
+
+@pytest.mark.parametrize("arguments", [["get", "--help"], ["help", "get"]])
+def test_help_makes_the_environment_that_its_options_need(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    def lack(name: str) -> None:
+        raise ModuleNotFoundError(name=name)
+
+    monkeypatch.setattr(dispatch, "import_module", lack)
+
+    assert environment_of(arguments[0], arguments) == "engine"
 
 
 def test_fit_of_recipes_needs_the_engine() -> None:

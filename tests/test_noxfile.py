@@ -14,7 +14,7 @@ from cuwheel.base.paths import ROOT
 from cuwheel.base.system.process import Finished, run
 from cuwheel.build.recipe.catalogue import load_catalogue, target_names
 from cuwheel.build.recipe.nox_sessions import VERBS, sessions_of
-from tests.support.machines.pythons import SAFE_PATH, find_old_python
+from tests.support.machines.pythons import SAFE_PATH, find_release
 from tests.support.requirements import lack
 
 _PARTS = ("noxfile.py", "cuwheel", "recipes", "envs", "tests/project")
@@ -153,7 +153,7 @@ def test_names_nearest_session(pristine: Path) -> None:
 
 @pytest.mark.parametrize("release", ["3.8", "3.9"])
 def test_old_python_gets_one_sentence(release: str) -> None:
-    python = find_old_python(release)
+    python = find_release(release)
     if python is None:
         lack("old-python", f"this machine has no Python {release}", "what nox says in it")
 

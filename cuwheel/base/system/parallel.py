@@ -132,6 +132,13 @@ def map_all(
     return [result for part in results for result in part]
 
 
+def result_of(work: Future[Result]) -> Result:
+    """Wait for a task in a thread and return its result, or raise its exception."""
+    while wait([work], timeout=_POLL_INTERVAL).not_done:
+        pass
+    return work.result()
+
+
 class Background(contextlib.AbstractContextManager["Background"]):
     """Tasks in parallel to a block, by name; at its end they are stopped and waited for."""
 
@@ -152,11 +159,8 @@ class Background(contextlib.AbstractContextManager["Background"]):
 
     def wait(self, name: str) -> None:
         """Wait for a task's end and raise its exception; an unknown name is ignored."""
-        work = self._tasks.get(name)
-        while work and wait([work], timeout=_POLL_INTERVAL).not_done:
-            pass
-        if work:
-            work.result()
+        if work := self._tasks.get(name):
+            result_of(work)
 
     def __exit__(self, *_: object) -> None:
         """Request the end of all tasks, and wait for it, with a time limit."""

@@ -30,6 +30,8 @@ _LONG_GRACE = 15.0  # the same for a whole build that runs elsewhere, which has 
 
 _groups: set[int] = set()  # of running programs, by their first process
 _is_ending = threading.Event()  # set when this process ends
+_starting = threading.Lock()  # held while a program starts and until its group is in `_groups`
+_START_LIMIT = 10.0  # seconds that the end of this process waits for starts, as on a slow disk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,17 +231,18 @@ def _start(
     **options: Any,
 ) -> subprocess.Popen[bytes]:
     """Start a program in a process group that ends with a stack of contexts, however that ends."""
-    if _is_ending.is_set():
-        raise InterruptedError("this process ends")
     guard_env = {"PATH": os.defpath} if when_killed is None else env
     with _signals_held():
-        child = subprocess.Popen(  # noqa: S603 - the runner
-            [str(part) for part in command],
-            env=dict(env),
-            start_new_session=True,  # Ctrl-C reaches it through us, and once
-            **options,
-        )
-        stack.enter_context(_ended(child))
+        with _starting:
+            if _is_ending.is_set():
+                raise InterruptedError("this process ends")
+            child = subprocess.Popen(  # noqa: S603 - the runner
+                [str(part) for part in command],
+                env=dict(env),
+                start_new_session=True,  # Ctrl-C reaches it through us, and once
+                **options,
+            )
+            stack.enter_context(_ended(child))
         if is_guarded:
             stack.enter_context(_guarded(child.pid, when_killed or (), guard_env))
         if when_killed is not None:
@@ -310,9 +313,12 @@ def _terminated_on_error(
 def _end_all() -> None:
     """Kill what daemon threads still run when this process ends; they can start nothing more."""
     _is_ending.set()
+    is_held = _starting.acquire(timeout=_START_LIMIT)  # else a starting program isn't known yet
     for group in list(_groups):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
+    if is_held:
+        _starting.release()
 
 
 @contextlib.contextmanager

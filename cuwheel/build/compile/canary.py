@@ -19,7 +19,7 @@ from cuwheel.base.errors import ToolchainError
 from cuwheel.base.system.compilers import SYSTEM_PATH
 from cuwheel.base.system.files import file_lock, sha256_of_file, write_atomically
 from cuwheel.base.system.folders.temporary import temporary_folder
-from cuwheel.base.system.parallel import Stop
+from cuwheel.base.system.parallel import Stop, result_of
 from cuwheel.base.system.process import run
 from cuwheel.build.compile import toolkit_view
 from cuwheel.build.compile.toolkit_view import (
@@ -108,28 +108,25 @@ def _try_all(toolchain: ViewPaths, folder: Path) -> Canary:
     nvcc = toolchain.toolkit / "bin" / "nvcc"
     options = run([nvcc, "--help"], env={"PATH": SYSTEM_PATH}).output
     flags = tuple(name for name, option in _FLAGS.items() if option in options)
-    with ThreadPoolExecutor() as pool:
-        tools = pool.submit(_shared_tools, toolchain, folder, flags)
+    try:
+        return _compare(toolchain, folder, ("path", *flags))
+    except _CompileError:
         try:
-            canary = _compare(toolchain, folder, ("path", *flags))
-        except _CompileError:
-            try:
-                canary = _compare(toolchain, folder, flags)
-            except _CompileError as problem:
-                raise _compiles_nothing(str(problem)) from problem
-        return dataclasses.replace(canary, device_tools=tools.result())
+            return _compare(toolchain, folder, flags)
+        except _CompileError as problem:
+            raise _compiles_nothing(str(problem)) from problem
 
 
-def _shared_tools(toolchain: ViewPaths, folder: Path, flags: tuple[str, ...]) -> str:
+def _shared_tools(toolchain: ViewPaths, folder: Path, flags: tuple[str, ...], stop: Stop) -> str:
     """Return the digest of the device compilers, if their output can be shared; else nothing.
 
     Three compiles of one file: as usual, one that keeps its device code, one that reuses it.
     """
     digest = _digest_of_device_tools(toolchain.toolkit)
-    if not digest or set(flags) != set(_FLAGS):  # else objects differ with each process
+    if not digest or not _FLAGS.keys() <= set(flags):  # else objects differ with each process
         return ""
-    place = folder / "shared"
-    view = _prepare(toolchain, place, flags)
+    place = folder / "-".join(("shared", *flags))
+    view = _prepare(toolchain, place, tuple(_FLAGS))
     (place / "source" / "shared.cu").write_text(_SHARED)
     events = place / "events"
     variables = {
@@ -140,6 +137,7 @@ def _shared_tools(toolchain: ViewPaths, folder: Path, flags: tuple[str, ...]) ->
     try:
         objects = {_compile(view, "shared")}
         for platform in ("first", "second"):
+            stop.check()
             objects.add(_compile(view, "shared", {**variables, "CUWHEEL_PLATFORM": platform}))
     except _CompileError:
         return ""
@@ -175,18 +173,20 @@ def _compare(toolchain: ViewPaths, folder: Path, flags: tuple[str, ...]) -> Cana
     stop = Stop()
     places = [folder / "-".join((name, *flags)) for name in ("here", "further-away")]
     with ThreadPoolExecutor() as pool:  # its end waits for compilers that run
-        trials = [pool.submit(_make_objects, toolchain, place, flags, stop) for place in places]
         try:
-            first, second = (trial.result() for trial in trials)
+            tools = pool.submit(_shared_tools, toolchain, folder, flags, stop)
+            trials = [pool.submit(_make_objects, toolchain, place, flags, stop) for place in places]
+            first, second = (result_of(trial) for trial in trials)
+            device_tools = result_of(tools)
         finally:
             stop.request()
     unequal = [name for name in _SOURCES if first[name] != second[name]]
     if not unequal:
-        return Canary(flags=flags)
+        return Canary(flags=flags, device_tools=device_tools)
     again = _make_objects(toolchain, places[0], flags, Stop())
     always = tuple(name for name in unequal if again[name] != first[name])
     by_path = tuple(name for name in unequal if name not in always)
-    return Canary(flags=flags, by_path=by_path, always=always)
+    return Canary(flags=flags, by_path=by_path, always=always, device_tools=device_tools)
 
 
 def _make_objects(

@@ -6,9 +6,10 @@ chooses which to build isn't imported, and isn't part of it.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from cuwheel.base.paths import ROOT, SCRIPT_FOLDERS
@@ -37,13 +38,14 @@ def code_of_builds(root: Path = ROOT) -> tuple[Path, ...]:
     due = [pipeline / "pipeline.py", *sorted((pipeline / "stages").glob("*.py"))]
     files: set[Path] = set()
     modules: set[str] = set()
+    is_package = functools.cache(lambda module: root.joinpath(*module.split(".")).is_dir())
     while due:
         path = due.pop()
         if path in files:
             continue
         files.add(path)
         if path.suffix == ".py":
-            named = set(_imported(root, _FOR_TYPES.sub("", read_text(path)))) - modules
+            named = set(_named(_read_imports(path, _stamp(path)), is_package)) - modules
             modules |= named
             due.extend(file for module in named for file in _files_of(root, module))
     return tuple(sorted(files))
@@ -55,16 +57,33 @@ def digest_of_code(files: tuple[Path, ...], root: Path = ROOT) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _imported(root: Path, text: str) -> Iterator[str]:
-    """Yield the names of what a module's text imports or starts: modules, and names in them."""
-    for module, names, imported in _IMPORT.findall(text):
-        yield module or imported
-        if module and root.joinpath(*module.split(".")).is_dir():
-            for name in re.findall(r"\w+", names):
-                yield f"{module}.{name}"
-    yield from _STARTED.findall(text)
-    for folder in _SCRIPT.findall(text):
-        yield f"{_PACKAGE}.{folder.replace('/', '.')}"
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Return what changes with a file's content."""
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+@functools.cache  # a build reads the same files three times
+def _read_imports(path: Path, _stamp: tuple[int, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return what a module imports or starts: a module, and the names that it takes of it."""
+    text = _FOR_TYPES.sub("", read_text(path))
+    found = [
+        (module or imported, tuple(re.findall(r"\w+", names)))
+        for module, names, imported in _IMPORT.findall(text)
+    ]
+    started = [*_STARTED.findall(text)]
+    started += [f"{_PACKAGE}.{folder.replace('/', '.')}" for folder in _SCRIPT.findall(text)]
+    return (*found, *((module, ()) for module in started))
+
+
+def _named(
+    imports: Iterable[tuple[str, tuple[str, ...]]], is_package: Callable[[str], bool]
+) -> Iterator[str]:
+    """Yield the names of modules, and of what is taken of packages: perhaps a module."""
+    for module, names in imports:
+        yield module
+        if names and is_package(module):
+            yield from (f"{module}.{name}" for name in names)
 
 
 def _files_of(root: Path, module: str) -> Iterator[Path]:

@@ -25,7 +25,7 @@ _SURENESS: Mapping[Weight, Sureness] = {
     Weight.HINT: "hint",
 }
 _MAX_CAUSES = 3  # causes that are shown
-_NAME = re.compile(r"\{(\w+)\}")
+_NAME = re.compile(r"\{(\w+)(?:=([^{}]*))?\}")  # {cuda_apt=12-4}: with an example for no value
 _CONDITION = re.compile(r"(\w+) *(>=|<=|==|!=|<|>) *([\w.]+)")
 _COMPARISONS: Mapping[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
     ">=": operator.ge,
@@ -318,9 +318,13 @@ def _log_line(match: MatchedLine) -> LogLine:
 
 def _filled(templates: Iterable[str], names: Mapping[str, str]) -> str:
     """Return the first template with known names only, with their values."""
+    release = ".".join(names.get("cuda", "").split(".")[:2])
+    if release:
+        names = {**names, "cuda_release": release, "cuda_apt": release.replace(".", "-")}
     for template in templates:
-        if all(name in names for name in _NAME.findall(template)):
-            return " ".join(_NAME.sub(lambda name: names[name[1]], template).split())
+        if all(name in names or example for name, example in _NAME.findall(template)):
+            filled = _NAME.sub(lambda name: names.get(name[1], name[2]), template)
+            return " ".join(filled.split())
     return ""
 
 

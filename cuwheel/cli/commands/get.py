@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -251,4 +252,6 @@ def _print_proofs(
             console.warn(f"{proof.project} wasn't imported: {proof.left_out}")
         else:
             console.note(f"imported {', '.join(proof.imported)}{loaded}")
-    console.note(f"source {caller.shown(folder)}/bin/activate")
+    programs = shlex.quote(f"{caller.shown(folder)}/bin")
+    console.note(f"to use it: `source {programs}/activate`")
+    console.note(f"it has no pip: `{programs}/python -m ensurepip` adds it")

@@ -261,10 +261,15 @@ def _wait_for_sleepers(pid: int) -> list[psutil.Process]:
 
 
 _THREADS = """
-import sys, threading, time
+import subprocess, sys, threading, time
 from pathlib import Path
 from cuwheel.base.system.process import run
 pids = Path(sys.argv[1])
+class Slow(subprocess.Popen):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        time.sleep(0.2)  # it runs before its starter knows it
+subprocess.Popen = Slow
 def work():
     while True:
         script = f"echo $$ >> {pids}; sleep 300"

@@ -30,7 +30,8 @@ object=$(. {calls}.object 2>&-)
 while [ "$1" ]; do [ "$1" = -o ] && echo "$object" > "$2"; shift; done
 """
 _PROVE = """
-import sys
+import sys, time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from cuwheel.build.compile.canary import run_canary
 from cuwheel.base.system.parallel import Stop
@@ -39,8 +40,17 @@ home, python, cache = map(Path, sys.argv[1:])
 request = Stop.request
 def request_and_release(stop):
     request(stop)
-    (home / "calls.hold").unlink()
+    (home / "calls.hold").unlink(missing_ok=True)
 Stop.request = request_and_release
+submit = ThreadPoolExecutor.submit
+def submit_slowly(pool, task, *arguments):
+    work = submit(pool, task, *arguments)
+    if task.__name__ == "_make_objects":
+        while not (home / "calls").exists():
+            time.sleep(0.01)
+        time.sleep(0.2)  # the interrupt comes before the last task has begun
+    return work
+ThreadPoolExecutor.submit = submit_slowly
 gcc, gxx = Path("/usr/bin/gcc"), Path("/usr/bin/g++")
 places = ViewPaths(view=home, launcher=home, toolkit=home, python=python, cc=gcc, cxx=gxx)
 run_canary(places, "x", cache)

@@ -14,6 +14,7 @@ from cuwheel.check.audit.findings import RULES
 from cuwheel.check.explain.catalogue import FailureCause, Weight, causes, groups, signs
 from cuwheel.check.explain.explanation import Explainer
 from cuwheel.check.explain.log_text import blocks, undecorated
+from tests.e2e.check.explained import NOT_MADE, TRIALS
 from tests.logs.decisive import RAW
 
 FAILURES = ROOT / "cuwheel" / "check" / "explain" / "failures"
@@ -175,3 +176,9 @@ def test_every_sign_is_needed() -> None:
     }
 
     assert set(signs().named) <= needs
+
+
+def test_each_cause_is_made_or_has_a_reason() -> None:
+    made = {trial.cause for trial in TRIALS}
+
+    assert sorted([*made, *NOT_MADE]) == sorted(cause.slug for cause in CAUSES)

@@ -50,6 +50,25 @@ def test_fills_in_known_facts(explainer: Explainer) -> None:
     assert "CUDA 12.1" in result.why
 
 
+@pytest.mark.parametrize(("cuda", "package"), [("13.0.88", "dev-13-0"), ("", "dev-12-4")])
+def test_names_packages_for_the_cuda_of_the_log(
+    cuda: str, package: str, explainer: Explainer
+) -> None:
+    line = "a.cpp:1:10: fatal error: cusparse.h: No such file or directory"
+
+    (result,) = explain(explainer, line, **({"cuda": cuda} if cuda else {})).causes
+
+    assert f"apt install cuda-libraries-{package} " in result.fix
+
+
+def test_names_the_whole_path(explainer: Explainer) -> None:
+    line = "mkdir: cannot create directory '/usr/local/cuda-12.4': Permission denied"
+
+    (result,) = explain(explainer, line).causes
+
+    assert "`ls -ld /usr/local/cuda-12.4`" in result.fix
+
+
 @pytest.mark.parametrize(
     "log",
     [

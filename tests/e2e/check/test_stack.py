@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -71,8 +72,11 @@ def environ_of(index: WheelIndex, folder: Path) -> dict[str, str]:
 
 def sync(command: list[str | Path]) -> int:
     """Run an installer that sees no settings of this machine; return its status."""
-    closed = {**os.environ, "PIP_CONFIG_FILE": os.devnull, "UV_NO_CONFIG": "1", "NO_PROXY": "*"}
-    return subprocess.run(command, env=closed, check=False).returncode
+    return subprocess.run(command, env=closed(), check=False).returncode
+
+
+def closed() -> dict[str, str]:
+    return {**os.environ, "PIP_CONFIG_FILE": os.devnull, "UV_NO_CONFIG": "1", "NO_PROXY": "*"}
 
 
 def test_lock_is_what_pip_and_uv_install(index: WheelIndex, tmp_path: Path) -> None:
@@ -123,6 +127,9 @@ def test_get_makes_environment_and_imports(index: WheelIndex, tmp_path: Path) ->
     done = cuwheel(index, tmp_path, "get", *PACKAGES, "--python", sys.executable, "--json")
 
     assert done.returncode == 0, done.stdout + done.stderr
+    activates, adds_pip = re.findall("`(.+?)`", done.stderr)[-2:]
+    script = f"{activates} && {adds_pip} && pip3 --version"
+    subprocess.run(["bash", "-ec", script], cwd=tmp_path, env=closed(), check=True)
     data = read_document(done.stdout.splitlines()[-1], "get")
     assert [proof["imported"] for proof in data["proofs"]] == [["fast"], ["slow_attn"]]
     assert data["stack"]["stack"]["torch"] == "2.11.0"

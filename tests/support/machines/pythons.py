@@ -41,8 +41,8 @@ def pythons() -> tuple[Interpreter, ...]:
     return tuple(found)
 
 
-def find_old_python(release: str) -> Path | None:
-    """Return a Python that is too old for cuwheel and runs; pyenv's shims may run nothing."""
+def find_release(release: str) -> Path | None:
+    """Return a Python of a release, `3.8`, that runs; pyenv's shims may run nothing."""
     versions = _pyenv_root(os.environ, Path.home()) / "versions"
     candidates = (*versions.glob(f"{release}.*/bin/python"), shutil.which(f"python{release}"))
     return next((Path(path) for path in candidates if path and starts(path, os.environ)), None)

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pypi_simple
 from packaging.utils import canonicalize_version
 
 from cuwheel.base.errors import DownloadError, HashMismatchError
 from cuwheel.base.fetch.indexes.offers import Offer, offers_on
-from cuwheel.base.fetch.indexes.pages import lacks, link_fault, read_project_page
+from cuwheel.base.fetch.indexes.pages import PageFault, lacks, link_fault, read_project_page
 from cuwheel.base.fetch.indexes.uv_settings import uv_settings
 from cuwheel.base.fetch.pip_settings import pip_settings
 from cuwheel.base.fetch.retry import Attempts
@@ -138,7 +137,7 @@ def _first_offers(
     for index in indexes:
         attempts.reset_count()
         page = read_project_page(index, project, attempts)
-        if isinstance(page, pypi_simple.ProjectPage):
+        if not isinstance(page, PageFault):
             return index, [*offers_on(page, index, project)]
         reasons[index] = page
     has_answers = bool(reasons) and set(reasons.values()) == {lacks(project)}
@@ -191,10 +190,16 @@ def configured_indexes(environ: Mapping[str, str], *, offline: bool = False) -> 
     more = [environ.get("UV_INDEX", ""), environ.get("UV_EXTRA_INDEX_URL", "")]
     more += [table["url"] for table in tables if not table.get("default")]
     more += [*uv.get("extra-index-url", ()), pip.get("extra-index-url", "")]
-    first = next(filter(None, main), pypi_simple.PYPI_SIMPLE_ENDPOINT)
+    first = next(filter(None, main), None) or _default_index()
     entries = [first, *(entry for text in more for entry in text.split())]
     urls = dict.fromkeys(map(_without_name, entries))
     return tuple(url for url in urls if is_local(url) or not offline)
+
+
+def _default_index() -> str:
+    import pypi_simple  # noqa: PLC0415 - slow, and seldom needed
+
+    return pypi_simple.PYPI_SIMPLE_ENDPOINT
 
 
 def _without_name(entry: str) -> str:

@@ -13,10 +13,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-import pypi_simple
 import requests
 from packaging.utils import (
     InvalidSdistFilename,
@@ -44,6 +43,9 @@ from cuwheel.base.fetch.urls import is_local, local_path
 from cuwheel.base.formats.wheel.archive import check_table, open_wheel
 from cuwheel.base.formats.wheel.publication import MARKED, SIMPLE, split_mark
 from cuwheel.base.system.files import checked_sha256, sha256_of_file
+
+if TYPE_CHECKING:
+    import pypi_simple
 
 _ANY_FORM = "application/vnd.pypi.simple.v1+json, application/json;q=0.9, text/html;q=0.5"
 _WINDOW = 1 << 15  # bytes of a request; METADATA and the table of most wheels are less
@@ -234,6 +236,8 @@ def _of_page(page: requests.Response, address: str, project: str) -> list[Offer]
         return list(_of_links(page, address, project))
     content = page.json()
     if isinstance(content, dict) and "files" in content:
+        import pypi_simple  # noqa: PLC0415 - slow, and builds read no pages
+
         project_page = pypi_simple.ProjectPage.from_json_data(content, page.url)
         return list(offers_on(project_page, address, project))
     releases = content if isinstance(content, list) else [content]
@@ -242,6 +246,8 @@ def _of_page(page: requests.Response, address: str, project: str) -> list[Offer]
 
 def _of_links(page: requests.Response, address: str, project: str) -> Iterator[Offer]:
     """Yield files by the last part of their address: the text of a link may be shortened."""
+    import pypi_simple  # noqa: PLC0415 - slow, and builds read no pages
+
     for link in pypi_simple.RepositoryPage.from_html(page.text, page.url).links:
         name = unquote(urlsplit(link.url).path.rpartition("/")[2])
         if known := _identify(name, project):

@@ -14,10 +14,9 @@ from functools import partial
 from http import HTTPStatus
 from io import BytesIO
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
-import pypi_simple
 import requests
 from requests.structures import CaseInsensitiveDict
 
@@ -29,6 +28,9 @@ from cuwheel.base.formats.wheel.publication import SIMPLE
 from cuwheel.base.system.parallel import run_within
 from cuwheel.base.system.quantities import show_size
 from cuwheel.base.system.regular_files import open_file
+
+if TYPE_CHECKING:
+    import pypi_simple
 
 Read = TypeVar("Read")
 Kind = Literal["missing", "unreadable", "unasked"]
@@ -88,6 +90,8 @@ def answered(status: int) -> PageFault:
 def _read_or_fault(  # noqa: PLR0911 - one for each way in which a server can fail
     url: str, about: str, attempts: Attempts, read: Callable[[str, str, Attempts], Read]
 ) -> Read | PageFault:
+    import pypi_simple  # noqa: PLC0415 - slow, and builds read no pages
+
     try:
         return read(url, about, attempts)
     except pypi_simple.NoSuchProjectError as problem:
@@ -114,6 +118,8 @@ def _read_or_fault(  # noqa: PLR0911 - one for each way in which a server can fa
 
 
 def _read_project_page(index: str, project: str, attempts: Attempts) -> pypi_simple.ProjectPage:
+    import pypi_simple  # noqa: PLC0415 - slow, and builds read no pages
+
     with pypi_simple.PyPISimple(index, session=open_session(attempts)) as client:
         url, accept = client.get_project_url(project), client.accept
     if is_local(index):

@@ -12,7 +12,7 @@ from cuwheel.base.errors import InterpreterNotFoundError
 from cuwheel.check.diagnose.facts import environment, imports
 from cuwheel.check.diagnose.facts.environment import find_environment
 from tests.support.check.environments import Env, look_into, verdict_on
-from tests.support.machines.pythons import find_old_python
+from tests.support.machines.pythons import find_release
 from tests.support.requirements import lack
 
 
@@ -28,7 +28,7 @@ def test_reads_files_of_torch_that_hangs(env: Env, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("release", ["2.7", "3.6", "3.7"])
 def test_refuses_an_old_python(release: str) -> None:
-    python = find_old_python(release)
+    python = find_release(release)
     if python is None:
         lack("old-python", f"this machine has no Python {release}", "what diagnose says of it")
 
