@@ -135,6 +135,7 @@ class Signs:
         structure: event (begin, done, failed) and level of the part of a log → patterns.
         named: sign → patterns; a cause's pattern may need one.
         tables: name → the fact for the look-up, and value by value of the fact.
+        translations: phrase of a tool in another language → its English.
     """
 
     failures: Mapping[str, tuple[Pattern, ...]]
@@ -145,6 +146,7 @@ class Signs:
     named: Mapping[str, tuple[Pattern, ...]]
     tables: Mapping[str, tuple[str, Mapping[str, str]]]
     questions: tuple[AskedFact, ...]
+    translations: Mapping[str, str]
 
 
 @functools.cache
@@ -192,6 +194,11 @@ def signs() -> Signs:
             AskedFact(**{**entry, "answers": tuple(entry["answers"].items())})
             for entry in content["questions"]
         ),
+        translations={
+            phrase: english
+            for english, phrases in content["translations"].items()
+            for phrase in phrases
+        },
     )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import codecs
+import functools
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO
 
@@ -29,6 +30,7 @@ _MARKS = {
 }
 # Colours, cursor movements and links of terminals: ECMA-48, and OSC of xterm.
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_COLON = re.compile(r"[\xa0\u202f ]: ?|[\xa0\u202f ]?\uff1a")  # French, and CJK
 # Prefixes of the programs that run builds.
 _PREFIX = re.compile(
     r"""\s*(?:
@@ -96,6 +98,18 @@ def undecorated(line: str) -> str:
             break
         line = line[prefix.end() :]
     return line
+
+
+def in_english(text: str, translations: Mapping[str, str]) -> str:
+    """Return lines with the phrases and colons of translated tools replaced by English ones."""
+    known = _any_of(tuple(translations))
+    return known.sub(lambda phrase: translations[phrase[0]], _COLON.sub(": ", text))
+
+
+@functools.cache
+def _any_of(phrases: tuple[str, ...]) -> re.Pattern[str]:
+    longest_first = sorted(phrases, key=len, reverse=True)  # "fatal error" before "error"
+    return re.compile("|".join(map(re.escape, longest_first)))
 
 
 def _pieces(stream: IO[bytes]) -> Iterator[bytes]:

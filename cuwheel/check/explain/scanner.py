@@ -6,7 +6,7 @@ import copy
 import functools
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import IO
@@ -14,13 +14,14 @@ from typing import IO
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
 from cuwheel.check.explain.catalogue import FailureCause, Pattern, Signs
-from cuwheel.check.explain.log_text import LINES_OF_MESSAGE, Block, blocks, undecorated
+from cuwheel.check.explain.log_text import LINES_OF_MESSAGE, Block, blocks, in_english, undecorated
 from cuwheel.check.explain.structure import Node, Structure
 
 Hits = list[tuple[int, int, int]]  # each: the text's index, its start and its end
 _AHEAD = 1  # blocks that are searched while one is examined
 _KEPT = 3  # matches of a pattern in a part of the log; more add nothing
 _MOST_CHAINS = 100
+_MOST_TRANSLATED = 1_000  # lines
 _KEPT_REMEDIES = 20
 _FIRST = ("diagnostics", "wrappers")  # failures whose first line counts; of others the last
 _OF_A_PART = ("isolated-build",)  # signs of what a part is, not of the machine
@@ -94,6 +95,7 @@ class Scanner:
             for text in use.pattern.texts:
                 by_text[text].append(index)
         self._indexes = tuple(map(tuple, by_text.values()))
+        self._translations = signs.translations
         self._search = BytesAhoCorasick(
             [text.encode() for text in by_text],
             matchkind=MatchKind.Standard,
@@ -106,15 +108,13 @@ class Scanner:
         Raises:
             OSError: it can't be read.
         """
-        run = _Run(self._uses, self._indexes)
-        search = self._search.find_matches_as_indexes
+        search = functools.partial(self._search.find_matches_as_indexes, overlapping=True)
+        run = _Run(self._uses, self._indexes, self._translations, search)
         with ThreadPoolExecutor(1) as searcher:  # the search releases the interpreter's lock
             searching: deque[tuple[Block, bytes, Future[Hits]]] = deque()
             for block in blocks(stream):
                 lowered = block.text.lower()
-                searching.append(
-                    (block, lowered, searcher.submit(search, lowered, overlapping=True))
-                )
+                searching.append((block, lowered, searcher.submit(search, lowered)))
                 if len(searching) > _AHEAD:
                     run.examine(*searching.popleft())
             while searching:
@@ -151,14 +151,24 @@ def _uses(causes: Iterable[FailureCause], signs: Signs) -> Iterator[_Use]:
     ):
         for pattern in patterns:
             yield _Use(pattern=pattern, kind=kind, name=name)
+    foreign = tuple(phrase.encode().lower().decode() for phrase in signs.translations)
+    yield _Use(pattern=Pattern(source="", texts=foreign), kind="foreign")
 
 
 class _Run:
     """The reading of one log."""
 
-    def __init__(self, uses: tuple[_Use, ...], indexes: tuple[tuple[int, ...], ...]) -> None:
+    def __init__(
+        self,
+        uses: tuple[_Use, ...],
+        indexes: tuple[tuple[int, ...], ...],
+        translations: Mapping[str, str],
+        search: Callable[[bytes], Hits],
+    ) -> None:
         self.scan = Scan()
         self._uses = uses
+        self._translations = translations
+        self._search = search
         self._of_text = indexes
         self._live = [list(of_text) for of_text in indexes]
         self._times: Counter[int] = Counter()  # matches of a pattern
@@ -196,6 +206,9 @@ class _Run:
 
     def _try(self, index: int, lines: _Lines) -> None:
         use = self._uses[index]
+        if use.kind == "foreign":
+            self._try_in_english(index, lines)
+            return
         part = len(self.scan.structure.failed)
         if use.kind == "failure" and use.name in _FIRST and (part, use.name) in self._failures:
             return
@@ -217,6 +230,18 @@ class _Run:
             self._look_ahead(use, line, lines)
         else:
             self._keep(index, line)
+
+    def _try_in_english(self, index: int, lines: _Lines) -> None:
+        """Match the patterns against the translation of a line; its structure needs none."""
+        self._times[index] += 1
+        if self._times[index] == _MOST_TRANSLATED:
+            self._end(index)
+        english = lines.translated(self._translations)
+        first = english.near.partition(b"\n")[0]
+        texts = {text for text, _, _ in self._search(first)}
+        for other in sorted({index for text in texts for index in self._live[text]}):
+            if self._uses[other].kind in ("cause", "failure", "sign", "remedy", "fact"):
+                self._try(other, english)
 
     def _look_ahead(self, use: _Use, line: MatchedLine, lines: _Lines) -> None:
         """Find the end of a traceback, or of what a test printed, that begins at a line."""
@@ -367,6 +392,13 @@ class _Lines:
                     break
             self._window = "\n".join(lines)
         return self._window
+
+    def translated(self, translations: Mapping[str, str]) -> _Lines:
+        """Return a cursor at the line whose window is in English."""
+        there = copy.copy(self)
+        there._window = in_english(self.window, translations)  # noqa: SLF001 - its own class
+        there._near = there._window.encode().lower()  # noqa: SLF001
+        return there
 
     @property
     def length(self) -> int:

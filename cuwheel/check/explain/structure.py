@@ -62,7 +62,7 @@ class Structure:
         """Open a node; a package opens an installation too."""
         depth = LEVELS.index(level)
         packages = set(_normalized(names))
-        if level == "installation" and self._at(depth):
+        if level in ("installation", "run") and self._at(depth):
             return  # one line of many
         if level == "package":
             installation = self._at(depth - 1)

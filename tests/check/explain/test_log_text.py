@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.check.explain.log_text import blocks, is_text, undecorated
+from cuwheel.check.explain.log_text import LINES_OF_MESSAGE, blocks, is_text, undecorated
 
 
 def text_of(log: bytes) -> bytes:
@@ -32,7 +32,7 @@ def test_has_lines_after_fresh_ones() -> None:
 
     first, *_ = blocks(io.BytesIO(log))
 
-    assert first.text[first.fresh :].count(b"\n") == 2
+    assert first.text[first.fresh :].count(b"\n") == LINES_OF_MESSAGE - 1
 
 
 @pytest.mark.parametrize("log", [b"", b"one", b"one\n", b"one\ntwo", b"1\n2\n3\n4"])

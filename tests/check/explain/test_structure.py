@@ -25,6 +25,13 @@ FRAMES = (
     "    load()",
     "runtime.NoSuchFile: net.onnx",
 )
+CONFIGURED = (
+    "-- The CXX compiler identification is GNU 12.2.0",
+    "-- Detecting CXX compiler ABI info - done",
+    "-- The CUDA compiler identification is NVIDIA 13.0.88",
+    "-- Configuring done (1.2s)",
+    "-- Build files have been written to: /src/build",
+)
 MADE = ("make: *** [Makefile:3: k.o] Error 1",)
 
 
@@ -62,8 +69,21 @@ def test_success_closes_its_own_part(lines: tuple[str, ...], explainer: Explaine
         (GCC_TOO_NEW, "-- Build files have been written to: /src/build"),
         (*BAD, "Finished: SUCCESS"),
         ("Looking in indexes: mirror", GCC_TOO_NEW, *INSTALLED),
+        (*CONFIGURED[:2], GCC_TOO_NEW, *CONFIGURED[2:]),
+        ("The Meson build system", GCC_TOO_NEW, "Build targets in project: 3"),
+        ("checking build system type... x86_64", GCC_TOO_NEW, "config.status: creating Makefile"),
+        ("Test project /src/build", GCC_TOO_NEW, "100% tests passed, 0 tests failed out of 3"),
     ],
-    ids=["same package", "same run", "whole log", "same installation"],
+    ids=[
+        "same package",
+        "same run",
+        "whole log",
+        "same installation",
+        "several languages",
+        "meson",
+        "autoconf",
+        "ctest",
+    ],
 )
 def test_success_overcomes_its_part(lines: tuple[str, ...], explainer: Explainer) -> None:
     assert not explain(explainer, *lines).failed
@@ -117,6 +137,45 @@ def test_many_failures_stay_bounded(explainer: Explainer) -> None:
 )
 def test_reads_severity_in_other_languages(line: str, explainer: Explainer) -> None:
     assert explain(explainer, line).causes[0].slug == "source-error"
+
+
+@pytest.mark.parametrize(
+    ("line", "slug"),
+    [
+        ("w.c:2:10: фатальная ошибка: fftw3.h: Нет такого файла или каталога", "dependency-header"),
+        (
+            "w.c:2:10: erreur fatale\u00a0: fftw3.h: Aucun fichier ou dossier de ce type",
+            "dependency",
+        ),
+        ("w.c:2:10: 致命错误\uff1acublas_v2.h\uff1a没有那个文件或目录", "missing-cuda-headers"),
+        ("./build.sh: строка 3: cmake: команда не найдена", "build-tool-missing"),
+        ("tar: a: Auf dem Gerät ist kein Speicherplatz mehr verfügbar", "disk-full"),
+        ("libcudart.so.12: 无法打开共享对象文件: 没有那个文件或目录", "libcudart"),
+        ("x.cpp:(.text+0x5): неопределённая ссылка на «launch(int)»", "own-symbol-undefined"),
+    ],
+)
+def test_reads_a_translated_line_as_its_english_one(
+    line: str, slug: str, explainer: Explainer
+) -> None:
+    first = explain(explainer, line).causes[0]
+
+    assert first.slug.startswith(slug)
+    assert first.evidence[0].text == line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "1 out of 1 hunk FAILED -- saving rejects to file src/ops.c.rej",
+        "run.sh: line 1: ./build.sh: cannot execute: required file not found",
+        "run.sh: line 3: cutlass.tar: No such file or directory",
+        "run.sh: line 3: $'\\r': command not found",
+    ],
+)
+def test_failure_without_a_known_cause_is_one(line: str, explainer: Explainer) -> None:
+    explanation = explain(explainer, line)
+
+    assert (explanation.failed, explanation.causes) == (True, ())
 
 
 @pytest.mark.parametrize(
