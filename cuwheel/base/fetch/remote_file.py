@@ -22,7 +22,8 @@ from cuwheel.base.system.regular_files import open_file
 _WINDOW = 8 << 20  # bytes of one request; more isn't read
 _CHUNK = 1 << 16  # bytes
 _BLOCK = 1 << 16  # bytes; parts of a copy begin and end at multiples of it
-_SPAN = re.compile(r"bytes (?P<start>\d+)-\d+/(?P<size>\d+)")
+# 13 digits are 9 TiB: file systems have no larger files, and Python reads no number of any length.
+_SPAN = re.compile(r"bytes (?P<start>\d{1,13})-\d+/(?P<size>\d{1,13})")
 _FIX = "try again later, or set UV_DEFAULT_INDEX to another index"
 
 

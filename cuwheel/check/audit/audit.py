@@ -22,6 +22,8 @@ from cuwheel.check.audit.sarif import write_sarif
 from cuwheel.check.audit.treemap import write_treemap
 from cuwheel.check.audit.verdict import AuditResult, audit_wheel, unreadable
 
+_NAME = 255  # bytes of a file's name, NAME_MAX
+
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions:
@@ -61,13 +63,14 @@ def audit_session(
         UsageError: a path is no wheel, or a folder without wheels.
     """
     results, terminal = [], report_terminal()
-    urls = {Path(_name_of(path)): path for path in paths if isinstance(path, str)}
-    files = [path for path in paths if isinstance(path, Path)]
-    wheels = [*_wheels(files), *urls]
-    for wheel in wheels:
+    urls = [path for path in paths if isinstance(path, str)]
+    remote = [(Path(_name_of(url)), url) for url in urls]
+    files = _wheels([path for path in paths if isinstance(path, Path)])
+    wheels = [*((file, "") for file in files), *remote]  # several may have the same name
+    for wheel, url in wheels:
         with console.live(f"reading {wheel.name}"):
-            if wheel in urls:
-                result = _audit_remote(urls[wheel], wheel)
+            if url:
+                result = _audit_remote(url, wheel)
             else:
                 result = _audit(wheel, contract_for(wheel), options.excludes)
         results.append(result)
@@ -79,7 +82,8 @@ def audit_session(
     elif len(results) > 1 and not console.is_quiet:
         print_verdicts(results, terminal)
     if options.sarif:
-        write_sarif(options.sarif, dict(zip(wheels, results, strict=True)), options.folder)
+        audited = [wheel for wheel, _ in wheels]
+        write_sarif(options.sarif, zip(audited, results, strict=True), options.folder)
     if options.treemap:
         write_treemap(options.treemap, results)
     rows = {result.case.scan.file_name: counts_of(result) for result in results}
@@ -119,10 +123,11 @@ def _name_of(url: str) -> str:
     """Return the file name of a wheel's address; raise UsageError where it is none."""
     check_url(url, "the address")
     name = PurePosixPath(unquote(split_url(url).path)).name
-    if not name.endswith(".whl"):
+    is_file_name = "\0" not in name and len(name.encode()) <= _NAME
+    if not (name.endswith(".whl") and is_file_name):
         raise UsageError(
             f"{redact_url(url)} is not the address of a wheel",
-            why="it doesn't end in .whl",
+            why="it doesn't end in .whl" if is_file_name else "no file can have its name",
             fix="give the address of the file, or download it",
         )
     return name

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
+import struct
 import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -41,7 +43,8 @@ MOST = 16 << 20  # bytes that are requested of a wheel; a smaller one is read wh
 _HEADS = (1 << 16, 1 << 20)  # bytes, packed; the tables of nearly all libraries are in the first
 _MOST_LIBRARIES = 32  # each costs requests, and the facts are those of all
 _UNPACKED = 256 << 20  # bytes that the parts may unpack to: deflate makes a thousand of one
-_HEADER = 1024  # bytes before a member's content, beyond its name
+_HEADER = 1024  # bytes before a member's content, beyond its name; seldom more
+_LENGTHS = struct.Struct("<26xHH")  # a member's header: those of its name and of the extra field
 # Device code may be in any file but these.
 _TEXTS = re.compile(
     r"\.(cc?|cfg|cmake|cpp|css|csv|cuh?|h|hpp|html|inl|ipynb|j2|js|json|md|pc|pxd|pyi?|pyx|rst|sh"
@@ -132,8 +135,15 @@ class _PartlyReadWheel:
 
     def _fetch(self, member: _Member, packed: int) -> bool:
         """Copy the first bytes of a member; return False where that is too much."""
-        begin = member.entry.header_offset
-        size = len(member.entry.orig_filename) + _HEADER + min(packed, member.packed)
+        begin, size = member.entry.header_offset, min(packed, member.packed)
+        guess = len(member.entry.orig_filename) + _HEADER + size
+        if not self._copy(begin, guess):
+            return False
+        lengths = _LENGTHS.unpack(os.pread(self.copy.fileno(), _LENGTHS.size, begin))
+        return self._copy(begin, _LENGTHS.size + sum(lengths) + size)
+
+    def _copy(self, begin: int, size: int) -> bool:
+        """Copy a part; return False where that is too much."""
         if self.copy.cost(begin, size) > self.copy.left:
             return False
         self.copy.fetch(begin, size)

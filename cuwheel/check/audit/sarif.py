@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,16 @@ from cuwheel.version import __version__
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def write_sarif(path: Path, results: Mapping[Path, AuditResult], folder: Path) -> None:
+def write_sarif(path: Path, results: Iterable[tuple[Path, AuditResult]], folder: Path) -> None:
     """Write the findings of some wheels into a file.
 
     Args:
-        results: by the path of the wheel.
+        results: each with the path of the wheel.
         folder: the one that paths of wheels are made relative to: the checkout.
     """
     rules: dict[str, dict[str, Any]] = {}
     found = [
-        _result(item, wheel, folder, rules)
-        for wheel, result in results.items()
-        for item in result.findings
+        _result(item, wheel, folder, rules) for wheel, result in results for item in result.findings
     ]
     driver = {"name": "cuwheel", "version": __version__, "rules": [*rules.values()]}
     run = {"tool": {"driver": driver}, "results": found, "columnKind": "unicodeCodePoints"}

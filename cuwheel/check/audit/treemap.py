@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 from cuwheel.base.errors import UsageError
 from cuwheel.base.formats.binaries.fatbin import PTX, SASS, ElementKind, kinds_for_gpu
 from cuwheel.base.system.files import write_atomically
-from cuwheel.base.system.output.terminal import one_line
+from cuwheel.base.system.output.terminal import one_line, plain
 from cuwheel.base.system.quantities import show_size
 from cuwheel.check.audit.scan import ScannedLibrary, WheelScan
 from cuwheel.check.audit.verdict import AuditResult
@@ -61,9 +61,11 @@ def treemap(scan: WheelScan) -> str:
         xmlns="http://www.w3.org/2000/svg",
     )
     svg.set("aria-labelledby", "title desc")
-    name = f"{one_line(scan.file_name)}: {show_size(total)} unpacked"
+    name = f"{_shown(scan.file_name)}: {show_size(total)} unpacked"
     ET.SubElement(svg, "title", id="title").text = name
-    described = "; ".join(f"{part}: {show_size(sum(of.values()))}" for part, of in areas.items())
+    described = "; ".join(
+        f"{_shown(part)}: {show_size(sum(of.values()))}" for part, of in areas.items()
+    )
     ET.SubElement(svg, "desc", id="desc").text = ". ".join((described, *lines))
     ET.SubElement(svg, "style").text = _STYLE
     ET.SubElement(svg, "rect", width="100%", height="100%", fill="#fff")
@@ -89,7 +91,7 @@ def _areas(scan: WheelScan) -> dict[str, dict[str, int]]:
         code: Counter[str] = Counter()
         for kind, count in library.code_sizes.items():
             code[_name(kind)] += count
-        areas[one_line(library.name)] = {**code, _HOST: max(0, size - code.total())}
+        areas[library.name] = {**code, _HOST: max(0, size - code.total())}
     libraries = {library.name for library in scan.libraries}
     rest = sum(content.size for name, content in scan.contents.items() if name not in libraries)
     return {**areas, _OTHER: {_OTHER: rest}}
@@ -162,6 +164,10 @@ def _lay(row: Sequence[tuple[str, float]], box: _Box) -> Generator[tuple[str, _B
     return _Box(box.left, box.top + thick, box.width, box.height - thick)
 
 
+def _shown(text: str) -> str:
+    return plain(one_line(text))
+
+
 def _place(box: _Box) -> dict[str, str]:
     names = ("x", "y", "width", "height")
     return {name: f"{value:.2f}" for name, value in zip(names, box, strict=True)}
@@ -169,7 +175,7 @@ def _place(box: _Box) -> dict[str, str]:
 
 def _draw(svg: ET.Element, box: _Box, names: tuple[str, str], size: int, colour: str) -> None:
     group = ET.SubElement(svg, "g")
-    part, kind = names
+    part, kind = map(_shown, names)
     ET.SubElement(group, "title").text = f"{part}: {kind}: {show_size(size)}"
     texts = (*dict.fromkeys((kind, PurePosixPath(part).name)), show_size(size))
     ET.SubElement(group, "rect", _place(box), fill=colour, stroke="#fff")

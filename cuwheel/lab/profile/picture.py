@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from xml.etree import ElementTree as ET
 
+from cuwheel.base.system.output.terminal import plain
 from cuwheel.base.system.quantities import show_size, show_time
 from cuwheel.lab.profile.advice import advise
 from cuwheel.lab.profile.timeline import CompileJob, MemoryPoint, Phase, Timeline
@@ -145,7 +146,7 @@ def _draw_job(svg: ET.Element, job: CompileJob, frame: _Frame) -> None:
     top, tall = _TOP + job.lane * frame.lane, frame.lane - 2
     left, right = frame.x(job.start), frame.x(job.end)
     group = ET.SubElement(svg, "g")
-    ET.SubElement(group, "title").text = _plain(_facts(job))
+    ET.SubElement(group, "title").text = plain(_facts(job))
     if job.state == "hit":
         _draw_hit(group, left, top + tall / 2)
         return
@@ -242,9 +243,4 @@ def _rectangle(parent: ET.Element, box: tuple[float, float, float, float], kind:
 def _text(parent: ET.Element, position: tuple[float, float], text: str, kind: str = "") -> None:
     x, y = (f"{at:.1f}" for at in position)
     if text:
-        ET.SubElement(parent, "text", {"class": kind} if kind else {}, x=x, y=y).text = _plain(text)
-
-
-def _plain(text: str) -> str:
-    """Return a text without control characters, which XML can't hold."""
-    return "".join(sign if sign.isprintable() or sign == "\n" else "\ufffd" for sign in text)
+        ET.SubElement(parent, "text", {"class": kind} if kind else {}, x=x, y=y).text = plain(text)

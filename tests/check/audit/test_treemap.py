@@ -78,6 +78,17 @@ def test_shows_one_wheel(wheel: Path, tmp_path: Path) -> None:
         audit_session([wheel, wheel], lambda _: None, Console(), options)
 
 
+@pytest.mark.parametrize("name", ["a\x01\x7f", "\u202eb", "\ufffe", "c\nd"])
+def test_shows_any_name(name: str, tmp_path: Path) -> None:
+    library = make_library(tmp_path / "made")
+    wheel = write_wheel(tmp_path, {f"toy/{name}.so": library}, name="toy", tag="py3-none-any")
+
+    text = treemap(scan_wheel(wheel, private_paths=()))
+
+    ET.fromstring(text)
+    assert name not in text
+
+
 def test_shows_a_wheel_without_libraries(tmp_path: Path) -> None:
     wheel = write_wheel(tmp_path, {"toy/__init__.py": b""}, name="toy", tag="py3-none-any")
 

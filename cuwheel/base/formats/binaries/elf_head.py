@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cuwheel.base import limits
 from cuwheel.base.formats.binaries.elf_image import MAGIC
@@ -22,7 +22,8 @@ _SEARCHED = 1 << 16  # bytes in which the first table begins, behind the program
 _VERSIONS_AFTER = 1 << 21  # bytes between names and versions: two for each symbol
 _ALIGN = 8  # bytes
 _HASH = struct.Struct("<4I")  # buckets, first symbol, words of the filter, shift
-_COMPARED = 4096  # names whose hashes are compared; each may match by chance once in 2^31
+_COMPARED = 1024  # names whose hashes are compared; each may match by chance once in 2^31
+_STEPS = 1 << 22  # words of tables and bytes of names; a head can be made for an endless search
 _NEEDED = struct.Struct("<HHIII")  # one, count, file, offset of the first version, of the next file
 _VERSION = struct.Struct("<IHHII")  # hash, flags, number, name, offset of the next
 _HEADER = struct.Struct("<4sBB10xHH")  # magic, class, byte order, type, machine
@@ -52,13 +53,36 @@ def read_head(data: bytes) -> ElfHead | None:
     magic, size, order, kind, machine = _HEADER.unpack_from(data)
     if (magic, size, order, kind) != (MAGIC, _WIDE, _LITTLE, _DYNAMIC):
         return None
+    try:
+        tables = _find_tables(data)
+        return tables.read(machine) if tables else None
+    except (struct.error, IndexError, _TooMuchError):
+        return None
+
+
+def _find_tables(data: bytes) -> _Tables | None:
+    budget = _Budget()
     for at in range(_ABOVE_HEADERS, min(len(data), _SEARCHED), _ALIGN):
         try:
-            if tables := _tables_at(data, at):
-                return tables.read(machine)
+            if tables := _tables_at(data, at, budget):
+                return tables
         except (struct.error, IndexError):  # noqa: PERF203 - there is no table, or a part of one
             continue
     return None
+
+
+class _TooMuchError(Exception):
+    """A search has taken all of its steps."""
+
+
+@dataclass
+class _Budget:
+    left: int = _STEPS
+
+    def spend(self, steps: int) -> None:
+        self.left -= steps
+        if self.left < 0:
+            raise _TooMuchError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +95,8 @@ class _Tables:
     count: int
     symbols: int
     names: int
+    budget: _Budget
+    kept: _Budget = field(default_factory=lambda: _Budget(limits.ELF_NAMES))
 
     def read(self, machine: int) -> ElfHead | None:
         end, undefined = self.names, []
@@ -79,6 +105,7 @@ class _Tables:
             text = self._name(name)
             end = max(end, self.names + name + len(text) + 1)
             if name and not section and kind >> 4 == SYMBOL_GLOBAL:
+                self.kept.spend(len(text))  # one may be the end of another
                 undefined.append(text.decode("utf-8", "replace"))
         chains = self.data[self.chains : self.chains + 4 * (self.count - self.first)]
         return ElfHead(
@@ -99,6 +126,7 @@ class _Tables:
         (chain,) = struct.unpack_from("<I", self.data, self.chains + 4 * (index - self.first))
         name, *_ = SYMBOL.unpack_from(self.data, self.symbols + index * SYMBOL.size)
         text = self._name(name).decode("utf-8", "surrogateescape")
+        self.budget.spend(len(text))
         return bool(text) and gnu_hash(text) | 1 == chain | 1
 
     def _name(self, at: int) -> bytes:
@@ -129,6 +157,7 @@ class _Tables:
             for _ in range(min(count, limits.ELF_VERSIONS)):
                 value, _, _, name, step = _VERSION.unpack_from(self.data, place)
                 text = self._name(name)
+                self.budget.spend(1 + len(text))
                 if not text or _version_hash(text) != value:
                     raise ValueError
                 yield library, text.decode()
@@ -138,23 +167,33 @@ class _Tables:
             at += after
 
 
-def _tables_at(data: bytes, at: int) -> _Tables | None:
+def _tables_at(data: bytes, at: int, budget: _Budget) -> _Tables | None:
     """Return the tables that follow a hash table; None: there is none, or it isn't proven."""
     buckets, first, words, _ = _HASH.unpack_from(data, at)
     begin = at + _HASH.size + 8 * words
     chains = begin + 4 * buckets
     if not (buckets and first and words) or words & (words - 1) or chains >= len(data):
         return None
-    index = max(struct.unpack_from(f"<{buckets}I", data, begin))
+    budget.spend(buckets)
+    index = max(value for (value,) in struct.iter_unpack("<I", data[begin:chains]))
     if index < first:
         return None
     while not data[chains + 4 * (index - first)] & 1:  # the lowest bit ends a chain
+        budget.spend(1)
         index += 1
     count = index + 1
+    if count > limits.ELF_SYMBOLS:
+        return None
     symbols = -(-(chains + 4 * (count - first)) // _ALIGN) * _ALIGN
     names = symbols + count * SYMBOL.size
     tables = _Tables(
-        data=data, chains=chains, first=first, count=count, symbols=symbols, names=names
+        data=data,
+        chains=chains,
+        first=first,
+        count=count,
+        symbols=symbols,
+        names=names,
+        budget=budget,
     )
     return tables if names < len(data) and tables.are_proven() else None
 

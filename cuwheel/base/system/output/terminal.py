@@ -77,6 +77,11 @@ class _Terminal(rich.console.Console):
                 yield rich.segment.Segment(harmless, style)
 
 
+def plain(text: str) -> str:
+    """Return a text without control characters, which XML can't hold."""
+    return "".join(sign if sign.isprintable() or sign == "\n" else "\ufffd" for sign in text)
+
+
 def visible(text: str) -> str:
     """Return a text with its control characters escaped."""
     return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from cuwheel.base.formats.binaries.elf import read_elf
 from cuwheel.base.formats.binaries.elf_head import ElfHead, read_head
-from cuwheel.base.formats.binaries.elf_symbols import Symbols
+from cuwheel.base.formats.binaries.elf_symbols import SYMBOL, Symbols, gnu_hash
 from cuwheel.base.system import process
 from tests.support.packages.defective_wheels import make_library
 
@@ -68,6 +69,35 @@ def test_takes_no_other_names(library: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", bytes(4096), b"\x7fELF" + bytes(8192)])
 def test_knows_nothing_of_other_files(content: bytes) -> None:
+    assert read_head(content) is None
+
+
+def _head(first: int, value: int, names: bytes, symbols: bytes) -> bytes:
+    """A head with a hash table of one bucket and one hashed symbol, and these tables behind it."""
+    start = struct.pack("<4sBB10xHH44x", b"\x7fELF", 2, 1, 3, 62)
+    table = struct.pack("<4I8xII", 1, first, 1, 1, first, value)
+    return start + table + symbols + names
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        _head(1, 1, b"", b"") + struct.pack("<I", 2) * (1 << 20),
+        _head(1, 1, b"", b"") + struct.pack("<4I", 1 << 18, 1 << 18, 1, 1) * (1 << 18),
+        # A million symbols with one name of 4,000 bytes.
+        _head(
+            1 << 20,
+            gnu_hash("abc") | 1,
+            b"\0abc\0" + b"x" * 4000 + b"\0",
+            bytes(SYMBOL.size)
+            + SYMBOL.pack(5, 0x10, 0, 0, 0, 0) * ((1 << 20) - 1)
+            + SYMBOL.pack(1, 0x10, 0, 1, 0, 0),
+        ),
+    ],
+    ids=["chains", "buckets", "names"],
+)
+@pytest.mark.timeout(60)
+def test_search_ends(content: bytes) -> None:
     assert read_head(content) is None
 
 
