@@ -366,7 +366,8 @@ def main(real: str, arguments: list[str]) -> int:
     command = DeviceCommand(real, arguments)
     if not (folder and tools and platform and run and command.can_be_reused):
         return gate.main(real, arguments)
-    scratch = f"{os.environ.get('TMPDIR') or '/tmp'}/cuwheel-device-{os.getpid()}"  # noqa: S108
+    temporary = os.path.abspath(os.environ.get("TMPDIR") or "/tmp")  # noqa: PTH100, S108
+    scratch = f"{temporary}/cuwheel-device-{os.getpid()}"
     try:
         os.mkdir(scratch, 0o700)  # noqa: PTH102
     except OSError:

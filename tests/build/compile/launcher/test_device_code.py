@@ -205,7 +205,8 @@ def test_cubin_without_a_file_is_not_kept(
 ) -> None:
     bench.write("a.cu", KERNEL)
     command = ("nvcc", "-cubin", "-arch=sm_90", "-Xptxas", "-v", "a.cu", "-o", "/dev/null")
-    assert bench.run(*command, **sharing(bench)).status == 0
+    assert bench.run(*command, **{**sharing(bench), "TMPDIR": "."}).status == 0
+    assert not list(bench.source.glob("cuwheel-device*"))
 
     assert compile_for(HERE).status == 0
     assert content_of(bench) == fresh(bench)
@@ -364,6 +365,22 @@ def test_fifo_is_no_entry(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="damaged"):
         kept_files.read_parts(str(tmp_path / "entry"))
     os.close(writer)
+
+
+@pytest.mark.e2e
+def test_entry_that_makes_a_compile_fail_costs_a_compile(tmp_path: Path, cuda_home: Path) -> None:
+    bench = make_bench(tmp_path / "bench", cuda_home, cache=("/usr/bin/env",))
+    bench.write("a.cu", KERNEL)
+    command = (*COMMAND, "a.cu", "-o", "a.o")
+    bench.run(*command, **sharing(bench))
+    for path in (bench.folder / "device").rglob(f"*.{HERE}"):
+        parts = kept_files.read_parts(str(path))
+        kept_files.keep_parts(str(path), [b""] * len(parts))
+
+    done = bench.run(*command, **sharing(bench))
+
+    assert done.status == 0, done.output
+    assert content_of(bench) == fresh(bench)
 
 
 @pytest.mark.e2e
