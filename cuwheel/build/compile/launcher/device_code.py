@@ -94,7 +94,9 @@ class DeviceCommand:
     @property
     def can_be_reused(self) -> bool:
         """True if it makes nothing but its output, which follows from input and options."""
-        if not self.source or not self.output:
+        if not self.source or not self.output or _is_no_plain_file(self.output):
+            return False
+        if self.source.endswith(".ii") and not _has_line_markers(self.source):
             return False
         if any(word.startswith(_NOT_REUSED) for word in self.rest):
             return False
@@ -161,6 +163,20 @@ def _may_name_file(word: str) -> bool:
     return "/" in value or os.path.exists(value)  # noqa: PTH110
 
 
+def _is_no_plain_file(path: str) -> bool:
+    """Return True for a link or a device: what was written can't be read from /dev/null."""
+    return os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path))  # noqa: PTH113, PTH114
+
+
+def _has_line_markers(source: str) -> bool:
+    """Return False where `__builtin_FILE()` and messages name the preprocessed file, as with -P."""
+    try:
+        with open(source, "rb") as stream:  # noqa: PTH123
+            return stream.read(2) == b"# "
+    except OSError:
+        return False
+
+
 class Store:
     """The folder with the device code of one recipe: messages and output of each command."""
 
@@ -177,8 +193,18 @@ class Store:
         key = kept_files.digest(text.encode("utf-8", "surrogateescape")).hex()
         return f"{self._folder}/{key[:2]}/{key[2:]}"
 
-    def restore(self, folder: str, content: bytes, paths: list[str], program: str) -> list[bytes]:
+    def restore(
+        self,
+        folder: str,
+        content: bytes,
+        paths: list[str],
+        program: str,
+        messages: bytes | None = None,
+    ) -> list[bytes]:
         """Write the kept files for an input, print its messages and note it in the event log.
+
+        Args:
+            messages: the only ones that are right; None: those that were kept.
 
         Returns:
             Messages and contents of the files; nothing if none are kept.
@@ -189,7 +215,7 @@ class Store:
                 continue
             try:
                 result = kept_files.read_parts(f"{folder}/{name}")
-                if len(result) != 1 + len(paths):
+                if len(result) != 1 + len(paths) or messages not in {None, result[0]}:
                     continue
                 for path, part in zip(paths, result[1:]):
                     kept_files.replace(path, part)
@@ -271,7 +297,7 @@ def _reuse_ptx(
 ) -> tuple[int, list[bytes]]:
     """Run the front end, and reuse the PTX of a compile in which its bitcode was the same.
 
-    The front end's messages are part of those that are kept with the PTX.
+    The same bitcode may come with other warnings: of host code, of `#warning`.
 
     Returns:
         The exit status, -1 where cicc has to run; messages and files where it succeeded.
@@ -280,11 +306,12 @@ def _reuse_ptx(
     with _OutputHeld(messages):
         status = _start(command.front_end(bitcode))
     try:
+        printed = kept_files.read(messages)
         if status in _STOPPED:
-            kept_files.write_all(2, kept_files.read(messages))
+            kept_files.write_all(2, printed)
             return status, []
         code = b"" if status else kept_files.read(bitcode)
-        result = code and store.restore(folder, code, [command.output], command.program)
+        result = code and store.restore(folder, code, [command.output], command.program, printed)
         if result:
             return 0, [*result, *map(kept_files.read, command.host_files())]
     except OSError:
@@ -339,7 +366,8 @@ def main(real: str, arguments: list[str]) -> int:
     command = DeviceCommand(real, arguments)
     if not (folder and tools and platform and run and command.can_be_reused):
         return gate.main(real, arguments)
-    scratch = f"{os.environ.get('TMPDIR') or '/tmp'}/cuwheel-device-{os.getpid()}"  # noqa: S108
+    temporary = os.path.abspath(os.environ.get("TMPDIR") or "/tmp")  # noqa: PTH100, S108
+    scratch = f"{temporary}/cuwheel-device-{os.getpid()}"
     try:
         os.mkdir(scratch, 0o700)  # noqa: PTH102
     except OSError:

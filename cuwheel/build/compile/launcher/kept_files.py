@@ -41,7 +41,7 @@ def read_parts(path: str) -> list[bytes]:
     """
     number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(number, "rb") as stream:  # noqa: PTH123
-        kept = stream.read()
+        kept = stream.read() or b""  # None of a FIFO that somebody else keeps open
     packed = kept[DIGEST_SIZE:]
     if digest(packed) != kept[:DIGEST_SIZE]:
         raise ValueError("damaged")

@@ -110,6 +110,7 @@ def _compile(
     held = _held_outputs(name) if cache else ()
     if cache and not _cache_succeeds(cache, command, running, environment, held):
         cache = ()
+        environment.pop("CUWHEEL_DEVICE_CODE", None)  # cicc's `-keep` may have filled the disk
     status = 0 if cache else running.status_of(command.argv, environment)
     if not status or running.stopped:
         for to, file in enumerate(held, 1):

@@ -7,6 +7,7 @@ cross compiler and a real other platform: tests/e2e/build/test_arm64.py.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel.base.system.process import Finished
+from cuwheel.build.compile.launcher import kept_files
 from cuwheel.build.compile.launcher.device_code import DeviceCommand
 from tests.support.build.launchers import Bench, make_bench
 
@@ -45,6 +47,16 @@ def bench(tmp_path: Path, cuda_home: Path) -> Bench:
     return make_bench(tmp_path / "bench", cuda_home)
 
 
+def sharing(bench: Bench, platform: str = HERE) -> dict[str, str]:
+    """Return the variables with which device code is kept and reused."""
+    return {
+        "CUWHEEL_DEVICE_CODE": str(bench.folder / "device"),
+        "CUWHEEL_DEVICE_TOOLS": "tools",
+        "CUWHEEL_PLATFORM": platform,
+        "TMPDIR": str(bench.folder),
+    }
+
+
 @pytest.fixture
 def compile_for(bench: Bench) -> Callable[..., Finished]:
     """Compile `a.cu` to `a.o` for a platform."""
@@ -55,10 +67,7 @@ def compile_for(bench: Bench) -> Callable[..., Finished]:
         return bench.run(
             *(*COMMAND, "a.cu", "-o", "a.o", *options),
             CUWHEEL_EVENTS=str(bench.log),
-            CUWHEEL_DEVICE_CODE=str(bench.folder / "device"),
-            CUWHEEL_DEVICE_TOOLS="tools",
-            CUWHEEL_PLATFORM=platform,
-            TMPDIR=str(bench.folder),
+            **sharing(bench, platform),
         )
 
     return compile_file
@@ -190,6 +199,40 @@ def test_no_option_gives_a_wrong_object(bench: Bench, compile_for: Callable[...,
         assert (option, content_of(bench)) == (option, fresh(bench, *option.split()))
 
 
+@pytest.mark.e2e
+def test_cubin_without_a_file_is_not_kept(
+    bench: Bench, compile_for: Callable[..., Finished]
+) -> None:
+    bench.write("a.cu", KERNEL)
+    command = ("nvcc", "-cubin", "-arch=sm_90", "-Xptxas", "-v", "a.cu", "-o", "/dev/null")
+    assert bench.run(*command, **{**sharing(bench), "TMPDIR": "."}).status == 0
+    assert not list(bench.source.glob("cuwheel-device*"))
+
+    assert compile_for(HERE).status == 0
+    assert content_of(bench) == fresh(bench)
+
+
+@pytest.mark.e2e
+def test_name_of_a_preprocessed_file_is_the_usual_one(
+    bench: Bench, compile_for: Callable[..., Finished]
+) -> None:
+    no_line_markers = ("-Xcompiler", "-P")
+    bench.write("a.cu", "__global__ void k(char *p) { *p = *__builtin_FILE(); }\n")
+
+    assert compile_for(HERE, *no_line_markers).status == 0
+    assert content_of(bench) == fresh(bench, *no_line_markers)
+
+
+@pytest.mark.e2e
+def test_warns_of_what_is_there(bench: Bench, compile_for: Callable[..., Finished]) -> None:
+    warned = KERNEL.replace("int unused;", "int unused; int other;")
+    for text in (KERNEL, warned, KERNEL.replace("int unused;", "")):
+        bench.write("a.cu", text)
+        done = compile_for(HERE)
+        assert ('"unused"' in done.output) == ("unused" in text)
+        assert ('"other"' in done.output) == ("other" in text)
+
+
 def fresh(bench: Bench, *options: str) -> bytes:
     """Return the object of the same command without any reuse."""
     place = bench.source / "a.o"
@@ -211,10 +254,7 @@ def test_variable_that_cicc_reads_is_no_hit(
         *(*COMMAND, "a.cu", "-o", "a.o"),
         LLVM_OVERRIDE_PRODUCER="other",
         CUWHEEL_EVENTS=str(bench.log),
-        CUWHEEL_DEVICE_CODE=str(bench.folder / "device"),
-        CUWHEEL_DEVICE_TOOLS="tools",
-        CUWHEEL_PLATFORM=HERE,
-        TMPDIR=str(bench.folder),
+        **sharing(bench),
     )
 
     assert names(bench, "shared") == []
@@ -227,10 +267,7 @@ def test_two_at_once_give_equal_objects(bench: Bench) -> None:
     def compile_to(output: str) -> bytes:
         done = bench.run(
             *(*COMMAND, "a.cu", "-o", f"{output}/a.o"),
-            CUWHEEL_DEVICE_CODE=str(bench.folder / "device"),
-            CUWHEEL_DEVICE_TOOLS="tools",
-            CUWHEEL_PLATFORM=HERE,
-            TMPDIR=str(bench.folder),
+            **sharing(bench),
         )
         assert done.status == 0, done.output
         return machine_code(bench.source / output / "a.o")
@@ -273,6 +310,7 @@ def test_does_not_reuse_what_depends_on_more(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "more.h").touch()
+    (tmp_path / "a.ii").write_text('# 0 "a.cu"\n')
     plain = ["--orig_src_path_name", "/a.cu", "--frandom-seed", "/a.cu-1", "-o", "a.ptx", "a.ii"]
 
     assert DeviceCommand("cicc", plain).can_be_reused
@@ -318,6 +356,31 @@ def test_damaged_file_is_compiled_anew(bench: Bench, compile_for: Callable[..., 
     assert done.status == 0
     assert names(bench, "shared") == []
     assert content_of(bench) == content
+
+
+def test_fifo_is_no_entry(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "entry")
+    writer = os.open(tmp_path / "entry", os.O_RDWR)
+
+    with pytest.raises(ValueError, match="damaged"):
+        kept_files.read_parts(str(tmp_path / "entry"))
+    os.close(writer)
+
+
+@pytest.mark.e2e
+def test_entry_that_makes_a_compile_fail_costs_a_compile(tmp_path: Path, cuda_home: Path) -> None:
+    bench = make_bench(tmp_path / "bench", cuda_home, cache=("/usr/bin/env",))
+    bench.write("a.cu", KERNEL)
+    command = (*COMMAND, "a.cu", "-o", "a.o")
+    bench.run(*command, **sharing(bench))
+    for path in (bench.folder / "device").rglob(f"*.{HERE}"):
+        parts = kept_files.read_parts(str(path))
+        kept_files.keep_parts(str(path), [b""] * len(parts))
+
+    done = bench.run(*command, **sharing(bench))
+
+    assert done.status == 0, done.output
+    assert content_of(bench) == fresh(bench)
 
 
 @pytest.mark.e2e
