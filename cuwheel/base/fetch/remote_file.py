@@ -24,7 +24,7 @@ _CHUNK = 1 << 16  # bytes
 _BLOCK = 1 << 16  # bytes; parts of a copy begin and end at multiples of it
 # 13 digits are 9 TiB: file systems have no larger files, and Python reads no number of any length.
 _SPAN = re.compile(r"bytes (?P<start>\d{1,13})-\d+/(?P<size>\d{1,13})")
-_FIX = "try again later, or set UV_DEFAULT_INDEX to another index"
+_FIX = "try again later, or take another server; of indexes UV_DEFAULT_INDEX names the first"
 
 
 def open_remote(url: str, *, window: int = 0) -> IO[bytes]:
@@ -210,10 +210,14 @@ class _Parts:
                     return self._receive(response, min(size, self.size - start))
         except (requests.RequestException, urllib3.exceptions.HTTPError) as problem:
             raise unreachable(self.url, problem, fix=_FIX) from problem
+        is_whole = response.status_code == HTTPStatus.OK
         raise DownloadError(
             f"{redact_url(self.url)} can't be read in parts",
-            why="the server sent a different part than requested",
-            fix="set UV_DEFAULT_INDEX to an index whose server supports `Range` requests",
+            why="the server doesn't support `Range` requests"
+            if is_whole
+            else "the server sent a different part than requested",
+            fix="download the file, or take a server that supports them; of indexes "
+            "UV_DEFAULT_INDEX names the first",
         )
 
     def _check_same(self, size: int, etag: str) -> None:

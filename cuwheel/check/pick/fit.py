@@ -276,7 +276,8 @@ class WheelJudge:
         needs = f"CUDA {major} needs driver {least} or newer"
         if contents and contents.drivers:
             least = min(contents.drivers, key=version_key)
-            needs = f"its code needs driver {least} or newer"
+            by = f", by {self._read} of its file" if self._read else ""
+            needs = f"its code needs driver {least} or newer{by}"
         if least and not driver:
             yield unknown("driver", f"{needs}, but no driver is known")
         elif is_older(driver, least):
