@@ -46,6 +46,7 @@ def machine(engine: Engine, tmp_path: Path) -> Engine:
     )
 
 
+@pytest.mark.nightly
 def test_two_machines_fill_one_cache(
     machine: Engine, built: Callable[[str], Engine], tmp_path: Path
 ) -> None:

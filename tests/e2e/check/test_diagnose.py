@@ -219,6 +219,7 @@ def test_printed_command_ends_in_clean_report(maker: Maker, name: str) -> None:
     assert second["verdict"] == "note", second["verdicts"]
 
 
+@pytest.mark.nightly
 def test_reinstalls_torch_with_damaged_library(maker: Maker) -> None:
     python = maker.make("damaged", *_TORCH)
     [library] = python.parents[1].glob("lib/python*/site-packages/torch/lib/libtorch_python.so")

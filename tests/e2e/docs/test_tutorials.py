@@ -80,7 +80,9 @@ def test_first_wheel(tmp_path: Path, reader: Callable[..., dict[str, str]]) -> N
     walk_through(page("first-wheel"), tmp_path, reader(**_cloning(tmp_path)))
 
 
-@pytest.mark.parametrize("name", ["own-package", "audit-in-ci"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("own-package", marks=pytest.mark.nightly), "audit-in-ci"]
+)
 def test_with_cuwheel_installed(
     name: str, tmp_path: Path, reader: Callable[..., dict[str, str]]
 ) -> None:

@@ -95,6 +95,7 @@ def made(user: Engine) -> Engine:
     return user
 
 
+@pytest.mark.nightly
 def test_wheel_is_that_of_the_same_files_from_wheels(
     made: Engine, built: Callable[[str], Engine]
 ) -> None:

@@ -179,6 +179,7 @@ ls -d /var/lib/cuwheel /etc/cuwheel /run/lock/cuwheel*
 
 
 @pytest.mark.e2e
+@pytest.mark.nightly
 def test_service_is_confined_and_removed_completely(tmp_path: Path) -> None:
     (tmp_path / "probe").write_text(_PROBE)
     script = _SCRIPT.format(checkout=ROOT, folder=tmp_path)
