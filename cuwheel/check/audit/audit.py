@@ -16,10 +16,10 @@ from cuwheel.base.system.output import github
 from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.base.system.quantities import plural
 from cuwheel.check.audit.case import Contract
+from cuwheel.check.audit.exports.sarif import write_sarif
+from cuwheel.check.audit.exports.treemap import write_treemap
 from cuwheel.check.audit.findings import SEVERITIES
 from cuwheel.check.audit.report import audit_document, counts_of, print_result, print_verdicts
-from cuwheel.check.audit.sarif import write_sarif
-from cuwheel.check.audit.treemap import write_treemap
 from cuwheel.check.audit.verdict import AuditResult, audit_wheel, unreadable
 
 _NAME = 255  # bytes of a file's name, NAME_MAX

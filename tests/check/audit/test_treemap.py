@@ -11,8 +11,8 @@ import pytest
 from cuwheel.base.errors import UsageError
 from cuwheel.base.system.console import Console
 from cuwheel.check.audit.audit import AuditOptions, audit_session
+from cuwheel.check.audit.exports.treemap import treemap
 from cuwheel.check.audit.scan import scan_wheel
-from cuwheel.check.audit.treemap import treemap
 from tests.support.check.scans import begin_fatbin
 from tests.support.factories import noise, write_wheel
 from tests.support.machines.browser import browser

@@ -1,0 +1,3 @@
+"""Files for others that an audit writes: SARIF, and a picture."""
+
+__all__ = ["sarif", "treemap"]
