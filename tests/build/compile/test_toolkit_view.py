@@ -42,7 +42,7 @@ def system_bench(module_path: Path) -> Bench:
 
 
 @pytest.fixture(
-    params=["bench", pytest.param("conda_bench", marks=pytest.mark.e2e), "system_bench"]
+    params=["bench", pytest.param("conda_bench", marks=pytest.mark.nightly), "system_bench"]
 )
 def any_bench(request: pytest.FixtureRequest) -> Bench:
     """A view of each provider's layout in turn."""

@@ -353,7 +353,7 @@ def test_shows_each_stage_once_and_times_at_the_end(engine: Engine) -> None:
     assert last.startswith("  done in ")
 
 
-@pytest.mark.e2e
+@pytest.mark.nightly
 def test_interrupt_at_any_moment_of_a_stage_s_beginning(engine: Engine) -> None:
     """It ends every process; during an import, too: another thread would wait for its lock."""
     for delay in range(12):

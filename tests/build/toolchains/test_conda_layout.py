@@ -122,6 +122,7 @@ def test_refuses_prefix_without_a_compiler(prefix: Path, name: str) -> None:
         check_own_compiler(prefix, "the lock")
 
 
+@pytest.mark.nightly
 def test_nvcc_finds_everything_of_the_toolchain(
     whole_conda_toolchain: Toolchain, tmp_path: Path
 ) -> None:

@@ -51,7 +51,11 @@ def machines_in(wheel: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "tags"), [("tiny-capi", "cp311-cp311"), ("tiny-skbuild", "py3-none")]
+    ("name", "tags"),
+    [
+        ("tiny-capi", "cp311-cp311"),
+        pytest.param("tiny-skbuild", "py3-none", marks=pytest.mark.nightly),
+    ],
 )
 def test_builds_wheel_and_imports_it(
     engine: Engine, root: TargetRoot, name: str, tags: str

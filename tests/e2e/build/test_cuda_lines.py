@@ -17,6 +17,7 @@ pytestmark = pytest.mark.e2e
 _FRAMEWORK = '    framework=Framework(name="torch", version="2.11.0"),\n    requires='
 
 
+@pytest.mark.nightly
 def test_builds_for_a_line(engine: Engine, tmp_path: Path) -> None:
     project = shutil.copytree(engine.project, tmp_path / "with-framework")
     recipe = project / "recipes" / "tiny_capi.py"

@@ -80,7 +80,10 @@ def test_second_build_waits_for_one_that_is_stopped(slow_source: Path, engine: E
     assert len(engine.wheels()) == 1
 
 
-@pytest.mark.parametrize("year", [1971, 2100], ids=["past", "future"])
+@pytest.mark.parametrize(
+    "year",
+    [pytest.param(1971, id="past", marks=pytest.mark.nightly), pytest.param(2100, id="future")],
+)
 def test_times_of_files_change_no_byte(year: int, tmp_path: Path, engine: Engine) -> None:
     """As after a clock that was wrong; ZIP archives hold no time before 1980 or after 2107."""
     source = tmp_path / "source"
