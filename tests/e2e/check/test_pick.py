@@ -13,6 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from cuwheel.base.system import process
+from cuwheel.check.audit import remote
 from cuwheel.check.pick.document import PickDocument
 from cuwheel.check.pick.pick import PickOptions, find
 from tests.support.check.offers import PAYLOAD, Index
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(remote, "MOST", PAYLOAD // 8)  # these wheels stand for large ones
     with serving(Site()) as site:
         yield Index(folder=tmp_path, site=site)
 
