@@ -72,7 +72,7 @@ def test_line_installs_the_wheel(installer: str, index: Index, environment: Path
     read = sum(size for _, size in index.downloads())
     done = run(report.commands[installer], environment)
 
-    assert read < PAYLOAD / 4
+    assert read <= PAYLOAD / 4  # of two wheels
     assert done.status == 0, done.output
     [installed] = environment.glob("lib/python*/site-packages/toy-*.dist-info")
     assert installed.name == "toy-1.0+cu130.dist-info"
