@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Literal
 
 from cuwheel.base.caller import Caller
 from cuwheel.base.errors import CuwheelError, UsageError
+from cuwheel.base.fetch.urls import is_web
 from cuwheel.base.last_resort import check_folder, check_open_files, report_limits
 from cuwheel.base.paths import find_project, is_checkout
 from cuwheel.base.project_trust import TRUSTED_VARIABLE, change_trust, is_public, is_trusted
@@ -39,7 +39,6 @@ PACKAGES = {
     ),
 }
 _OF_DOWNLOADS = ("requests", "truststore")
-_URL = re.compile("https?://").match
 # Commands that need no project.
 _ANYWHERE = frozenset(
     {*PACKAGES, "attestations", "cache", "get", "index", "mcp", "rebuild", "slim", "toolchain"}
@@ -121,7 +120,7 @@ def environment_of(command: str, arguments: Sequence[str]) -> Environment:
         return "engine"
     if command == "pick" and _is_stack(arguments[1:]):  # runs uv
         return "engine"
-    if command == "audit" and any(map(_URL, arguments)):
+    if command == "audit" and any(map(is_web, arguments)):
         packages += _OF_DOWNLOADS
     return "" if all(map(_is_installed, packages)) else "report"
 

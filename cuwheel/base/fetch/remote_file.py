@@ -39,24 +39,34 @@ def open_remote(url: str, *, window: int = 0) -> IO[bytes]:
     return io.BufferedReader(_RemoteFile(url, size), min(size, _CHUNK))
 
 
-class _RemoteFile(io.RawIOBase):
-    def __init__(self, url: str, window: int) -> None:
+class _InParts(io.RawIOBase):
+    """A file on a server that can be read at any offset."""
+
+    def __init__(self, url: str) -> None:
         super().__init__()
         self._parts = _Parts(url)
-        self._window = window
         self._at = 0  # where the next read begins
-        self._start, self._part = 0, self._parts.request(0, window)
 
     def readable(self) -> bool:
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
+        """Return True."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Set the place of the next read."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._parts.size}
         self._at = max(0, start[whence] + offset)
         return self._at
+
+
+class _RemoteFile(_InParts):
+    def __init__(self, url: str, window: int) -> None:
+        super().__init__(url)
+        self._window = window
+        self._start, self._part = 0, self._parts.request(0, window)
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
@@ -77,7 +87,7 @@ class _RemoteFile(io.RawIOBase):
         super().close()
 
 
-class PartialCopy(io.RawIOBase):
+class PartialCopy(_InParts):
     """A file on a server as a sparse file here, which holds only the parts that were read.
 
     Args:
@@ -93,10 +103,8 @@ class PartialCopy(io.RawIOBase):
     """
 
     def __init__(self, url: str, path: Path, most: int) -> None:
-        super().__init__()
-        self._parts = _Parts(url)
+        super().__init__(url)
         self._most = most
-        self._at = 0
         self._blocks: set[int] = set()  # numbers of those that are here
         self.received = 0
         start = self._parts.request(0, _BLOCK)
@@ -105,23 +113,9 @@ class PartialCopy(io.RawIOBase):
         os.ftruncate(self._file, self.size)
         self._keep(0, start)
 
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
     def fileno(self) -> int:
         """Return the descriptor of the sparse file."""
         return self._file
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Set the place of the next read."""
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}
-        self._at = max(0, start[whence] + offset)
-        return self._at
 
     def readinto(self, buffer: Any) -> int:
         """Read a part, which is copied first."""

@@ -50,6 +50,11 @@ def is_local(url: str) -> bool:
     return split_url(url).scheme == "file"
 
 
+def is_web(text: str) -> bool:
+    """Return True for an address of a server, where a path is possible too."""
+    return text.lower().startswith(("http://", "https://"))
+
+
 def local_path(url: str) -> Path:
     """Return the path that a `file:` URL names."""
     return Path(unquote(split_url(url).path))

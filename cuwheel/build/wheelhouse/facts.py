@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cuwheel.base.errors import UnsafeArchiveError
+from cuwheel.base.formats.binaries.archs import arch_names
 from cuwheel.base.system.files import write_atomically
 from cuwheel.build.wheelhouse.entries import Entry
 from cuwheel.build.workspace.serialization import read_record, to_json
@@ -69,10 +70,7 @@ def read_facts(wheel: Path, sha256: str, cache: Path) -> WheelFacts:
 def _grid(result: AuditResult) -> tuple[tuple[str, tuple[str, ...]], ...]:
     if len({code for _, code in result.codes}) < 2:  # noqa: PLR2004 - each would say the same
         return ()
-    return tuple(
-        (name, (*(f"sm_{arch}" for arch in code.sass), *(f"PTX {arch}" for arch in code.ptx)))
-        for name, code in result.codes
-    )
+    return tuple((name, arch_names(code)) for name, code in result.codes)
 
 
 def keep_facts(facts: WheelFacts, sha256: str, cache: Path) -> None:

@@ -17,7 +17,7 @@ from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.base.system.quantities import plural
 from cuwheel.check.audit.case import Contract
 from cuwheel.check.audit.exports.sarif import write_sarif
-from cuwheel.check.audit.exports.treemap import write_treemap
+from cuwheel.check.audit.exports.treemap import check_one_wheel, write_treemap
 from cuwheel.check.audit.findings import SEVERITIES
 from cuwheel.check.audit.report import audit_document, counts_of, print_result, print_verdicts
 from cuwheel.check.audit.verdict import AuditResult, audit_wheel, unreadable
@@ -67,6 +67,8 @@ def audit_session(
     remote = [(Path(_name_of(url)), url) for url in urls]
     files = _wheels([path for path in paths if isinstance(path, Path)])
     wheels = [*((file, "") for file in files), *remote]  # several may have the same name
+    if options.treemap:
+        check_one_wheel(len(wheels))
     for wheel, url in wheels:
         with console.live(f"reading {wheel.name}"):
             if url:
@@ -85,7 +87,7 @@ def audit_session(
         audited = [wheel for wheel, _ in wheels]
         write_sarif(options.sarif, zip(audited, results, strict=True), options.folder)
     if options.treemap:
-        write_treemap(options.treemap, results)
+        write_treemap(options.treemap, results[0])
     rows = {result.case.scan.file_name: counts_of(result) for result in results}
     console.add_to_summary(github.table(rows))
     _raise_for(results, options.fails_on)

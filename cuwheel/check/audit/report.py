@@ -14,7 +14,7 @@ import rich.padding
 import rich.table
 import rich.text
 
-from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code
+from cuwheel.base.formats.binaries.archs import DeviceCode, arch_names, describe_code
 from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.documents import Schema
@@ -316,7 +316,7 @@ def _arch_grid(result: AuditResult) -> rich.table.Table | None:
     table = rich.table.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("code for", overflow="fold")
     whole = result.code
-    for name in (*(f"sm_{arch}" for arch in whole.sass), *(f"PTX {arch}" for arch in whole.ptx)):
+    for name in arch_names(whole):
         table.add_column(name)
     for code, names in groups.items():
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""

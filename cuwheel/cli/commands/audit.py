@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 
 from cuwheel.base.caller import Caller
+from cuwheel.base.fetch.urls import is_web
 from cuwheel.base.formats.binaries.archs import sorted_archs
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.folders.output_folder import check_output_file
 from cuwheel.build.recipe.catalogue import load_catalogue
 from cuwheel.cli.parser import JSON_TEXT, Option, Parser, check_archs, new_parser
-
-_URL = re.compile(r"https?://", re.IGNORECASE)
 
 
 def audit_parser() -> Parser:
@@ -51,7 +49,7 @@ def run_audit(args: argparse.Namespace, console: Console, caller: Caller) -> Non
     from cuwheel.check.audit.audit import AuditOptions, audit_session  # noqa: PLC0415
 
     check_archs(args.arch, "nox -s audit -- --arch 90 --arch 100 WHEEL")
-    wheels = [text if _URL.match(text) else caller.path(text) for text in args.wheels]
+    wheels = [text if is_web(text) else caller.path(text) for text in args.wheels]
     files = [wheel for wheel in wheels if isinstance(wheel, Path)]
     written: dict[str, Path] = {}
     for option, text in (("--sarif", args.sarif), ("--treemap", args.treemap)):

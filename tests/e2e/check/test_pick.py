@@ -25,7 +25,7 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(remote, "MOST", PAYLOAD // 8)  # these wheels stand for large ones
+    monkeypatch.setattr(remote, "MOST", PAYLOAD // 16)  # these wheels stand for large ones
     with serving(Site()) as site:
         yield Index(folder=tmp_path, site=site)
 
@@ -72,7 +72,7 @@ def test_line_installs_the_wheel(installer: str, index: Index, environment: Path
     read = sum(size for _, size in index.downloads())
     done = run(report.commands[installer], environment)
 
-    assert read <= PAYLOAD / 4  # of two wheels
+    assert read < PAYLOAD / 4
     assert done.status == 0, done.output
     [installed] = environment.glob("lib/python*/site-packages/toy-*.dist-info")
     assert installed.name == "toy-1.0+cu130.dist-info"

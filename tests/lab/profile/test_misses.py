@@ -131,7 +131,7 @@ def test_returns_data_of_the_named_target(work: Path, capsys: pytest.CaptureFixt
         (["why", "--work", "nowhere"], "no record of the compiles of a build"),
         (["why", "--prune"], "can't be combined"),
         (["why", "--dry-run"], "can't be combined"),
-        (["who"], "invalid choice"),
+        (["who"], "unexpected argument"),
     ],
 )
 def test_refuses(work: Path, words: list[str], fact: str) -> None:

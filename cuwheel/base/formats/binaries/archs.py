@@ -79,6 +79,11 @@ class DeviceCode:
     is_zstd: bool = field(default=False, compare=False)
 
 
+def arch_names(code: DeviceCode) -> tuple[str, ...]:
+    """Return what code is for: `sm_90`, `PTX 90`."""
+    return (*(f"sm_{arch}" for arch in code.sass), *(f"PTX {arch}" for arch in code.ptx))
+
+
 def sort_archs(archs: Iterable[str]) -> tuple[str, ...]:
     """Return archs without repetition, oldest GPU first: `90` before `90a` before `100`."""
     return tuple(sorted(set(archs), key=lambda arch: (int(arch.rstrip("af")), arch)))

@@ -94,7 +94,7 @@ class DeviceCommand:
     @property
     def can_be_reused(self) -> bool:
         """True if it makes nothing but its output, which follows from input and options."""
-        if not self.source or not self.output or _is_no_plain_file(self.output):
+        if not self.source or not self.output or _is_link_or_device(self.output):
             return False
         if self.source.endswith(".ii") and not _has_line_markers(self.source):
             return False
@@ -163,7 +163,7 @@ def _may_name_file(word: str) -> bool:
     return "/" in value or os.path.exists(value)  # noqa: PTH110
 
 
-def _is_no_plain_file(path: str) -> bool:
+def _is_link_or_device(path: str) -> bool:
     """Return True for a link or a device: what was written can't be read from /dev/null."""
     return os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path))  # noqa: PTH113, PTH114
 

@@ -80,9 +80,11 @@ def _inputs_of(command: CompilerCommand, settings: Settings) -> _Inputs:
     for name, value in os.environ.items():
         if direct_mode.is_read(name):
             found["variable", name] = _digest(value.encode("utf-8", "surrogateescape"))
+    source = os.path.abspath(command.source_path)  # noqa: PTH100 - pathlib takes long to import
     for path in _included(command) or direct_mode.known_files(settings):
-        kind = "source" if path == command.source_path else "header"
-        found[kind, path] = _digest_of(path)
+        if os.path.abspath(path) == source:  # noqa: PTH100
+            continue
+        found["header", path] = _digest_of(path)
         if path.endswith(_NAMED_BY_ARCHS):
             found["archs", " ".join(command.archs)] = ""
     found["source", command.source_path] = _digest_of(command.source_path)

@@ -37,17 +37,23 @@ class _Box(NamedTuple):
     height: float
 
 
-def write_treemap(path: Path, results: Sequence[AuditResult]) -> None:
-    """Write the picture of one wheel; raise UsageError for several, or one that wasn't read."""
-    if len(results) != 1 or results[0].parts or not results[0].case.scan.contents:
-        raise UsageError(
-            "--treemap shows one wheel",
-            why=f"{len(results)} were audited"
-            if len(results) != 1
-            else f"{results[0].case.scan.file_name} wasn't read from end to end",
-            fix="name one .whl file on this machine",
-        )
-    write_atomically(path, treemap(results[0].case.scan))
+def check_one_wheel(count: int) -> None:
+    """Raise UsageError for another number of wheels."""
+    if count != 1:
+        raise _not_shown(f"there are {count}")
+
+
+def write_treemap(path: Path, result: AuditResult) -> None:
+    """Write the picture of a wheel; raise UsageError for one that wasn't read."""
+    if result.parts or not result.case.scan.contents:
+        raise _not_shown(f"{result.case.scan.file_name} wasn't read from end to end")
+    write_atomically(path, treemap(result.case.scan))
+
+
+def _not_shown(why: str) -> UsageError:
+    return UsageError(
+        "--treemap shows one wheel", why=why, fix="name one .whl file on this machine"
+    )
 
 
 def treemap(scan: WheelScan) -> str:
