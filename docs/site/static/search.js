@@ -8,6 +8,8 @@ const SHORTEST_PART = 4; // characters of a word that is looked for inside other
 const PART_WEIGHT = 0.1; // of a word that only stands inside another
 const TITLE_WEIGHT = 1.5;
 const LENGTH_WEIGHT = 0.3; // 0: a long page is as good as a short one with the same words
+// How-to pages come before what was measured once and why a thing was chosen.
+const FOLDER_WEIGHTS = { evidence: 0.6, adr: 0.8 };
 const CUT = 0.4; // pages with a lower share of the best one's score are left out
 
 /** Every page that a table of Sphinx's index names for a word: number → weight. */
@@ -49,8 +51,11 @@ function performTermsSearch(searchTerms, excludedTerms) {
     found.forEach((_, page) => scores.delete(page));
   }
   const lengths = lengthsOf(terms, docnames.length);
-  for (const [page, score] of scores)
-    scores.set(page, score / (1 + LENGTH_WEIGHT * (lengths[page] - 1)));
+  for (const [page, score] of scores) {
+    const folder = FOLDER_WEIGHTS[docnames[page].split("/")[0]] ?? 1;
+    const length = 1 + LENGTH_WEIGHT * (lengths[page] - 1);
+    scores.set(page, (score * folder) / length);
+  }
   const least = CUT * Math.max(0, ...scores.values());
   return [...scores]
     .filter(([, score]) => score >= least)
