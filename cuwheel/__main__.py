@@ -30,6 +30,7 @@ from cuwheel.base.system.files import disk_full, fullest_disk, is_disk_full
 from cuwheel.base.system.output.documents import ErrorDocument
 from cuwheel.base.system.output.terminal import use_locale
 from cuwheel.build.workspace.printed_error import print_error
+from cuwheel.cli.defaults import CONFIG_VARIABLE
 from cuwheel.cli.dispatch import run_command
 
 # Commands whose next run takes what a run before has finished.
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     _end_with_nox()
     use_locale(os.environ)
     console, caller = Console(), read_caller()
+    os.environ[CONFIG_VARIABLE] = ""  # what this one starts gets options by its command line
     command, *rest = arguments or ("help",)
     try:
         return _run(command, rest, console, caller)

@@ -23,6 +23,7 @@ from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.check.cuda.toolkits import toolkit_by_release
 from cuwheel.check.pick.known_sources import NONE as NO_SOURCES
 from cuwheel.check.pick.known_sources import VARIABLE as SOURCES_VARIABLE
+from cuwheel.cli.defaults import CONFIG_VARIABLE
 from tests.support.engine import Engine, make_engine
 from tests.support.factories import HASTY, make_workspace
 from tests.support.golden import Golden
@@ -56,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in (GITHUB_VARIABLE, SUMMARY_VARIABLE):
         os.environ.pop(name, None)
     os.environ[SOURCES_VARIABLE] = NO_SOURCES  # no test queries a public place
+    os.environ[CONFIG_VARIABLE] = ""  # no test takes defaults of this user's files
     config.stash[_LEFT] = []
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):

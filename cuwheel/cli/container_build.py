@@ -18,6 +18,7 @@ from cuwheel.build.sandbox.containers.engine import Container, open_container
 from cuwheel.build.workspace.failure_record import read_failures
 from cuwheel.build.workspace.records import STAGES
 from cuwheel.build.workspace.request import BuildRequest
+from cuwheel.cli.defaults import CONFIG_VARIABLE
 from cuwheel.cli.target_choice import output_folders, platform_of
 
 UNFINISHED = 75
@@ -71,7 +72,7 @@ def build_in_container(request: BuildRequest, console: Console, caller: Caller) 
                 read=read_folders(part.request),
                 write=(work, dist),
                 network=part.network and not request.offline,
-                variables={SUMMARY_VARIABLE: str(summary)},
+                variables={SUMMARY_VARIABLE: str(summary), CONFIG_VARIABLE: ""},
             )
             if not status:
                 with contextlib.suppress(OSError, ValueError):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cuwheel.base.caller import read_caller
 from cuwheel.base.errors import UsageError, suggest
 from cuwheel.base.spelling import as_typed
+from cuwheel.cli.defaults import apply_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,10 +56,14 @@ def run_command(
     if name == "build":  # the session's name has the target, its arguments the recipe
         target = next((argument for argument in arguments[:1] if _TARGET.search(argument)), "")
         parser.prog = as_typed(f"nox -s build-{target} --" if target else "nox -s build --")
+    caller = caller or read_caller()
+    defaults = apply_defaults(parser, name, COMMANDS, caller)
     args = parser.parse(arguments)
     console.is_quiet = getattr(args, "quiet", False)
     console.is_verbose = getattr(args, "verbose", False)
-    return _find(name, "run_{}")(args, console, caller or read_caller()) or 0
+    if defaults and not getattr(args, "json", False):
+        console.note(f"defaults: {defaults}")
+    return _find(name, "run_{}")(args, console, caller) or 0
 
 
 def parser_of(name: str) -> Parser:

@@ -64,6 +64,15 @@ class Parser(argparse.ArgumentParser):
     needs: Mapping[tuple[str, str], str] = MappingProxyType({})
     excludes: Mapping[tuple[str, str], str] = MappingProxyType({})
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._replaced: dict[str, tuple[str, Any]] = {}  # by option: its name, its own default
+
+    def replace_default(self, action: argparse.Action, value: Any) -> None:
+        """Give an option another default; what excludes it on the command line undoes it."""
+        self._replaced[action.option_strings[0]] = action.dest, action.default
+        self.set_defaults(**{action.dest: value})
+
     def add_options(self, options: Options) -> None:
         """Add options and arguments by their spelling, each with its help.
 
@@ -98,6 +107,15 @@ class Parser(argparse.ArgumentParser):
         return tuple(
             action for action in self._actions if not {action.dest, action.help} & {*hidden}
         )
+
+    def read_value(self, action: argparse.Action, text: str) -> Any:
+        """Return the value of an option as a text that isn't on the command line; UsageError."""
+        try:
+            value = self._get_value(action, text)
+            self._check_value(action, value)
+        except argparse.ArgumentError as problem:
+            self.error(str(problem))
+        return value
 
     def error(self, message: str) -> NoReturn:
         """Raise argparse's own errors as a UsageError."""
@@ -154,7 +172,7 @@ class Parser(argparse.ArgumentParser):
             if getattr(parsed, action.dest, action.default) != action.default
         }
         for (option, needed), why in self.needs.items():
-            if option in given and needed not in given:
+            if option in given and needed not in given | self._replaced.keys():
                 raise UsageError(
                     f"{option} needs {needed}",
                     why=why,
@@ -167,6 +185,10 @@ class Parser(argparse.ArgumentParser):
                     why=why,
                     fix="leave out one of them",
                 )
+        for one, other in (*self.excludes, ("--quiet", "--verbose")):
+            for option in {one, other} & self._replaced.keys() if {one, other} & given else ():
+                dest, default = self._replaced[option]
+                setattr(parsed, dest, getattr(parsed, dest) if option in given else default)
 
 
 def new_parser(
