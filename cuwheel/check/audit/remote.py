@@ -15,10 +15,12 @@ import struct
 import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from cuwheel.base.errors import HashMismatchError
 from cuwheel.base.fetch.remote_file import PartialCopy
+from cuwheel.base.fetch.urls import redact_url
 from cuwheel.base.formats.binaries.archs import DeviceCode, is_arch
 from cuwheel.base.formats.binaries.elf import Elf, machine_name
 from cuwheel.base.formats.binaries.elf_head import ElfHead, read_head
@@ -26,6 +28,7 @@ from cuwheel.base.formats.binaries.fatbin import Fatbin, FatbinFinder, code_of
 from cuwheel.base.formats.binaries.windows import Windows
 from cuwheel.base.formats.wheel.archive import Wheel, check_table, open_wheel
 from cuwheel.base.formats.wheel.metadata import is_library
+from cuwheel.base.system.files import sha256_of_file
 from cuwheel.base.system.folders.temporary import temporary_folder
 from cuwheel.base.system.quantities import show_size
 from cuwheel.check.audit.case import AuditCase
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from cuwheel.base.formats.wheel.zip_reader import SeekableMember
 
 MOST = 16 << 20  # bytes that are requested of a wheel; a smaller one is read whole
+_HASH = re.compile(r"#(?:.*&)?sha256=([0-9a-fA-F]{64})(?:&|$)")
 _HEADS = (1 << 16, 1 << 20)  # bytes, packed; the tables of nearly all libraries are in the first
 _MOST_LIBRARIES = 32  # each costs requests, and the facts are those of all
 _UNPACKED = 256 << 20  # bytes that the parts may unpack to: deflate makes a thousand of one
@@ -55,8 +59,12 @@ _TEXTS = re.compile(
 def audit_remote(url: str, name: str) -> AuditResult:
     """Read the facts of a wheel on a server; a small one is audited.
 
+    Args:
+        url: may end in `#sha256=…`, which a wheel that is read whole is compared with.
+
     Raises:
         DownloadError: the server can't be read in parts, or fails.
+        HashMismatchError: it isn't the file of that hash.
         UnsafeArchiveError: it isn't a wheel, or is damaged.
         OSError: there is no space for the parts.
     """
@@ -65,10 +73,22 @@ def audit_remote(url: str, name: str) -> AuditResult:
         with contextlib.closing(PartialCopy(url, path, MOST)) as copy:
             if copy.cost(0, copy.size) <= copy.left:
                 copy.fetch(0, copy.size)
+                _check_hash(path, url)
                 return audit_wheel(path)
             with open_wheel(path, io.BufferedReader(copy)) as wheel:
                 check_table(wheel)
                 return _PartlyReadWheel(wheel, copy).result()
+
+
+def _check_hash(path: Path, url: str) -> None:
+    """Compare a file with the hash in its address, as index pages give them."""
+    if (stated := _HASH.search(url)) and (found := sha256_of_file(path)) != stated[1].lower():
+        raise HashMismatchError(
+            f"{redact_url(url.partition('#')[0])} is not the file of its hash",
+            why=f"its SHA-256 is {found}, the address ends in {stated[1]}",
+            fix="take the address from the index once more; if they still differ, don't use the "
+            "file, and tell whoever owns the index",
+        )
 
 
 @dataclass
@@ -205,7 +225,8 @@ class _PartlyReadWheel:
             size=self.copy.size,
             is_all_code_known=all(member.is_whole for member in self.members),
         )
-        fact = f"{show_size(parts.received)} of {show_size(parts.size)} were read for the facts"
+        amount = f"{show_size(parts.received)} of {show_size(parts.size)}"
+        fact = f"{amount} were read for the facts, and no hash covers parts"
         return AuditResult(
             case=case,
             findings=(finding(scan.file_name, "not checked", fact, "note"),),

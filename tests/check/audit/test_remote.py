@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from cuwheel.base.errors import DownloadError, UnsafeArchiveError, UsageError
+from cuwheel.base.errors import DownloadError, HashMismatchError, UnsafeArchiveError, UsageError
 from cuwheel.base.system.console import Console
+from cuwheel.base.system.files import sha256_of_file
 from cuwheel.check.audit import audit as command
 from cuwheel.check.audit import remote
 from cuwheel.check.audit.remote import audit_remote
@@ -76,6 +77,17 @@ def test_small_wheel_is_audited(site: Site, wheel: Path, monkeypatch: pytest.Mon
 
     assert result.parts is None
     assert result.findings == audit_wheel(wheel).findings
+
+
+def test_small_wheel_is_compared_with_the_hash_in_its_address(
+    site: Site, wheel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "MOST", 4 * len(NOISE))
+    address = site.url(f"/{wheel.name}")
+
+    assert audit_remote(f"{address}#sha256={sha256_of_file(wheel)}", wheel.name).parts is None
+    with pytest.raises(HashMismatchError, match="is not the file of its hash"):
+        audit_remote(f"{address}#egg=toy&sha256={'0' * 64}", wheel.name)
 
 
 def test_leaves_out_what_is_not_known(site: Site, tmp_path: Path) -> None:
