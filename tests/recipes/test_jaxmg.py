@@ -214,6 +214,7 @@ def test_passes_only_documented_options_and_every_resource(recipe: Recipe) -> No
     assert [r.name for r in recipe.resources if f"{{resources}}/{r.to}" not in handed] == []
 
 
+@pytest.mark.nightly
 def test_configures_without_network(built: Engine) -> None:
     [log] = built.work.glob("*/logs/build.log")
 
@@ -225,6 +226,7 @@ def test_configures_without_network(built: Engine) -> None:
     assert "would be downloaded" not in said
 
 
+@pytest.mark.nightly
 def test_packs_what_cmake_installed(built: Engine, project: Path) -> None:
     [wheel], [record] = built.wheels(), built.work.glob("*/stages/source.json")
 

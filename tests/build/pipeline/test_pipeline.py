@@ -14,7 +14,6 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -33,12 +32,8 @@ from tests.support.factories import heard, make_job, make_target, make_workspace
 from tests.support.requirements import require
 from tests.support.toolchains.small_toolchain import copy_project
 
-_KILLED = ("build",)  # stages; the others take as long
-
-
-def _seldom(value: str) -> Any:
-    """Return a slow case that is like others."""
-    return pytest.param(value, marks=pytest.mark.e2e)
+# Stages by how often a kill in them is tried; the others: at night.
+_KILLED = {"build": [], "environment": [pytest.mark.e2e]}
 
 
 _MARK = r"\.source\.h[0-9a-f]{12}"  # of a source given with --source
@@ -412,7 +407,10 @@ def test_tidies_up_after_kill_while_tidying(engine: Engine, tmp_path: Path) -> N
     assert names == [".cuwheel-folder.json", "logs", "run.json", "stages"]
 
 
-@pytest.mark.parametrize("stage", [name if name in _KILLED else _seldom(name) for name in STAGES])
+@pytest.mark.parametrize(
+    "stage",
+    [pytest.param(name, marks=_KILLED.get(name, [pytest.mark.nightly])) for name in STAGES],
+)
 def test_runs_cleanly_after_kill_in_stage(
     stage: str, engine: Engine, built: Callable[[str], Engine], tmp_path: Path, shared_cache: Path
 ) -> None:

@@ -58,7 +58,9 @@ def test_reaches_nothing(engine: Engine, log: str) -> None:
 
 
 @pytest.mark.usefixtures("done")
-@pytest.mark.parametrize("verb", ["smoke", "profile", "verify"])
+@pytest.mark.parametrize(
+    "verb", ["smoke", "profile", pytest.param("verify", marks=pytest.mark.nightly)]
+)
 def test_reaches_nothing_by_another_verb(verb: str, prey: Prey, engine: Engine) -> None:
     source = prey.folder / "tiny_capi-1.0.0.tar.gz"
     words = ("tiny-capi-130", "--source", source, "--work", engine.work)

@@ -42,7 +42,10 @@ def wait_for_build(engine: Engine, child: subprocess.Popen[str]) -> None:
     raise AssertionError(f"no build began: {child.poll()}")
 
 
-@pytest.mark.parametrize("changed", ["recipes/tiny_capi.py", "envs/build/tiny_capi.lock"])
+@pytest.mark.parametrize(
+    "changed",
+    ["recipes/tiny_capi.py", pytest.param("envs/build/tiny_capi.lock", marks=pytest.mark.nightly)],
+)
 def test_publishes_nothing_of_a_project_that_changed_meanwhile(
     changed: str, slow_source: Path, tmp_path: Path, shared_cache: Path
 ) -> None:

@@ -68,6 +68,7 @@ def built_from(project: Path, engine: Engine, *options: str) -> str:
     return sha256_of_file(wheel)
 
 
+@pytest.mark.nightly
 def test_clone_archive_and_mirror_give_one_wheel(
     checkout: Path, engine: Engine, tmp_path: Path
 ) -> None:
@@ -147,7 +148,9 @@ def test_replaces_a_published_wheel_when_asked(engine: Engine, tmp_path: Path) -
     assert sha256_of_file(old) != digest
 
 
-@pytest.mark.parametrize("name", ["tiny-skbuild", "cutensornet-sample"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("tiny-skbuild", marks=pytest.mark.nightly), "cutensornet-sample"]
+)
 def test_wheel_for_several_pythons_is_the_same_from_each(
     name: str, engine: Engine, tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ def test_shards_give_the_bytes_of_one_piece(engine: Engine, tmp_path: Path) -> N
     assert sha256_of_file(wheel) == _in_one_piece(engine, name, *source)
 
 
+@pytest.mark.nightly
 def test_missing_shard_is_compiled_and_named(engine: Engine, tmp_path: Path) -> None:
     """One of the sources is written by a program of the build, and it links one with CUDA code."""
     name = "tiny-skbuild"

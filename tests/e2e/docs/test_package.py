@@ -111,6 +111,7 @@ def test_pick_asks_an_index_of_ones_own(tool: Tool, tmp_path: Path) -> None:
     assert "pip install" in done.stdout
 
 
+@pytest.mark.nightly
 def test_neighbours_and_working_directory_do_not_get_in(tool: Tool) -> None:
     """A module beside the person's own work may be called as one of the engine's packages."""
     folder = tool.home / "own"

@@ -76,6 +76,7 @@ def test_what_readme_leaves_to_others_is_run_by_them() -> None:
     ] == []
 
 
+@pytest.mark.nightly
 def test_first_wheel(tmp_path: Path, reader: Callable[..., dict[str, str]]) -> None:
     walk_through(page("first-wheel"), tmp_path, reader(**_cloning(tmp_path)))
 

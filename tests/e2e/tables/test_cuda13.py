@@ -27,7 +27,7 @@ from tests.support.factories import make_workspace
 from tests.support.toolchains.small_toolchain import copy_project, write_small_lock
 
 _RELEASES = [one.release for one in TOOLKITS if one.major == 13 and one.release != "13.0"]
-_OFTEN = {"13.2", _RELEASES[-1]}
+_OFTEN = {_RELEASES[-1]}
 
 # Whether cicc's `-keep` leaves the output of its front end, by which device code of one platform
 # is found for another (docs/adr/0044).

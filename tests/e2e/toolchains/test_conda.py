@@ -237,6 +237,7 @@ def test_standin_of_bitsandbytes_links_what_the_recipe_declares(
     assert wanted <= set(library.needed)
 
 
+@pytest.mark.nightly
 def test_standin_of_jaxmg_links_what_the_recipe_declares(jaxmg: Engine, tmp_path: Path) -> None:
     libraries = _libraries(jaxmg.wheels(), tmp_path)
 

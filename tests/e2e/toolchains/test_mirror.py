@@ -277,6 +277,7 @@ def test_password_of_source_and_mirror_is_seen_nowhere(site: Site, guarded: str)
     assert files_with(SECRET, site.home / "cuwheel") == []
 
 
+@pytest.mark.nightly
 def test_names_what_the_mirror_lacks(site: Site) -> None:
     script = commands(site.mirror).replace("build-tiny-capi-130", "build-causal-conv1d-130")
 

@@ -71,7 +71,9 @@ def test_stops_at_the_first_failure_with_no_keep_going(engine: Engine) -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.nightly)]
+)
 def test_continues_after_a_signal(engine: Engine, number: signal.Signals) -> None:
     with subprocess.Popen(
         matrix_command(engine, "build"),

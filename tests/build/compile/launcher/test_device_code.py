@@ -188,6 +188,7 @@ def test_host_code_runs_the_front_end_alone(
     assert content_of(bench) == fresh(bench)
 
 
+@pytest.mark.nightly
 @pytest.mark.e2e
 def test_no_option_gives_a_wrong_object(bench: Bench, compile_for: Callable[..., Finished]) -> None:
     bench.write("a.cu", KERNEL + "#ifdef MORE\n__global__ void more() {}\n#endif\n")
