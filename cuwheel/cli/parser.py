@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,22 +33,37 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class Option:
-    """An option or argument that isn't a plain text: its help, its value's reader, its default."""
+    """An option or argument that isn't a plain text.
+
+    Attributes:
+        text: its help.
+        read: the reader of its value; None: a text.
+        group: the heading above it in `--help`; empty: argparse's own.
+    """
 
     text: str
     read: Callable[[str], Any] | None = None
     default: Any = None
+    group: str = ""
 
 
 Options = Mapping[str, str | Option]
 
 
-class _Formatter(argparse.HelpFormatter):
-    """Writes commands as the caller types them."""
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """Return what writes help, with colours on a terminal."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return _Plain(prog=prog)
+    from rich_argparse import RawDescriptionRichHelpFormatter  # noqa: PLC0415 - loads all of rich
 
-    def _expand_help(self, action: argparse.Action) -> str:
-        return as_typed(super()._expand_help(action))
+    class Colourful(RawDescriptionRichHelpFormatter):
+        help_markup = text_markup = False  # brackets are brackets
+        group_name_formatter = str  # no capitals
 
+    return Colourful(prog=prog)
+
+
+class _Plain(argparse.HelpFormatter):
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         """Keep the lines of what closes a help; a description is wrapped."""
         return text if "\n" in text else super()._fill_text(text, width, indent)
@@ -73,6 +89,12 @@ class Parser(argparse.ArgumentParser):
         self._replaced[action.option_strings[0]] = action.dest, action.default
         self.set_defaults(**{action.dest: value})
 
+    def format_usage(self) -> str:
+        """Return the usage without colours: argparse cuts it at its seventh character."""
+        formatter = _Plain(prog=self.prog)
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        return formatter.format_help()
+
     def add_options(self, options: Options) -> None:
         """Add options and arguments by their spelling, each with its help.
 
@@ -86,19 +108,25 @@ class Parser(argparse.ArgumentParser):
                 raise ValueError(f"{spelling} is not the spelling of an option")
             flag, words, value, suffix = match.groups()
             option = described if isinstance(described, Option) else Option(described)
-            details: dict[str, Any] = {"help": option.text, "default": option.default}
+            details: dict[str, Any] = {"help": as_typed(option.text), "default": option.default}
+            place = self._group(option.group)
             if flag in _SHORT:
-                amount.add_argument(flag, _SHORT[flag], action="store_true", help=option.text)
+                amount.add_argument(flag, _SHORT[flag], action="store_true", help=details["help"])
                 continue
             if not words and not value:
-                self.add_argument(flag, action="store_true", help=option.text)
+                place.add_argument(flag, action="store_true", help=details["help"])
                 continue
             details |= {"choices": tuple(words.split(","))} if words else {"metavar": value}
             if suffix == "...":
                 details |= {"action": "append", "default": option.default or []}
             elif suffix:
                 details["nargs"] = suffix
-            self.add_argument(flag, *_ALSO.get(flag, ()), type=option.read or str, **details)
+            place.add_argument(flag, *_ALSO.get(flag, ()), type=option.read or str, **details)
+
+    def _group(self, title: str) -> argparse._ActionsContainer:
+        """Return the group of a title, a new one where there is none yet."""
+        groups = (group for group in self._action_groups if group.title == title)
+        return (next(groups, None) or self.add_argument_group(title)) if title else self
 
     @property
     def described(self) -> tuple[argparse.Action, ...]:
@@ -205,7 +233,7 @@ def new_parser(
         description=as_typed(description),
         epilog=closing_text(session),
         allow_abbrev=False,
-        formatter_class=_Formatter,
+        formatter_class=_formatter,
     )
     parser.add_options(options)
     parser.needs, parser.excludes = needs, excludes

@@ -31,7 +31,7 @@ from cuwheel.build.toolchains.cross.target_root import TARGET_ROOT, oldest_serve
 from cuwheel.build.toolchains.host_compiler import is_obtainable
 from cuwheel.build.toolchains.python_choice import choose_python
 from cuwheel.build.workspace.job import Job, Machine
-from cuwheel.build.workspace.request import OPTIONS, BuildRequest, flag_of
+from cuwheel.build.workspace.request import OPTIONS, BuildRequest, flag_of, group_of
 from cuwheel.build.workspace.request_check import is_impossible
 from cuwheel.build.workspace.workspace import Workspace, bare_workspace
 from cuwheel.check.cuda.toolkits import Toolkit, toolkit_by_release
@@ -50,7 +50,7 @@ def build_options(*names: str) -> dict[str, Option]:
     for name in names:
         value, text, read = (OPTIONS[name].metadata[key] for key in ("value", "help", "read"))
         default = OPTIONS[name].default
-        option = Option(text, read=read, default=default or None)
+        option = Option(text, read=read, default=default or None, group=group_of(name))
         options[f"{flag_of(name)} {value}".strip()] = option
     return options
 

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
+import subprocess
+import sys
 
 import pytest
 
@@ -112,3 +116,27 @@ def test_refuses_options_that_need_or_exclude_others(golden: Golden) -> None:
         errors.append(f"{name}: {caught.value}")
 
     golden.check("errors/pairs-of-options.txt", "\n".join(errors))
+
+
+def test_help_has_colours_on_a_terminal_alone() -> None:
+    command = [sys.executable, "-m", "cuwheel", "audit", "--help"]
+    plain = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    shown = subprocess.run(
+        [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])", *command],
+        check=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "80"},
+    ).stdout.decode()
+
+    assert "\x1b[" not in plain
+    assert "\x1b[" in shown
+    assert re.sub(r"\x1b\[[\d;]*m|\r", "", shown).split() == plain.split()
+
+
+def test_help_has_options_of_a_build_below_headings() -> None:
+    text = parser_of("build").format_help()
+
+    places = [text.index(words) for words in ("what is built:", "--python 3.12|PATH    ")]
+    assert places == sorted(places)
+    assert text.index("how it is built:") < text.index("  --jobs ") < text.index("published files:")

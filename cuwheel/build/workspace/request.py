@@ -238,6 +238,17 @@ OF_TARGET = (
     "host_compiler",
 )
 OF_RUN = ("work", "offline", "any_driver", "jobs", "dist", "sandbox")
+_OF_OUTPUT = ("dist", "build_tag", "replace", "replace_broader")
+_OF_REPORT = ("quiet", "verbose", "json")
+
+
+def group_of(name: str) -> str:
+    """Return the heading below which `--help` has an option of a build; empty: the usual one."""
+    if name in _OF_REPORT:
+        return ""
+    if name in OF_TARGET:
+        return "what is built"
+    return "published files" if name in _OF_OUTPUT else "how it is built"
 
 
 def flag_of(name: str) -> str:
