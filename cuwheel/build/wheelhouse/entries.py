@@ -13,10 +13,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
 
 from cuwheel.base import limits
 from cuwheel.base.errors import IrregularFileError, UnsafeArchiveError, WheelIndexError
@@ -34,10 +36,6 @@ from cuwheel.base.system.files import sha256_of_file, write_atomically
 from cuwheel.base.system.folders.staged_files import StagedFiles, staged_files
 from cuwheel.base.system.parallel import map_all
 from cuwheel.base.system.regular_files import open_within, parse_json, read_json, read_regular
-
-if TYPE_CHECKING:
-    from packaging.tags import Tag
-    from packaging.version import Version
 
 METADATA = ".metadata"  # PEP 658: behind the wheel's name
 _SUFFIXES = ("", STATEMENT, METADATA, ATTESTATIONS)  # of a wheel's own files

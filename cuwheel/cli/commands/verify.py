@@ -8,7 +8,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import rich.console
 
 from cuwheel.base import limits
 from cuwheel.base.caller import Caller
@@ -57,9 +58,6 @@ from cuwheel.publish.rebuild.verify import (
     verify,
     verify_against,
 )
-
-if TYPE_CHECKING:
-    import rich.console
 
 NamedTarget = tuple[CatalogueEntry, str]
 

@@ -7,8 +7,10 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from packaging.requirements import Requirement
 
 from cuwheel.base.errors import InstallError, UsageError
 from cuwheel.base.fetch.indexes.offers import Offer, with_hash
@@ -22,9 +24,6 @@ from cuwheel.build.environments.uv import OWN_PYTHON, run_uv
 from cuwheel.check.pick.stack import TORCH, StackFit
 from cuwheel.publish.stack.given_indexes import GivenIndexes
 from cuwheel.publish.stack.offer_server import serving_offers
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 _URL = re.compile(r'(?<=\burl = )"([^"]+)"')
 _INDEX = re.compile(r'^index = "http://127\.0\.0\.1:[^"]*"\n', re.MULTILINE)
