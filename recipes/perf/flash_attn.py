@@ -10,11 +10,11 @@ import flash_attn
 import torch
 from flash_attn import flash_attn_func
 from grid import (
+    case_of,
     cases_of,
+    exactly,
     gradients_of,
     in_float64,
-    name_of,
-    on_second_stream,
     random_of,
     rounding_of,
 )
@@ -333,25 +333,15 @@ def outputs(function: Callable[..., Any], row: Row, *values: Any) -> Any:
     return gradients_of(lambda *three: function(row, *three, slopes), (q, k, v), ahead)
 
 
-def called(row: Row, *values: Any) -> Any:
-    """The package, on the row's stream."""
-    function = partial(outputs, package, row)
-    return on_second_stream(function, *values) if row["stream"] == "second" else function(*values)
-
-
-def expected(row: Row, *values: Any) -> Any:
-    """In float64."""
-    return outputs(exact, row, *in_float64(values))
-
-
 def grid_case(row: Row) -> Case:
     """Forward or gradients."""
     is_tiny = max(row["lengths"]) == 1
-    return Case(
-        name=name_of({**row, "lengths": "x".join(map(str, row["lengths"]))}),
-        inputs=partial(grid_inputs, row),
-        call=partial(called, row),
-        expected=partial(expected, row),
+    return case_of(
+        row,
+        grid_inputs,
+        partial(outputs, package),
+        partial(exactly, partial(outputs, exact)),
+        joined={"lengths": "x"},
         limit=1.5 * rounding_of(row["dtype"]),
         units=SUMS_UNITS if row["option"] == "log of sums" else UNITS[row["what"]],
         block_factor=16.0,
@@ -361,8 +351,6 @@ def grid_case(row: Row) -> Case:
         is_uniform=is_tiny or row["what"] != "forward",
         same_bits=row["what"] != "backward",  # it adds gradients of queries by atomics
         has_own_kernels=min(row["lengths"]) > 0,
-        is_grid=True,
-        is_timed=False,
         memory=1 << 28,
     )
 
@@ -500,26 +488,20 @@ def exact_cached(row: Row, *values: Any) -> Any:
 
 def cache_case(row: Row) -> Case:
     """Steps of generating text."""
-    return Case(
-        name=f"cache {name_of({**row, 'heads': 'x'.join(map(str, row['heads']))})}",
-        inputs=partial(cache_inputs, row),
-        call=partial(cached_on_stream, row),
-        expected=partial(exact_cached, row),
+    return case_of(
+        row,
+        cache_inputs,
+        cached,
+        exact_cached,
+        label="cache",
+        joined={"heads": "x"},
         limit=1.5 * rounding_of(row["dtype"]),
         units=SUMS_UNITS if has_sums(row) else UNITS["forward"],
         block_factor=16.0,
         block_reason=FEW_KEYS,
         same_bits=True,
-        is_grid=True,
-        is_timed=False,
         memory=1 << 28,
     )
-
-
-def cached_on_stream(row: Row, *values: Any) -> Any:
-    """The package, on the row's stream."""
-    function = partial(cached, row)
-    return on_second_stream(function, *values) if row["stream"] == "second" else function(*values)
 
 
 GRIDS = ((AXES, exists, grid_case), (CACHES, fits, cache_case))

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from grid import (
+    case_of,
     cases_of,
+    exactly,
     gradients_of,
-    in_float64,
-    name_of,
-    on_second_stream,
     random_of,
     rounding_of,
 )
@@ -389,23 +388,16 @@ def exact_sparse(row: Row, x: torch.Tensor, other: torch.Tensor) -> Any:
     return pack(values, keep), pack(values.T.contiguous(), keep.T.contiguous())
 
 
-def on_stream(function: Callable[..., Any], row: Row, *values: Any) -> Any:
-    """The package, on the row's stream."""
-    call = partial(function, row)
-    return on_second_stream(call, *values) if row["stream"] == "second" else call(*values)
-
-
 def sparse_case(row: Row) -> Case:
     """A function of 2:4 sparsity in both directions."""
-    return Case(
-        name=f"sparse {name_of(row)}",
-        inputs=partial(sparse_inputs, row),
-        call=partial(on_stream, package_sparse, row),
-        expected=partial(exact_sparse, row),
+    return case_of(
+        row,
+        sparse_inputs,
+        package_sparse,
+        exact_sparse,
+        label="sparse",
         limit=0.0,
         same_bits=True,
-        is_grid=True,
-        is_timed=False,
         memory=1 << 26,
     )
 
@@ -449,15 +441,14 @@ def pruned_inputs(row: Row, seed: int) -> Inputs:
 
 def pruned_case(row: Row) -> Case:
     """Sparsity along rows."""
-    return Case(
-        name=f"pruned {name_of(row)}",
-        inputs=partial(pruned_inputs, row),
-        call=partial(on_stream, package_pruned, row),
-        expected=partial(exact_pruned, row),
+    return case_of(
+        row,
+        pruned_inputs,
+        package_pruned,
+        exact_pruned,
+        label="pruned",
         limit=0.0,
         same_bits=True,
-        is_grid=True,
-        is_timed=False,
         memory=1 << 26,
     )
 
@@ -586,14 +577,14 @@ def attention_outputs(function: Callable[..., Any], row: Row, *values: Any) -> A
 
 def attention_case(row: Row) -> Case:
     """Attention by CUTLASS's kernels."""
-    texts = {"lengths": "x".join(map(str, row["lengths"]))}
-    texts["widths"] = "x".join(map(str, row["widths"]))
     is_single = row["dtype"] == "float32"
-    return Case(
-        name=f"attention {name_of({**row, **texts})}",
-        inputs=partial(attention_inputs, row),
-        call=partial(on_stream, partial(attention_outputs, package_attention), row),
-        expected=lambda *values: attention_outputs(exact_attention, row, *in_float64(values)),
+    return case_of(
+        row,
+        attention_inputs,
+        partial(attention_outputs, package_attention),
+        partial(exactly, partial(attention_outputs, exact_attention)),
+        label="attention",
+        joined={"lengths": "x", "widths": "x"},
         # Of float32 a product is three of tensor cores'.
         limit=5e-5 if is_single else 1.5 * rounding_of(row["dtype"]),
         units=None if is_single else ATTENTION_UNITS[row["what"]],
@@ -603,8 +594,6 @@ def attention_case(row: Row) -> Case:
         is_uniform=row["what"] != "forward" or row["lengths"] == (1, 1),
         same_bits=row["what"] == "forward",
         has_own_kernels=False,
-        is_grid=True,
-        is_timed=False,
         memory=1 << 28,
     )
 

@@ -10,6 +10,7 @@ Standard library only; PyTorch is imported in functions.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,49 @@ def cases_of(
 def name_of(row: Mapping[str, Any]) -> str:
     """Return a row as text: `dtype=bf16 width=4`."""
     return " ".join(f"{name}={value}" for name, value in row.items())
+
+
+def case_of(  # noqa: PLR0913 - what a case is made of
+    row: Mapping[str, Any],
+    inputs: Callable[..., Any],
+    call: Callable[..., Any],
+    expected: Callable[..., Any],
+    *,
+    label: str = "",
+    joined: Mapping[str, str] | None = None,
+    **fields: Any,
+) -> Any:
+    """Return the case of a row, which is only checked; the call runs on the row's stream.
+
+    Args:
+        inputs, call, expected: as a case's, with the row as first argument.
+        label: the beginning of the case's name.
+        joined: axes whose values are sequences, and what joins one in the name.
+        fields: others of the case.
+    """
+    from perf_case import Case  # type: ignore[import-not-found] # noqa: PLC0415
+
+    texts = {name: mark.join(map(str, row[name])) for name, mark in (joined or {}).items()}
+    return Case(
+        name=f"{label} {name_of({**row, **texts})}".lstrip(),
+        inputs=functools.partial(inputs, row),
+        call=functools.partial(on_stream, call, row),
+        expected=functools.partial(expected, row),
+        is_grid=True,
+        is_timed=False,
+        **fields,
+    )
+
+
+def on_stream(function: Callable[..., Any], row: Mapping[str, Any], *values: Any) -> Any:
+    """Call a function of a row on the row's stream."""
+    call = functools.partial(function, row)
+    return on_second_stream(call, *values) if row.get("stream") == "second" else call(*values)
+
+
+def exactly(function: Callable[..., Any], row: Mapping[str, Any], *values: Any) -> Any:
+    """Call a function of a row with PyTorch's values in double precision."""
+    return function(row, *in_float64(values))
 
 
 def random_of(seed: int, device: str = "cuda") -> Callable[..., Any]:
