@@ -20,8 +20,8 @@ A probe is a module with these names:
 - `UNTOUCHED`, optional: what of the package's public interface no case calls;
 - `sweep(clients, requests, model)`, optional: requests by so many concurrent clients, as `Sweep`.
 
-Most cases that only check results come from a grid, `grid.py`. A probe runs in the interpreter of
-the package, with its framework, this module and that, nothing else.
+Most cases that only check results come from a grid, `grid.py`; those of attention, `attention.py`.
+A probe runs in the interpreter of the package, with its framework and these, nothing else.
 """
 
 from __future__ import annotations
