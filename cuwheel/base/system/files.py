@@ -36,6 +36,12 @@ _HERE = -100  # AT_FDCWD
 _HASH_THREADS = 4  # hashlib releases the interpreter lock
 
 
+def stamp_of(status: os.stat_result) -> tuple[int, ...]:
+    """Return what changes with a file; no program can set the last, the inode's change time."""
+    kind, number, size = status.st_mode, status.st_ino, status.st_size
+    return kind, number, size, status.st_mtime_ns, status.st_ctime_ns
+
+
 def sha256_of_file(path: Path) -> str:
     """Return the SHA-256 of a file's content, 64 hexadecimal digits; raises OSError."""
     return hash_of_file(path, "sha256")

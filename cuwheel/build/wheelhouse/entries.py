@@ -32,7 +32,7 @@ from cuwheel.base.formats.wheel.publication import (
     statement_of,
 )
 from cuwheel.base.formats.wheel.variants import VARIANT_JSON, split_variant
-from cuwheel.base.system.files import sha256_of_file, write_atomically
+from cuwheel.base.system.files import sha256_of_file, stamp_of, write_atomically
 from cuwheel.base.system.folders.staged_files import StagedFiles, staged_files
 from cuwheel.base.system.parallel import map_all
 from cuwheel.base.system.regular_files import open_within, parse_json, read_json, read_regular
@@ -368,9 +368,7 @@ def _utc(text: str) -> str:
 
 
 def _states(folder: Path, wheel: str, files: Collection[str]) -> _States:
-    """Return what identifies a wheel and its other files as unchanged: size, ctime and inode.
-
-    No user can set the time of an inode's last change.
+    """Return what identifies a wheel and its other files as unchanged.
 
     Args:
         files: names of all files in the folder; others cost no system call.
@@ -381,10 +379,9 @@ def _states(folder: Path, wheel: str, files: Collection[str]) -> _States:
 
 def _state(path: str) -> list[int]:
     try:
-        status = os.stat(path)  # noqa: PTH116 - there are tens of thousands
+        return [*stamp_of(os.stat(path))]  # noqa: PTH116 - there are tens of thousands
     except FileNotFoundError:
         return []
-    return [status.st_size, status.st_ctime_ns, status.st_ino]
 
 
 def _read_known(path: Path) -> _Known:
