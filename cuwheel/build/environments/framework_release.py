@@ -146,7 +146,6 @@ def _pythons_by_release(wheels: Iterable[Offer]) -> dict[Version, tuple[str, ...
 
 
 def _required_cuda(requirement: str, python: str, workspace: Workspace) -> str:
-    """Return the CUDA release that a release's requirements lead to."""
     tomorrow = datetime.datetime.now(tz=datetime.timezone.utc) + datetime.timedelta(days=1)
     with temporary_folder() as folder:
         source, lock = folder / "framework.in", folder / "framework.lock"

@@ -316,7 +316,6 @@ def _cuda_of(requirements: Iterable[Requirement]) -> str:
 
 
 def _archs(stated: object) -> tuple[str, ...]:
-    """Return the valid archs of a statement."""
     return tuple(filter(is_arch, map(str, stated))) if isinstance(stated, list) else ()
 
 

@@ -47,7 +47,6 @@ def _inputs(batch: int, length: int, seed: int) -> Inputs:
 
 
 def _plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> torch.Tensor:
-    """Return the output by PyTorch's operator."""
     swapped = (tensor.transpose(1, 2) for tensor in (q, k, v))
     out: torch.Tensor = scaled_dot_product_attention(*swapped, is_causal=causal).transpose(1, 2)
     return out
@@ -77,14 +76,12 @@ def _exact_forward(*tensors: torch.Tensor, causal: bool, kind: torch.dtype) -> t
 
 
 def _backward(*tensors: torch.Tensor, kernel: Attention, causal: bool) -> Inputs:
-    """Return gradients of queries, keys and values by a kernel."""
     leaves = [tensor.detach().requires_grad_() for tensor in tensors[:3]]
     gradients: Inputs = torch.autograd.grad(kernel(*leaves, causal=causal), leaves, tensors[3])
     return gradients
 
 
 def _exact_backward(*tensors: torch.Tensor, causal: bool, kind: torch.dtype) -> Inputs:
-    """Return gradients by the definition, head by head."""
     exact = [tensor.to(kind) for tensor in tensors]
     found = tuple(torch.empty_like(tensor) for tensor in exact[:3])
     for row, head in product(range(len(exact[0])), range(HEADS)):

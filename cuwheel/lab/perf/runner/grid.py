@@ -48,16 +48,13 @@ def pairwise(
         if not possible:  # the package hasn't got this pair
             del missing[pair]
             continue
-        covered = [[pair for pair in _pairs(row) if pair in missing] for row in possible]
+        pairs = (itertools.combinations(row.items(), 2) for row in possible)
+        covered = [[pair for pair in of_row if pair in missing] for of_row in pairs]
         best = max(range(len(possible)), key=lambda number: len(covered[number]))
         rows.append(possible[best])
         for pair in covered[best]:
             del missing[pair]
     return [_values(axes, row) for row in rows]
-
-
-def _pairs(row: Mapping[str, int]) -> list[tuple[tuple[str, int], tuple[str, int]]]:
-    return list(itertools.combinations(row.items(), 2))
 
 
 def _values(axes: Mapping[str, Sequence[Any]], row: Mapping[str, int]) -> dict[str, Any]:
