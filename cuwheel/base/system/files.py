@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import IO, BinaryIO, cast
 
 from cuwheel.base import limits
 from cuwheel.base.errors import NO_LOCKS, DiskFullError, FileAccessError, of_refused_lock
@@ -61,7 +61,7 @@ def hash_of_file(path: Path, algorithm: str) -> str:
         return hash_of_stream(stream, algorithm)
 
 
-def hash_of_stream(stream: BinaryIO, algorithm: str = "sha256") -> str:
+def hash_of_stream(stream: IO[bytes], algorithm: str = "sha256") -> str:
     """Return the hash of the rest of a stream in hexadecimal digits."""
     digest = hashlib.new(algorithm)
     while chunk := stream.read(_CHUNK):

@@ -401,7 +401,6 @@ def _read_known(path: Path) -> _Known:
 
 def _write_known(path: Path, known: _Known) -> None:
     wheels = {name: (states, vars(entry)) for name, (states, entry) in known.items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps({"format": _FORMAT, "wheels": wheels}))
 
 

@@ -208,7 +208,6 @@ def _verify_against(
 def _alone_in(folder: Path, console: Console) -> Iterator[None]:
     """Hold the lock of a verification's folder, and print then what is left in it."""
     message = "another verification of this target is running; waiting for it"
-    folder.parent.mkdir(parents=True, exist_ok=True)
     lock = folder.with_name(f"{folder.name}.lock")
     with file_lock(lock, on_wait=lambda: console.note(message)):
         try:

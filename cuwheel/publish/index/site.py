@@ -101,7 +101,6 @@ def write_site(request: SiteRequest) -> Site:
         DiskFullError: no space is left.
     """
     check_output(request.site, SITE_FOLDER)
-    request.site.mkdir(parents=True, exist_ok=True)
     cache = _cache_of(request)
     with file_lock(request.site / ".lock"), naming_full_disk(request.site):
         claim(request.site, SITE_FOLDER)
