@@ -172,10 +172,10 @@ class ShardRecords:
                         "others did, and not all of its share"
                     )
             if differences := changes(plan.key, self._key):
-                more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
                 yield (
                     f"{len(results)} of {plan.count} shards in this compile cache had other "
-                    f"inputs, and what they compiled differently isn't used: {differences[0]}{more}"
+                    "inputs, and what they compiled differently isn't used: "
+                    f"{first_of(differences, 1)}"
                 )
 
     def own_plans(self) -> list[tuple[ShardPlan, frozenset[int]]]:
