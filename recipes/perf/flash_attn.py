@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import flash_attn
 import torch
@@ -19,9 +20,6 @@ from grid import (
     rounding_of,
 )
 from perf_case import Case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PACKAGE = "flash_attn"
 FRAMEWORK = "torch"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,9 +14,6 @@ from jax import numpy as jnp
 from jax_finufft import nufft1, nufft2, nufft3
 from jax_finufft.options import Opts
 from perf_case import Case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 PACKAGE = "jax_finufft"
 FRAMEWORK = "jax"

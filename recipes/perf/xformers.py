@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from attention import attention_cases, laid_out
@@ -17,9 +18,6 @@ from grid import (
 )
 from perf_case import Case
 from xformers import ops
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PACKAGE = "xformers"
 FRAMEWORK = "torch"

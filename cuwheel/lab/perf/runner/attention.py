@@ -5,18 +5,16 @@ Each is bf16, of queries, keys, values and the gradient of the output: batch, le
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from perf_case import Case  # type: ignore[import-not-found]
 from torch.nn.functional import scaled_dot_product_attention
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Attention = Callable[..., torch.Tensor]
+Attention = Callable[..., torch.Tensor]
 
 DEVICE = "cuda"
 HEADS, WIDTH = 16, 128

@@ -13,10 +13,8 @@ from __future__ import annotations
 import functools
 import itertools
 import random
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 _DRAWS = 60  # rows from which one is chosen
 _CYCLES = 1_000_000  # about 0.5 ms, more than a launch of a small kernel takes

@@ -26,11 +26,9 @@ A probe runs in the interpreter of the package, with its framework and these, no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any
 
 # Limit of a block's error, as a multiple of the case's limit. With equal rounding everywhere, the
 # worst of 16,384 blocks of 256 elements is wrong by a fifth more than the whole; the rest is for
