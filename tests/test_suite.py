@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import psutil
 import pytest
@@ -15,9 +15,6 @@ from cuwheel.base.paths import ROOT
 from cuwheel.base.system.process import Finished, run
 from tests.support.machines.leftovers import end_all_of
 from tests.support.requirements import VARIABLE, summarize_skips
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Starts the tests as `nohup … &` does.
 _IGNORING = """

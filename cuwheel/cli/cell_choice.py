@@ -183,7 +183,6 @@ class CellChooser:
         return requested or pythons_of(recipe)
 
     def _root_fault(self, job: Job) -> str:
-        """Return what a given root folder lacks for a cell."""
         if self.request.target_root and job.target.platform.is_foreign:
             for fault in job.machine.faults:
                 if isinstance(fault, TargetRootError):

@@ -20,17 +20,17 @@ import os
 import queue
 import statistics
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import bitsandbytes
 import torch
 from grid import (
+    case_of,
     cases_of,
     gradients_of,
     in_float64,
-    name_of,
-    on_second_stream,
     random_of,
     rounding_of,
 )
@@ -38,9 +38,6 @@ from perf_case import Case, Sweep
 from torch import nn
 from torch.nn.functional import embedding, layer_norm, linear, scaled_dot_product_attention, silu
 from torch.optim.adamw import adamw as torch_adamw
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 PACKAGE = "bitsandbytes"
 FRAMEWORK = "torch"
@@ -897,28 +894,22 @@ def exact_4bit(row: Row, *values: Any) -> Any:
     return x @ weight.T if row["what"] == "matmul" else (ahead @ weight,)
 
 
-def on_stream(function: Callable[..., Any], row: Row, *values: Any) -> Any:
-    """The package, on the row's stream."""
-    call = functools.partial(function, row)
-    return on_second_stream(call, *values) if row["stream"] == "second" else call(*values)
-
-
 def case_4bit(row: Row) -> Case:
     """One function of 4-bit formats."""
     is_product = row["what"] in {"matmul", "gradient"}
     matmul = {"float16": MATMUL, "bfloat16": MATMUL_BF16, "float32": 1e-5}[row["dtype"]]
     limit = matmul if is_product else rounding_of(row["dtype"])
-    return Case(
-        name=f"4 bits {name_of({**row, 'shape': 'x'.join(map(str, row['shape']))})}",
-        inputs=functools.partial(inputs_4bit, row),
-        call=functools.partial(on_stream, package_4bit, row),
-        expected=functools.partial(exact_4bit, row),
+    return case_of(
+        row,
+        inputs_4bit,
+        package_4bit,
+        exact_4bit,
+        label="4 bits",
+        joined={"shape": "x"},
         limit=NEARER if row["what"] == "quantize" else limit,
         units=4.0 if row["what"] == "dequantize" else None,
         is_uniform=True,  # sixteen codes
         same_bits=True,
-        is_grid=True,
-        is_timed=False,
         memory=1 << 28,
     )
 
@@ -981,17 +972,16 @@ def exact_8bit(row: Row, *values: torch.Tensor) -> Any:
 def case_8bit(row: Row) -> Case:
     """One function of 8-bit codes."""
     is_quantized = row["what"] == "quantize"
-    return Case(
-        name=f"8 bits {name_of(row)}",
-        inputs=functools.partial(inputs_8bit, row),
-        call=functools.partial(on_stream, package_8bit, row),
-        expected=functools.partial(exact_8bit, row),
+    return case_of(
+        row,
+        inputs_8bit,
+        package_8bit,
+        exact_8bit,
+        label="8 bits",
         limit=NEARER if is_quantized else rounding_of(row["dtype"]),
         units=None if is_quantized else 4.0,
         is_uniform=True,
         same_bits=True,
-        is_grid=True,
-        is_timed=False,
         memory=1 << 28,
     )
 
@@ -1079,16 +1069,16 @@ def exact_row(row: Row, *values: Any) -> Any:
 def row_case(row: Row) -> Case:
     """One function of LLM.int8."""
     limits = {"quantize": 1e-3, "sums": EXACT, "scale": DEQUANTIZED, "linear": MATMUL}
-    return Case(
-        name=f"int8 {name_of({**row, 'shape': 'x'.join(map(str, row['shape']))})}",
-        inputs=functools.partial(row_inputs, row),
-        call=functools.partial(on_stream, package_row, row),
-        expected=functools.partial(exact_row, row),
+    return case_of(
+        row,
+        row_inputs,
+        package_row,
+        exact_row,
+        label="int8",
+        joined={"shape": "x"},
         limit=limits[row["what"]],
         has_own_kernels=row["what"] != "sums",  # those are cuBLASLt's
         same_bits=True,
-        is_grid=True,
-        is_timed=False,
         memory=1 << 28,
     )
 
@@ -1217,15 +1207,14 @@ def exact_step(row: Row, *values: torch.Tensor) -> Any:
 
 def optimizer_case(row: Row) -> Case:
     """A step of an optimizer."""
-    return Case(
-        name=f"optimizer {name_of(row)}",
-        inputs=functools.partial(optimizer_row_inputs, row),
-        call=functools.partial(package_step, row),
-        expected=functools.partial(exact_step, row),
+    return case_of(
+        row,
+        optimizer_row_inputs,
+        package_step,
+        exact_step,
+        label="optimizer",
         limit=max(UPDATE, 2 * rounding_of(row["dtype"])),
         same_bits=True,
-        is_grid=True,
-        is_timed=False,
         memory=1 << 26,
     )
 

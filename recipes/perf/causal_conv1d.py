@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from causal_conv1d import causal_conv1d_fn, causal_conv1d_update
 from grid import (
+    case_of,
     cases_of,
+    exactly,
     gradients_of,
-    in_float64,
-    name_of,
-    on_second_stream,
+    on_stream,
     random_of,
     rounding_of,
 )
@@ -235,15 +235,8 @@ def outputs(function: Callable[..., Any], row: Row, *values: Any) -> Any:
     return gradients_of(functools.partial(function, row), arguments, ahead)
 
 
-def called(row: Row, *values: Any) -> Any:
-    """The package, on the row's stream."""
-    function = functools.partial(outputs, package, row)
-    return on_second_stream(function, *values) if row["stream"] == "second" else function(*values)
-
-
-def expected(row: Row, *values: Any) -> Any:
-    """In float64."""
-    return outputs(exact, row, *in_float64(values))
+CALL = functools.partial(outputs, package)
+EXPECTED = functools.partial(exactly, functools.partial(outputs, exact))
 
 
 def grid_case(row: Row) -> Case:
@@ -252,18 +245,17 @@ def grid_case(row: Row) -> Case:
     # SiLU of large numbers has the gradient 0 or 1: few different products, rounded alike.
     is_step = not is_forward and row["activation"] and row["values"] == "large"
     kinds = {row["x"]} if is_forward else {row["x"], row["weight"]}
-    return Case(
-        name=name_of({**row, "size": "x".join(map(str, row["size"]))}),
-        inputs=functools.partial(grid_inputs, row),
-        call=functools.partial(called, row),
-        expected=functools.partial(expected, row),
+    return case_of(
+        row,
+        grid_inputs,
+        CALL,
+        EXPECTED,
+        joined={"size": "x"},
         limit=rounding_of(*kinds),
         units=UNITS[row["what"]] if "float32" in kinds else UNITS["16 bits"],
         is_special=row["values"] == "special",
         is_uniform=bool(row["values"] == "zeros" or is_step),
         same_bits=is_forward,  # gradients of weights are added by atomics
-        is_grid=True,
-        is_timed=False,
         memory=1 << 28,
     )
 
@@ -347,16 +339,15 @@ def has_room(row: Row) -> bool:
 
 def update_case(row: Row) -> Case:
     """Single steps, as in generating text."""
-    return Case(
-        name=f"update {name_of(row)}",
-        inputs=functools.partial(update_inputs, row),
-        call=functools.partial(updated, row),
-        expected=functools.partial(exact_updated, row),
+    return case_of(
+        row,
+        update_inputs,
+        updated,
+        exact_updated,
+        label="update",
         limit=rounding_of(row["x"]),
         units=UNITS["forward"] if row["x"] == "float32" else UNITS["16 bits"],
         same_bits=True,
-        is_grid=True,
-        is_timed=False,
         memory=1 << 24,
     )
 
@@ -373,7 +364,13 @@ def host_cases() -> Iterator[Case]:
     update_row = {**row, "steps": 0, "state": 3, "kept": "moved", "states": "in order"}
     update_row |= {"channels": 2048}
     for name, case_row, make, call, right in (
-        ("forward bf16 1x256x16", forward_row, grid_inputs, called, expected),
+        (
+            "forward bf16 1x256x16",
+            forward_row,
+            grid_inputs,
+            functools.partial(on_stream, CALL),
+            EXPECTED,
+        ),
         ("update bf16 3x2048", update_row, update_inputs, updated, exact_updated),
     ):
         yield Case(

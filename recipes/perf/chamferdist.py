@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from chamferdist import ChamferDistance
 from chamferdist.chamfer import knn_points
-from grid import cases_of, name_of
+from grid import case_of, cases_of, exactly
 from perf_case import Case
 
 PACKAGE = "chamferdist"
@@ -110,22 +110,19 @@ def outputs(function: Callable[..., Any], row: Row, *arguments: torch.Tensor) ->
     return torch.autograd.grad(result, leaves, ahead)
 
 
-def expected(row: Row, *arguments: torch.Tensor) -> Any:
-    """Return the result in float64."""
-    return outputs(exact, row, *(value.double() for value in arguments))
+CALL = functools.partial(outputs, package)
+EXPECTED = functools.partial(exactly, functools.partial(outputs, exact))
 
 
 def grid_case(row: Row) -> Case:
     """Return a case that is only checked."""
-    return Case(
-        name=name_of(row),
-        inputs=functools.partial(inputs, row),
-        call=functools.partial(outputs, package, row),
-        expected=functools.partial(expected, row),
+    return case_of(
+        row,
+        inputs,
+        CALL,
+        EXPECTED,
         limit=LIMITS[row["dtype"]],
         same_bits=bool(row["what"] == "forward" and neighbours(row)),  # sums and atomics
-        is_grid=True,
-        is_timed=False,
         memory=1 << 30,
     )
 
@@ -137,8 +134,8 @@ def timed_case(what: str) -> Case:
     return Case(
         name=f"{what} fp32 {LARGE['batch']}x{LARGE['points']} points",
         inputs=functools.partial(inputs, row),
-        call=functools.partial(outputs, package, row),
-        expected=functools.partial(expected, row),
+        call=functools.partial(CALL, row),
+        expected=functools.partial(EXPECTED, row),
         limit=LIMITS["float32"],
         operations=3 * 3 * pairs,
         precision="fp32",

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import comb
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gsplat
 import torch
-from grid import cases_of, gradients_of, in_float64, name_of, on_second_stream, random_of
+from grid import (
+    case_of,
+    cases_of,
+    exactly,
+    gradients_of,
+    random_of,
+)
 from gsplat.cuda._torch_impl import (
     _fisheye_proj,
     _fully_fused_projection,
@@ -20,9 +27,6 @@ from gsplat.cuda._torch_impl import (
 )
 from gsplat.relocation import compute_relocation
 from perf_case import Case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 PACKAGE = "gsplat"
 FRAMEWORK = "torch"
@@ -437,33 +441,21 @@ def outputs(function: Callable[..., Any], row: Row, *values: Any) -> Inputs:
     return tuple(one.to_dense() if one.is_sparse else one for one in gradients)
 
 
-def called(function: Callable[..., Any], row: Row, *values: Any) -> Any:
-    """The package, on the row's stream."""
-    call = partial(function, row)
-    return on_second_stream(call, *values) if row["stream"] == "second" else call(*values)
-
-
-def expected(function: Callable[..., Any], row: Row, *values: Any) -> Any:
-    """In float64."""
-    return function(row, *in_float64(values))
-
-
 def picture_case(row: Row) -> Case:
     """A picture, or gradients."""
     is_forward = row["what"] == "forward"
-    texts = {"size": "x".join(map(str, row["size"])), "planes": "-".join(map(str, row["planes"]))}
-    return Case(
-        name=f"picture {name_of({**row, **texts})}",
-        inputs=partial(grid_inputs, row),
-        call=partial(called, partial(outputs, package), row),
-        expected=partial(expected, partial(outputs, exact), row),
+    return case_of(
+        row,
+        grid_inputs,
+        partial(outputs, package),
+        partial(exactly, partial(outputs, exact)),
+        label="picture",
+        joined={"size": "x", "planes": "-"},
         limit=GRID_LIMIT if is_forward else GRID_GRADIENT_LIMIT,
         block_factor=10.0,
         block_reason=EDGES,
         is_special=row["values"] == "special",
         same_bits=is_forward,  # gradients are added by atomics
-        is_grid=True,
-        is_timed=False,
         memory=1 << 30,
     )
 
@@ -602,18 +594,17 @@ def part_outputs(function: Callable[..., Any], row: Row, *values: Any) -> Any:
 def part_case(row: Row) -> Case:
     """One of the functions that can be called by themselves."""
     is_relocated = row["part"] == "relocation"  # powers and alternating sums in float32
-    return Case(
-        name=f"part {name_of(row)}",
-        inputs=partial(part_inputs, row),
-        call=partial(called, partial(part_outputs, package_part), row),
-        expected=partial(expected, partial(part_outputs, exact_part), row),
+    return case_of(
+        row,
+        part_inputs,
+        partial(part_outputs, package_part),
+        partial(exactly, partial(part_outputs, exact_part)),
+        label="part",
         limit=LIMIT if is_relocated else 1e-5,
         units=None if is_relocated else PART_UNITS[row["what"]],
         is_uniform=row["count"] == 1,
         # Three colors add to the gradient of a ray by atomics.
         same_bits=not (row["what"] == "backward" and "degree" in row["part"]),
-        is_grid=True,
-        is_timed=False,
         memory=1 << 24,
     )
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
-from grid import cases_of, name_of
+from grid import case_of, cases_of
 from jax import numpy as jnp
 from jax_finufft import nufft1, nufft2, nufft3
 from jax_finufft.options import Opts
 from perf_case import Case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 PACKAGE = "jax_finufft"
 FRAMEWORK = "jax"
@@ -350,18 +348,17 @@ def grid_case(row: Row) -> Case:
     # times the frequency, of which the largest have the largest errors.
     factor = 3 if row["places"] != "one period" else 1
     factor *= 4 if row["what"] == "gradients" else 1
-    return Case(
-        name=name_of({**row, "modes": "x".join(map(str, row["modes"]))}),
-        inputs=partial(grid_inputs, row),
-        call=partial(called, row),
-        expected=partial(expected, row),
+    return case_of(
+        row,
+        grid_inputs,
+        called,
+        expected,
+        joined={"modes": "x"},
         limit=factor * how.limit,
         block_factor=10.0,
         block_reason="the tolerance is of the whole; some modes have the largest errors",
         is_special=row["values"] == "special",
         same_bits=None,  # points are added to a grid by atomics
-        is_grid=True,
-        is_timed=False,
         memory=1 << 28,
     )
 

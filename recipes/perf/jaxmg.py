@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakValueDictionary
 
 import jax
@@ -18,9 +19,6 @@ from jax import numpy as jnp
 from jax.scipy.linalg import cho_factor, cho_solve
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from perf_case import Case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PACKAGE = "jaxmg"
 FRAMEWORK = "jax"

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import llama_cpp
 import numpy as np
+from grid import case_of
 from grid import cases_of as grid_cases
-from grid import name_of
 from perf_case import Case
 
 if TYPE_CHECKING:
@@ -499,14 +499,13 @@ def exact_row(row: Row, tokens: Array) -> Array:
 def row_case(row: Row) -> Case:
     """A prompt and an answer."""
     is_half = row["form"] == "F16" and row["cache"] == "F16"
-    return Case(
-        name=name_of({**row, "heads": "x".join(map(str, row["heads"]))}),
-        inputs=functools.partial(row_inputs, row),
-        call=functools.partial(answer_row, row),
-        expected=functools.partial(exact_row, row),
+    return case_of(
+        row,
+        row_inputs,
+        answer_row,
+        exact_row,
+        joined={"heads": "x"},
         limit=HALF if is_half else QUANTIZED,
-        is_grid=True,
-        is_timed=False,
         memory=1 << 29,
     )
 

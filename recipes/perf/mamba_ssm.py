@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 from grid import (
+    case_of,
     cases_of,
     gradients_of,
     in_float64,
-    name_of,
-    on_second_stream,
     random_of,
     rounding_of,
 )
@@ -282,27 +281,20 @@ def expected(row: Row, *values: Any) -> Any:
     return (*five, of_d, of_bias, of_z, exact(row, *given)[0] if row["z"] else None)
 
 
-def called(row: Row, *values: Any) -> Any:
-    """The package, on the row's stream."""
-    function = partial(package, row)
-    return on_second_stream(function, *values) if row["stream"] == "second" else function(*values)
-
-
 def grid_case(row: Row) -> Case:
     """Forward or gradients."""
     is_forward = row["what"] == "forward"
-    return Case(
-        name=name_of({**row, "size": "x".join(map(str, row["size"]))}),
-        inputs=partial(grid_inputs, row),
-        call=partial(called, row),
-        expected=partial(expected, row),
+    return case_of(
+        row,
+        grid_inputs,
+        package,
+        expected,
+        joined={"size": "x"},
         limit=rounding_of(row["dtype"]),
         units=UNITS[row["what"]] if row["dtype"] == "float32" else UNITS["16 bits"],
         is_special=row["values"] == "special",
         is_uniform=row["values"] == "zeros",
         same_bits=is_forward,  # gradients of A, B, C, D and the bias are added by atomics
-        is_grid=True,
-        is_timed=False,
         memory=1 << 29,
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import nerfacc
 import torch
-from grid import cases_of, name_of, on_second_stream
+from grid import case_of, cases_of, exactly
 from nerfacc import RayIntervals
 from nerfacc.cameras import opencv_lens_undistortion
 from perf_case import Case
@@ -129,30 +129,19 @@ def outputs(function: Callable[..., Any], row: Row, *arguments: torch.Tensor) ->
     return torch.autograd.grad(function(row, leaf, of_rays), leaf, ahead)
 
 
-def called(row: Row, *arguments: torch.Tensor) -> Any:
-    """Call the package on the row's stream."""
-    function = functools.partial(outputs, scanned, row)
-    is_second = row.get("stream") == "second"
-    return on_second_stream(function, *arguments) if is_second else function(*arguments)
-
-
-def expected(row: Row, *arguments: torch.Tensor) -> Any:
-    """Return the result in float64."""
-    values, of_rays, ahead = arguments
-    return outputs(exact_scan, row, values.double(), of_rays, ahead.double())
+CALL = functools.partial(outputs, scanned)
+EXPECTED = functools.partial(exactly, functools.partial(outputs, exact_scan))
 
 
 def scan_case(row: Row) -> Case:
     """Return a case that is only checked."""
-    return Case(
-        name=name_of(row),
-        inputs=functools.partial(scan_inputs, row),
-        call=functools.partial(called, row),
-        expected=functools.partial(expected, row),
+    return case_of(
+        row,
+        scan_inputs,
+        CALL,
+        EXPECTED,
         limit=SINGLE,
         same_bits=True,
-        is_grid=True,
-        is_timed=False,
         memory=1 << 28,
     )
 
@@ -227,15 +216,13 @@ def resampled(edges: torch.Tensor, rising: torch.Tensor, count: int) -> Values:
 
 def sampling_case(row: Row) -> Case:
     """Return a case that is only checked."""
-    return Case(
-        name=name_of(row),
-        inputs=functools.partial(sampling_inputs, row),
-        call=functools.partial(sampled, row),
-        expected=functools.partial(exact_samples, row),
+    return case_of(
+        row,
+        sampling_inputs,
+        sampled,
+        exact_samples,
         limit=SINGLE,
         same_bits=True,
-        is_grid=True,
-        is_timed=False,
         memory=1 << 28,
     )
 
@@ -351,8 +338,8 @@ def timed_case(what: str, call: str, moved: int) -> Case:
     return Case(
         name=f"{what} {call} fp32 {LARGE}x{SAMPLES}",
         inputs=functools.partial(scan_inputs, row),
-        call=functools.partial(called, row),
-        expected=functools.partial(expected, row),
+        call=functools.partial(CALL, row),
+        expected=functools.partial(EXPECTED, row),
         limit=SINGLE,
         bytes=4 * LARGE * SAMPLES * moved,
         rival=functools.partial(outputs, in_rows, row),

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torch_discounted_cumsum
-from grid import cases_of, name_of
+from grid import case_of, cases_of, exactly
 from perf_case import Case
 
 PACKAGE = "torch_discounted_cumsum"
@@ -89,23 +89,20 @@ def outputs(function: Callable[..., Any], row: Row, *arguments: torch.Tensor) ->
     return torch.autograd.grad(function(row, values, factor), (values, factor), ahead)
 
 
-def expected(row: Row, *arguments: torch.Tensor) -> Any:
-    """Return the result in float64."""
-    return outputs(exact, row, *(value.double() for value in arguments))
+CALL = functools.partial(outputs, package)
+EXPECTED = functools.partial(exactly, functools.partial(outputs, exact))
 
 
 def grid_case(row: Row) -> Case:
     """Return a case that is only checked."""
-    return Case(
-        name=name_of(row),
-        inputs=functools.partial(inputs, row),
-        call=functools.partial(outputs, package, row),
-        expected=functools.partial(expected, row),
+    return case_of(
+        row,
+        inputs,
+        CALL,
+        EXPECTED,
         limit=LIMITS[row["dtype"]],
         has_own_kernels=row["columns"] > 1,
         same_bits=True,
-        is_grid=True,
-        is_timed=False,
         memory=1 << 29,
     )
 
@@ -117,8 +114,8 @@ def timed_case(what: str, times: int) -> Case:
     return Case(
         name=f"{what} left fp32 {LARGE[0]}x{LARGE[1]}",
         inputs=functools.partial(inputs, row),
-        call=functools.partial(outputs, package, row),
-        expected=functools.partial(expected, row),
+        call=functools.partial(CALL, row),
+        expected=functools.partial(EXPECTED, row),
         limit=LIMITS["float32"],
         bytes=times * 2 * 4 * LARGE[0] * LARGE[1],
         rival=functools.partial(outputs, exact, row),

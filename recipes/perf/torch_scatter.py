@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torch_scatter
-from grid import cases_of, name_of, on_second_stream
+from grid import case_of, cases_of, on_stream
 from perf_case import Case
 
 PACKAGE = "torch_scatter"
@@ -145,11 +145,7 @@ def outputs(function: Callable[..., Any], row: Row, *arguments: torch.Tensor) ->
     return torch.autograd.grad(function(row, leaf, index, starts), leaf, ahead)
 
 
-def called(row: Row, *arguments: torch.Tensor) -> Any:
-    """Call the package on the row's stream."""
-    function = functools.partial(outputs, package, row)
-    is_second = row.get("stream") == "second"
-    return on_second_stream(function, *arguments) if is_second else function(*arguments)
+CALL = functools.partial(outputs, package)
 
 
 def expected(row: Row, *arguments: torch.Tensor) -> Any:
@@ -170,15 +166,13 @@ def grid_case(row: Row) -> Case:
     eps = torch.finfo(kind).eps if kind.is_floating_point else 0.0
     is_rounded = adds_up(row) or reduction(row) == "mean"
     wide = SINGLE if kind == torch.float32 else 1e-12
-    return Case(
-        name=name_of(row),
-        inputs=functools.partial(inputs, row),
-        call=functools.partial(called, row),
-        expected=functools.partial(expected, row),
+    return case_of(
+        row,
+        inputs,
+        CALL,
+        expected,
         limit=(4 * eps if kind.itemsize == 2 else wide) if is_rounded else 1e-12,
         same_bits=same_bits(row),
-        is_grid=True,
-        is_timed=False,
         memory=1 << 30,
     )
 
@@ -190,7 +184,7 @@ def timed_case(what: str, call: str, moved: int) -> Case:
     return Case(
         name=f"{what} {call} fp32 {ROWS}x{COLUMNS}",
         inputs=lambda seed: inputs(row, seed, ROWS, count),
-        call=functools.partial(called, row),
+        call=functools.partial(CALL, row),
         expected=functools.partial(expected, row),
         limit=SINGLE,
         bytes=4 * COLUMNS * (moved * ROWS + count),
@@ -206,7 +200,7 @@ def host_case() -> Case:
     return Case(
         name="forward segment_csr sum fp32 64x32, host time",
         inputs=lambda seed: inputs(row, seed, 64, 8),
-        call=functools.partial(called, row),
+        call=functools.partial(on_stream, CALL, row),
         expected=functools.partial(expected, row),
         limit=SINGLE,
         host_calls=50,

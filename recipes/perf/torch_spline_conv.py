@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from grid import cases_of, name_of, on_second_stream
+from grid import case_of, cases_of, exactly
 from perf_case import Case
 from torch_spline_conv import spline_basis, spline_conv
 
@@ -147,35 +147,25 @@ def outputs(function: Callable[..., Any], row: Row, *arguments: Any) -> Any:
     return torch.autograd.grad(function(row, *leaves), of, ahead)
 
 
+CALL = functools.partial(outputs, package)
+EXPECTED = functools.partial(exactly, functools.partial(outputs, exact))
+
+
 def is_real(value: Any) -> bool:
     """Return True for a tensor of floating-point numbers."""
     return value is not None and value.is_floating_point()
 
 
-def called(row: Row, *arguments: Any) -> Any:
-    """Call the package on the row's stream."""
-    function = functools.partial(outputs, package, row)
-    is_second = row.get("stream") == "second"
-    return on_second_stream(function, *arguments) if is_second else function(*arguments)
-
-
-def expected(row: Row, *arguments: Any) -> Any:
-    """Return the result in float64."""
-    wide = [value.double() if is_real(value) else value for value in arguments]
-    return outputs(exact, row, *wide)
-
-
 def grid_case(row: Row) -> Case:
     """Return a case that is only checked."""
-    return Case(
-        name=name_of({**row, "with": "+".join(row["with"])}),
-        inputs=functools.partial(inputs, row),
-        call=functools.partial(called, row),
-        expected=functools.partial(expected, row),
+    return case_of(
+        row,
+        inputs,
+        CALL,
+        EXPECTED,
+        joined={"with": "+"},
         limit=LIMITS[row["dtype"]],
         same_bits=row["call"] == "spline_basis",  # nodes and weights are added up by atomics
-        is_grid=True,
-        is_timed=False,
         memory=1 << 30,
     )
 
@@ -187,8 +177,8 @@ def timed_case(what: str, times: int) -> Case:
     return Case(
         name=f"{what} spline_conv fp32 {row['edges']} edges, {features} to {outputs_} channels",
         inputs=functools.partial(inputs, row),
-        call=functools.partial(called, row),
-        expected=functools.partial(expected, row),
+        call=functools.partial(CALL, row),
+        expected=functools.partial(EXPECTED, row),
         limit=LIMITS["float32"],
         operations=times * 2 * row["edges"] * 4 * features * outputs_,  # 4 weights of an edge
         precision="fp32",

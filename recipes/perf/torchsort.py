@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torchsort
-from grid import cases_of, name_of
+from grid import case_of, cases_of, exactly
 from perf_case import Case
 
 PACKAGE = "torchsort"
@@ -116,9 +116,8 @@ def outputs(function: Callable[..., Any], row: Row, *arguments: torch.Tensor) ->
     return torch.autograd.grad(function(row, leaf), leaf, ahead)
 
 
-def expected(row: Row, *arguments: torch.Tensor) -> Any:
-    """Return the result in float64."""
-    return outputs(exact, row, *(value.double() for value in arguments))
+CALL = functools.partial(outputs, package)
+EXPECTED = functools.partial(exactly, functools.partial(outputs, exact))
 
 
 def limit_of(row: Row) -> float:
@@ -128,15 +127,13 @@ def limit_of(row: Row) -> float:
 
 def grid_case(row: Row) -> Case:
     """Return a case that is only checked."""
-    return Case(
-        name=name_of(row),
-        inputs=functools.partial(inputs, row),
-        call=functools.partial(outputs, package, row),
-        expected=functools.partial(expected, row),
+    return case_of(
+        row,
+        inputs,
+        CALL,
+        EXPECTED,
         limit=limit_of(row),
         same_bits=True,
-        is_grid=True,
-        is_timed=False,
         memory=1 << 30,
     )
 
@@ -148,8 +145,8 @@ def timed_case(what: str, call: str) -> Case:
     return Case(
         name=f"{what} {call} l2 fp32 {LARGE[0]}x{LARGE[1]}",
         inputs=functools.partial(inputs, row),
-        call=functools.partial(outputs, package, row),
-        expected=functools.partial(expected, row),
+        call=functools.partial(CALL, row),
+        expected=functools.partial(EXPECTED, row),
         limit=limit_of(row),
         rival=functools.partial(outputs, exact, row),
         rival_name="torch, minimax",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from grid import cases_of, name_of, on_second_stream
+from grid import case_of, cases_of, exactly
 from perf_case import Case
 from warp_rnnt import rnnt_loss
 
@@ -126,30 +126,19 @@ def outputs(function: Callable[..., Any], row: Row, *arguments: torch.Tensor) ->
     return torch.autograd.grad(loss, leaf, ahead if loss.dim() else ahead[0])
 
 
-def called(row: Row, *arguments: torch.Tensor) -> Any:
-    """Call the package on the row's stream."""
-    function = functools.partial(outputs, package, row)
-    is_second = row["stream"] == "second"
-    return on_second_stream(function, *arguments) if is_second else function(*arguments)
-
-
-def expected(row: Row, *arguments: torch.Tensor) -> Any:
-    """Return the result in float64."""
-    logs, *lengths, ahead = arguments
-    return outputs(exact, row, logs.double(), *lengths, ahead.double())
+CALL = functools.partial(outputs, package)
+EXPECTED = functools.partial(exactly, functools.partial(outputs, exact))
 
 
 def grid_case(row: Row) -> Case:
     """Return a case that is only checked."""
-    return Case(
-        name=name_of(row),
-        inputs=functools.partial(inputs, row),
-        call=functools.partial(called, row),
-        expected=functools.partial(expected, row),
+    return case_of(
+        row,
+        inputs,
+        CALL,
+        EXPECTED,
         limit=LOSS if row["what"] == "forward" else GRADIENT,
         same_bits=True,
-        is_grid=True,
-        is_timed=False,
         memory=8 << 30,
     )
 
@@ -162,8 +151,8 @@ def timed_case(what: str, form: str) -> Case:
     return Case(
         name=f"{what} {form} fp32 {'x'.join(map(str, LARGE.values()))}",
         inputs=functools.partial(inputs, row),
-        call=functools.partial(called, row),
-        expected=functools.partial(expected, row),
+        call=functools.partial(CALL, row),
+        expected=functools.partial(EXPECTED, row),
         limit=LOSS if what == "forward" else GRADIENT,
         bytes=4 * elements if what == "gradient" else 0,
         rival=functools.partial(outputs, exact, row),

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from attention import attention_cases, laid_out
 from grid import (
+    case_of,
     cases_of,
+    exactly,
     gradients_of,
-    in_float64,
-    name_of,
-    on_second_stream,
     random_of,
     rounding_of,
 )
 from perf_case import Case
-from torch.nn.functional import scaled_dot_product_attention
 from xformers import ops
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Attention = Callable[..., torch.Tensor]
 
 PACKAGE = "xformers"
 FRAMEWORK = "torch"
@@ -36,20 +30,6 @@ UNTOUCHED = (
 )
 DEVICE = "cuda"
 
-HEADS, WIDTH = 16, 128
-SMALL = ((1, 113), (2, 512), (1, 1000))  # batch, length: with lengths that are no power of two
-LARGE = ((16, 1024), (4, 4096), (1, 16384))  # the definition in float32 there, in 2 GiB a head
-QUICK = (4, 4096)  # the one of those without a causal mask too
-# A rounding to bf16, whose significand has 8 bits, is wrong by up to 3.9e-3 of the value, and by
-# 1.7e-3 in the root mean square. The probabilities and the result are rounded, in backward the
-# gradients of the scores too; three independent ones make 2.9e-3.
-ROUNDING = 5e-3
-# 4.8 was seen on an H100, 2026-11-27.
-CAUSAL_GRADIENTS_BLOCK: dict[str, Any] = {
-    "block_factor": 12.0,
-    "block_reason": "with a causal mask the gradients of some rows nearly cancel",
-}
-
 # Of sparsity. Its product of matrices is left out: it refuses all GPUs but those of compute
 # capability 8.x. So are index_select_cat and scaled_index_add, which Triton compiles.
 ROWS, COLUMNS = 8192, 8192  # a large layer: 128 MiB, more than the L2 holds
@@ -57,16 +37,6 @@ TILE = 4
 TORCH_TILE = torch._sparse_semi_structured_tile  # noqa: SLF001 - it has no other name
 
 Inputs = tuple[torch.Tensor, ...]
-
-
-def inputs(batch: int, length: int, seed: int) -> Inputs:
-    """Random queries, keys, values and gradient of the output: batch, length, heads, width."""
-    generator = torch.Generator(DEVICE).manual_seed(seed)
-    shape = (batch, length, HEADS, WIDTH)
-    return tuple(
-        torch.randn(shape, device=DEVICE, dtype=torch.bfloat16, generator=generator)
-        for _ in range(4)
-    )
 
 
 def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> torch.Tensor:
@@ -77,96 +47,6 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
         op=(ops.fmha.cutlass.FwOp, ops.fmha.cutlass.BwOp),
     )
     return out
-
-
-def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> torch.Tensor:
-    """PyTorch's operator."""
-    swapped = (tensor.transpose(1, 2) for tensor in (q, k, v))
-    out: torch.Tensor = scaled_dot_product_attention(*swapped, is_causal=causal).transpose(1, 2)
-    return out
-
-
-def one_head(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> torch.Tensor:
-    """Attention by its definition, on tensors of length and width."""
-    scores = (q / WIDTH**0.5) @ k.T
-    if causal:
-        above = torch.ones_like(scores, dtype=torch.bool).triu(1)
-        scores = scores.masked_fill(above, float("-inf"))
-    return scores.softmax(-1) @ v
-
-
-def forward(*tensors: torch.Tensor, kernel: Attention, causal: bool) -> torch.Tensor:
-    """The output by a kernel."""
-    return kernel(*tensors[:3], causal=causal)
-
-
-def exact_forward(*tensors: torch.Tensor, causal: bool, kind: torch.dtype) -> torch.Tensor:
-    """The output by its definition, head by head: the scores of all take too much memory."""
-    exact = [tensor.to(kind) for tensor in tensors[:3]]
-    out = torch.empty_like(exact[0])
-    for row, head in product(range(len(out)), range(HEADS)):
-        out[row, :, head] = one_head(*(tensor[row, :, head] for tensor in exact), causal=causal)
-    return out
-
-
-def backward(*tensors: torch.Tensor, kernel: Attention, causal: bool) -> Inputs:
-    """Gradients of queries, keys and values by a kernel."""
-    leaves = [tensor.detach().requires_grad_() for tensor in tensors[:3]]
-    return torch.autograd.grad(kernel(*leaves, causal=causal), leaves, tensors[3])
-
-
-def exact_backward(*tensors: torch.Tensor, causal: bool, kind: torch.dtype) -> Inputs:
-    """Gradients by the definition, head by head."""
-    exact = [tensor.to(kind) for tensor in tensors]
-    found = tuple(torch.empty_like(tensor) for tensor in exact[:3])
-    for row, head in product(range(len(exact[0])), range(HEADS)):
-        parts = [tensor[row, :, head] for tensor in exact]
-        for all_heads, one in zip(
-            found, backward(*parts, kernel=one_head, causal=causal), strict=True
-        ):
-            all_heads[row, :, head] = one
-    return found
-
-
-def attention_cases(batch: int, length: int, *, causal: bool) -> list[Case]:
-    """Forward, and forward with backward, of one shape."""
-    is_large = (batch, length) in LARGE
-    kind = torch.float32 if is_large else torch.float64
-    size = f"bf16 {batch}x{length}{', causal' if causal else ''}"
-    # Two products of matrices; a causal mask leaves out half of each.
-    operations = 4 * batch * HEADS * length**2 * WIDTH // (2 if causal else 1)
-    one = 2 * batch * length * HEADS * WIDTH  # bytes of a tensor
-    scores = kind.itemsize * length**2  # bytes, of one head
-    shared: dict[str, Any] = {
-        "inputs": partial(inputs, batch, length),
-        "limit": ROUNDING,
-        "rival_name": "torch scaled_dot_product_attention",
-        "has_own_kernels": False,
-        "is_timed": is_large,
-        "is_quick": not is_large or (batch, length) == QUICK,
-    }
-    return [
-        Case(
-            name=f"forward {size}",
-            call=partial(forward, kernel=attention, causal=causal),
-            expected=partial(exact_forward, causal=causal, kind=kind),
-            operations=operations,
-            rival=partial(forward, kernel=plain, causal=causal),
-            memory=24 * one + 4 * scores,
-            **shared,
-        ),
-        Case(
-            name=f"forward and backward {size}",
-            call=partial(backward, kernel=attention, causal=causal),
-            expected=partial(exact_backward, causal=causal, kind=kind),
-            # Backward makes five products: the scores once more, and four of gradients.
-            operations=operations * 7 // 2,
-            rival=partial(backward, kernel=plain, causal=causal),
-            memory=40 * one + 6 * scores,
-            **shared,
-            **(CAUSAL_GRADIENTS_BLOCK if causal else {}),
-        ),
-    ]
 
 
 def distinct(rows: int, columns: int, seed: int) -> Inputs:
@@ -389,23 +269,16 @@ def exact_sparse(row: Row, x: torch.Tensor, other: torch.Tensor) -> Any:
     return pack(values, keep), pack(values.T.contiguous(), keep.T.contiguous())
 
 
-def on_stream(function: Callable[..., Any], row: Row, *values: Any) -> Any:
-    """The package, on the row's stream."""
-    call = partial(function, row)
-    return on_second_stream(call, *values) if row["stream"] == "second" else call(*values)
-
-
 def sparse_case(row: Row) -> Case:
     """A function of 2:4 sparsity in both directions."""
-    return Case(
-        name=f"sparse {name_of(row)}",
-        inputs=partial(sparse_inputs, row),
-        call=partial(on_stream, package_sparse, row),
-        expected=partial(exact_sparse, row),
+    return case_of(
+        row,
+        sparse_inputs,
+        package_sparse,
+        exact_sparse,
+        label="sparse",
         limit=0.0,
         same_bits=True,
-        is_grid=True,
-        is_timed=False,
         memory=1 << 26,
     )
 
@@ -449,15 +322,14 @@ def pruned_inputs(row: Row, seed: int) -> Inputs:
 
 def pruned_case(row: Row) -> Case:
     """Sparsity along rows."""
-    return Case(
-        name=f"pruned {name_of(row)}",
-        inputs=partial(pruned_inputs, row),
-        call=partial(on_stream, package_pruned, row),
-        expected=partial(exact_pruned, row),
+    return case_of(
+        row,
+        pruned_inputs,
+        package_pruned,
+        exact_pruned,
+        label="pruned",
         limit=0.0,
         same_bits=True,
-        is_grid=True,
-        is_timed=False,
         memory=1 << 26,
     )
 
@@ -491,15 +363,6 @@ def has_attention(row: Row) -> bool:
             row["mask"] == "sequences" or queries <= keys
         )
     return row["mask"] != "bias" or row["layout"] != "no heads"
-
-
-def laid_out(values: torch.Tensor, layout: str) -> torch.Tensor:
-    """The same values, of batch, length, heads and width, in memory as the row says."""
-    if layout == "heads first":
-        return values.transpose(1, 2).contiguous().transpose(1, 2)
-    if layout == "slice":  # of a projection that holds more heads
-        return torch.cat([values, values], dim=2)[:, :, : values.shape[2]]
-    return values
 
 
 def attention_inputs(row: Row, seed: int) -> tuple[Any, ...]:
@@ -586,14 +449,14 @@ def attention_outputs(function: Callable[..., Any], row: Row, *values: Any) -> A
 
 def attention_case(row: Row) -> Case:
     """Attention by CUTLASS's kernels."""
-    texts = {"lengths": "x".join(map(str, row["lengths"]))}
-    texts["widths"] = "x".join(map(str, row["widths"]))
     is_single = row["dtype"] == "float32"
-    return Case(
-        name=f"attention {name_of({**row, **texts})}",
-        inputs=partial(attention_inputs, row),
-        call=partial(on_stream, partial(attention_outputs, package_attention), row),
-        expected=lambda *values: attention_outputs(exact_attention, row, *in_float64(values)),
+    return case_of(
+        row,
+        attention_inputs,
+        partial(attention_outputs, package_attention),
+        partial(exactly, partial(attention_outputs, exact_attention)),
+        label="attention",
+        joined={"lengths": "x", "widths": "x"},
         # Of float32 a product is three of tensor cores'.
         limit=5e-5 if is_single else 1.5 * rounding_of(row["dtype"]),
         units=None if is_single else ATTENTION_UNITS[row["what"]],
@@ -603,8 +466,6 @@ def attention_case(row: Row) -> Case:
         is_uniform=row["what"] != "forward" or row["lengths"] == (1, 1),
         same_bits=row["what"] == "forward",
         has_own_kernels=False,
-        is_grid=True,
-        is_timed=False,
         memory=1 << 28,
     )
 
@@ -658,10 +519,9 @@ def huge_cases() -> list[Case]:
 
 def cases() -> list[Case]:
     """Small ones to check, large ones to check and to measure."""
-    attention_ = [
-        case
-        for causal, shapes in ((True, (*SMALL, *LARGE)), (False, (*SMALL, QUICK)))
-        for batch, length in shapes
-        for case in attention_cases(batch, length, causal=causal)
+    return [
+        *sparsity_cases(),
+        *attention_cases(attention, has_own_kernels=False),
+        *cases_of(*GRIDS),
+        *huge_cases(),
     ]
-    return [*sparsity_cases(), *attention_, *cases_of(*GRIDS), *huge_cases()]

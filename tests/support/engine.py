@@ -10,13 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from cuwheel.base.paths import ROOT
 from tests.support.requirements import sandbox_here
-
-if TYPE_CHECKING:
-    import pytest
 
 PACKAGES = ROOT / "tests" / "packages"
 TIME_LIMIT = 300.0  # seconds; a test that hangs has failed

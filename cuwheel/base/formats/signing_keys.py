@@ -14,11 +14,12 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -31,9 +32,6 @@ from securesystemslib.signer import CryptoSigner, SSlibKey
 
 from cuwheel.base.errors import UsageError
 from cuwheel.base.system.regular_files import read_regular
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 _LIMIT = 64 << 10  # bytes of a PEM file; one has 120 to 2,000
 _SHOWN = 16  # characters of an id

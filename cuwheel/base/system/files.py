@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import IO, BinaryIO, cast
 
 from cuwheel.base import limits
 from cuwheel.base.errors import NO_LOCKS, DiskFullError, FileAccessError, of_refused_lock
@@ -34,6 +34,12 @@ PARTS = f".*{PART}"  # pattern of such files' names
 _EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2)
 _HERE = -100  # AT_FDCWD
 _HASH_THREADS = 4  # hashlib releases the interpreter lock
+
+
+def stamp_of(status: os.stat_result) -> tuple[int, ...]:
+    """Return what changes with a file; no program can set the last, the inode's change time."""
+    kind, number, size = status.st_mode, status.st_ino, status.st_size
+    return kind, number, size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def sha256_of_file(path: Path) -> str:
@@ -55,7 +61,7 @@ def hash_of_file(path: Path, algorithm: str) -> str:
         return hash_of_stream(stream, algorithm)
 
 
-def hash_of_stream(stream: BinaryIO, algorithm: str = "sha256") -> str:
+def hash_of_stream(stream: IO[bytes], algorithm: str = "sha256") -> str:
     """Return the hash of the rest of a stream in hexadecimal digits."""
     digest = hashlib.new(algorithm)
     while chunk := stream.read(_CHUNK):

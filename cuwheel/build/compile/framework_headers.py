@@ -129,7 +129,8 @@ class _Trial:
 
     def _compile(self, kind: str, standard: str, folder: Path) -> str:
         """Compile for the host; of CUDA only PyTorch's base for the device, which is quick."""
-        python, home, cxx = self.inputs.python, self.inputs.toolchain.home, _compiler(self.inputs)
+        python, home = self.inputs.python, self.inputs.toolchain.home
+        cxx = self.inputs.machine.host_compiler or Path("g++")
         base = python.base_python.resolve().parent.parent / "include"
         searched = (*self.folders, *sorted(base.glob("python3*")), home / "include")
         headers, dialect = self.headers, "gnu++"
@@ -148,10 +149,6 @@ class _Trial:
         first = first_compiler_error(log)
         text = first.text if first else read_text(log, errors="replace").strip()
         return text.replace(f"{python.site_packages}/", "")
-
-
-def _compiler(inputs: BuildInputs) -> Path:
-    return inputs.machine.host_compiler or Path("g++")
 
 
 def _included(tree: Path, sources: tuple[str, ...]) -> tuple[str, ...]:

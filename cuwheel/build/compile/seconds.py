@@ -37,7 +37,6 @@ def learn_seconds(path: Path, events: Events) -> None:
         return
     merged = {**known_seconds(path), **kept}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, json.dumps(dict([*merged.items()][-_MOST:])))
     except OSError:
         return

@@ -11,8 +11,8 @@ import re
 from bisect import bisect
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from packaging.specifiers import SpecifierSet
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
@@ -28,9 +28,6 @@ from cuwheel.build.environments.uv import resolve
 from cuwheel.build.workspace.serialization import read_record, to_json
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.check.cuda.toolkits import TOOLKITS
-
-if TYPE_CHECKING:
-    from packaging.specifiers import SpecifierSet
 
 _PYTHON_TAG = re.compile(r"cp3(\d+)(t?)")
 _TRIED = 4  # newest releases that a requirement allows
@@ -149,7 +146,6 @@ def _pythons_by_release(wheels: Iterable[Offer]) -> dict[Version, tuple[str, ...
 
 
 def _required_cuda(requirement: str, python: str, workspace: Workspace) -> str:
-    """Return the CUDA release that a release's requirements lead to."""
     tomorrow = datetime.datetime.now(tz=datetime.timezone.utc) + datetime.timedelta(days=1)
     with temporary_folder() as folder:
         source, lock = folder / "framework.in", folder / "framework.lock"

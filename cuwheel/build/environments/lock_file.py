@@ -92,8 +92,8 @@ def render(
     content = "\n".join(line for line in body.splitlines() if not line.startswith("#")) + "\n"
     return (
         f"# Written by `{command}`; don't edit.\n"
-        f"# input    sha256:{_digest(input_text)}\n"
-        f"# content  sha256:{_digest(content)}\n"
+        f"# input    sha256:{digest_of_text(input_text)}\n"
+        f"# content  sha256:{digest_of_text(content)}\n"
         + (f"# pythons  {' '.join(pythons)}\n" if pythons else "")
         + f"# uploaded before {cooldown}\n{content}"
     )
@@ -111,9 +111,9 @@ def faults_of_lock(lock: Path, input_text: str) -> list[str]:
     fields = dict(_FIELD.findall(text))
     body = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
     faults = []
-    if fields.get("input") != _digest(input_text):
+    if fields.get("input") != digest_of_text(input_text):
         faults.append("its input has changed since it was written")
-    if fields.get("content") != _digest(body):
+    if fields.get("content") != digest_of_text(body):
         faults.append("it was edited by hand")
     return faults + _faults_of_pins(lock)
 
@@ -255,5 +255,6 @@ def pythons_of_lock(lock: Path) -> tuple[str, ...]:
     return tuple(line[1].split()) if line else ()
 
 
-def _digest(text: str) -> str:
+def digest_of_text(text: str) -> str:
+    """Return the SHA-256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()

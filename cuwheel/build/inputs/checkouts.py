@@ -164,7 +164,6 @@ def _is_behind_link(folder: Path, name: str) -> bool:
 
 
 def _top_of(folder: Path) -> Path | None:
-    """Return the checkout that a folder is in."""
     folder = folder.absolute()
     return next((path for path in (folder, *folder.parents) if _is_top(path)), None)
 

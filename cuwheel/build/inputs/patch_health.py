@@ -101,7 +101,8 @@ class _Moved:
             return bool(name) and not path.exists()
         if not name or not path.is_file() or path.is_symlink():
             return False
-        text = _lines(path)
+        content = read_bytes(path, limit=limits.PATCHED_FILE)
+        text = list(io.StringIO(content.decode(_BYTES)))
         if after == _NOWHERE:  # all of the file, not a part
             return lines_of(file[0], without=self._absent) == text if len(file) else not text
         return len(file) > 0 and self._find_hunks(file, text)
@@ -142,10 +143,6 @@ class _Moved:
                 lines[at] = _HEADER.sub(header, lines[at], count=1)
                 grown += hunk.target_length - hunk.source_length
         return "\n".join(lines).encode(_BYTES)
-
-
-def _lines(path: Path) -> list[str]:
-    return list(io.StringIO(read_bytes(path, limit=limits.PATCHED_FILE).decode(_BYTES)))
 
 
 def _first_line(hunk: Hunk) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal, cast
 
 from cuwheel.base.errors import LockError, RecipeError, UsageError, nearest, suggest
 from cuwheel.base.paths import ROOT, find_lock, is_checkout
@@ -20,13 +21,22 @@ from cuwheel.build.toolchains.debian import source_file as debian_source
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.check.cuda.toolkits import TOOLKITS
 
-_TOOLCHAIN_LOCKS = {  # by provider
+LockKind = Literal["pypi", "conda", "debian", "redist"]
+
+_TOOLCHAIN_LOCKS: dict[str, str] = {  # by provider
     "pypi": "pypi.lock",
     "conda": "conda-lock.yml",
     "debian": debian_lock.LOCK_NAME,
     "redist": "redist.lock",
 }
 
+# Inputs below envs/, each with what names its lock by the folder.
+_SOURCES: dict[LockKind, tuple[str, Callable[[str], str]]] = {
+    "pypi": ("cuda*/pypi.in", lambda folder: f"toolchain:{folder.removeprefix('cuda')}:pypi"),
+    "conda": ("*/environment.yml", name_of_lock),
+    "debian": (f"*/{debian_source.SOURCE_NAME}", debian_source.name_of_lock),
+    "redist": ("cuda*/redist.in", lambda folder: f"toolchain:{folder.removeprefix('cuda')}:redist"),
+}
 COOLDOWN = 7  # days that a release has to have been public before it is considered
 
 # cuwheel's own, which are only written in its repository.
@@ -67,24 +77,15 @@ class LockSpec:
     pythons: tuple[str, ...] = ()
 
     @property
-    def environment(self) -> Path | None:
-        """The `environment.yml` of a conda lock; None for others."""
-        return self._source_named("environment.yml")
+    def kind(self) -> LockKind:
+        """The kind of what it pins: wheels, or files of conda's, Debian's or NVIDIA's."""
+        names = {pattern.rpartition("/")[2]: kind for kind, (pattern, _) in _SOURCES.items()}
+        return names.get(self.source.name, "pypi")
 
     @property
-    def debian_source(self) -> Path | None:
-        """The `debian.yml` of a lock of Debian packages; None for others."""
-        return self._source_named(debian_source.SOURCE_NAME)
-
-    def _source_named(self, name: str) -> Path | None:
-        source = self.source
-        return source if isinstance(source, Path) and source.name == name else None
-
-    @property
-    def products(self) -> Path | None:
-        """The `redist.in` of a lock of NVIDIA's archives; None for another lock."""
-        source = self.source
-        return source if isinstance(source, Path) and source.name == "redist.in" else None
+    def file(self) -> Path:
+        """The input of a lock of another kind than a recipe's."""
+        return cast("Path", self.source)
 
     @property
     def input_text(self) -> str:
@@ -141,9 +142,7 @@ def file_jobs(names: Iterable[str], roots: tuple[Path, ...]) -> tuple[LockSpec, 
     Raises:
         UsageError: a name is unknown; the message names the nearest.
     """
-    known = [
-        job for job in _env_jobs(roots) if job.environment or job.products or job.debian_source
-    ]
+    known = [job for job in _env_jobs(roots) if job.kind != "pypi"]
     full = [f"toolchain:{name}" if name.isdecimal() else name for name in names]
     return tuple(
         dict.fromkeys(job for name in full for job in _named(name, known, session="lock-verify"))
@@ -300,23 +299,15 @@ def _of_other_releases(declared: RecipeLock, root: Path) -> Iterator[RecipeLock]
 def _env_jobs(roots: tuple[Path, ...]) -> list[LockSpec]:
     """Return locks of toolchains, compilers and Pythons; the first project of a name counts."""
     jobs: dict[str, LockSpec] = {}
-    for root in roots:
-        for source in sorted((root / "envs").glob("cuda*/pypi.in")):
-            name = f"toolchain:{source.parent.name.removeprefix('cuda')}:pypi"
-            jobs.setdefault(name, _spec_of_file(name, source))
-    for root in roots:
-        for source in sorted((root / "envs").glob("*/environment.yml")):
-            name = name_of_lock(source.parent.name)
-            lock = source.with_name(_TOOLCHAIN_LOCKS["conda"])
-            jobs.setdefault(name, LockSpec(name=name, source=source, lock=lock))
-        for source in sorted((root / "envs").glob(f"*/{debian_source.SOURCE_NAME}")):
-            name = debian_source.name_of_lock(source.parent.name)
-            lock = source.with_name(debian_lock.LOCK_NAME)
-            jobs.setdefault(name, LockSpec(name=name, source=source, lock=lock))
-        for source in sorted((root / "envs").glob("cuda*/redist.in")):
-            name = f"toolchain:{source.parent.name.removeprefix('cuda')}:redist"
-            lock = source.with_name(_TOOLCHAIN_LOCKS["redist"])
-            jobs.setdefault(name, LockSpec(name=name, source=source, lock=lock))
+    for kind, (pattern, name_of) in _SOURCES.items():
+        for source in (path for root in roots for path in sorted((root / "envs").glob(pattern))):
+            job = LockSpec(
+                name=name_of(source.parent.name),
+                source=source,
+                lock=source.with_name(_TOOLCHAIN_LOCKS[kind]),
+                python=_OLDEST_PYTHON if kind == "pypi" else "",
+            )
+            jobs.setdefault(job.name, job)
     return list(jobs.values())
 
 

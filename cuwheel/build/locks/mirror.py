@@ -281,7 +281,6 @@ def _archives(targets: Sequence[Target], workspace: Workspace) -> list[tuple[Pin
 
 
 def _toolchain_lock(target: Target, workspace: Workspace) -> Path:
-    """Return the lock of the target's toolchain."""
     lock = toolchain_lock(target, workspace)
     if lock is None:
         raise LockError(

@@ -150,7 +150,6 @@ def _copy_with_mode(source: str, target: str) -> None:
 
 
 def _command(target: Target) -> str:
-    """Return the command that builds a target from the mirror."""
     usual = toolkit_by_release(target.toolkit.release).provider
     provider = f" --toolchain {target.provider}" if target.provider != usual else ""
     is_usual = target.host_compiler == target.usual_compiler

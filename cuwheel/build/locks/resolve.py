@@ -20,7 +20,6 @@ from cuwheel.build.locks.tool_environment import tool_python
 from cuwheel.build.toolchains.conda.environment_file import read_source
 from cuwheel.build.toolchains.conda.install import fetch_packages
 from cuwheel.build.toolchains.conda.lock_file import (
-    CondaLock,
     CondaPackage,
     faults_of_conda_lock,
     read_conda_lock,
@@ -76,14 +75,15 @@ def resolve_locks(
     refuse_questions(jobs)
     for job in jobs:
         with workspace.console.stage(f"lock {job.name}"):
-            if source := job.environment:
-                _lock_conda(job, source, workspace, cooldown, note)
-            elif source := job.debian_source:
-                _lock_debian(job, source, workspace)
-            elif job.products:
-                _lock_archives(job, job.products, workspace, note)
-            else:
-                _lock_pypi(job, workspace, cooldown)
+            match job.kind:
+                case "pypi":
+                    _lock_pypi(job, workspace, cooldown)
+                case "conda":
+                    _lock_conda(job, workspace, cooldown, note)
+                case "debian":
+                    _lock_debian(job, workspace)
+                case "redist":
+                    _lock_archives(job, workspace, note)
 
 
 def _lock_pypi(job: LockSpec, workspace: Workspace, cooldown: int) -> None:
@@ -111,25 +111,26 @@ def _lock_pypi(job: LockSpec, workspace: Workspace, cooldown: int) -> None:
     workspace.console.note(f"{job.lock.name}: {len(read_pins(job.lock))} packages")
 
 
-def _lock_conda(
-    job: LockSpec, environment: Path, workspace: Workspace, cooldown: int, note: str
-) -> None:
-    source = read_source(environment)
+def _lock_conda(job: LockSpec, workspace: Workspace, cooldown: int, note: str) -> None:
     python = tool_python("conda-lock", workspace)
     solved = solve(
-        source,
+        read_source(job.file),
         Mirrors.of(workspace.environ),
         workspace,
         cooldown=cooldown,
         note=note,
     )
-    write_conda_lock(job.lock, solved, command=job.command, python=python, source=environment)
-    workspace.console.note(f"{job.lock.parent.name}/{job.lock.name}: {_describe(solved)}")
+    write_conda_lock(job.lock, solved, command=job.command, python=python, source=job.file)
+    packages = plural(len(solved.packages), "package")
+    workspace.console.note(
+        f"{job.lock.parent.name}/{job.lock.name}: {packages}, {show_size(solved.download_size)} to "
+        "download"
+    )
 
 
-def _lock_debian(job: LockSpec, path: Path, workspace: Workspace) -> None:
+def _lock_debian(job: LockSpec, workspace: Workspace) -> None:
     archives = configured_archives(workspace.environ)
-    solved = solve_debian(read_debian_source(path), archives, workspace)
+    solved = solve_debian(read_debian_source(job.file), archives, workspace)
     write_atomically(job.lock, render_debian_lock(solved, job.command))
     for architecture, packages in solved.packages.items():
         size = show_size(sum(package.size for package in packages))
@@ -139,8 +140,8 @@ def _lock_debian(job: LockSpec, path: Path, workspace: Workspace) -> None:
         )
 
 
-def _lock_archives(job: LockSpec, source: Path, workspace: Workspace, note: str) -> None:
-    lock = lock_products(source, workspace, note=note)
+def _lock_archives(job: LockSpec, workspace: Workspace, note: str) -> None:
+    lock = lock_products(job.file, workspace, note=note)
     write_atomically(job.lock, render_redist_lock(lock, command=job.command))
     counts = Counter(archive.platform for archive in lock.archives)
     listed = ", ".join(f"{plural(counts[name], 'archive')} for {name}" for name in sorted(counts))
@@ -167,10 +168,7 @@ def verify_locks(
     locks: list[tuple[LockedFile, ...]] = []
     for job in jobs:
         with workspace.console.stage(f"verify {job.name}"):
-            verify = _verify_archives if job.products else _verify_conda
-            if job.debian_source:
-                verify = _verify_debian
-            locks.append(verify(job, workspace, offline=offline))
+            locks.append(_VERIFIERS[job.kind](job, workspace, offline=offline))
             size = show_size(sum(file.size for file in locks[-1]))
             files = plural(len(locks[-1]), "file")
             workspace.console.note(f"{job.lock.parent.name}: {files}, {size}, all as locked")
@@ -203,8 +201,8 @@ def _verify_archives(
 ) -> tuple[LockedFile, ...]:
     lock = read_redist_lock(job.lock)
     name = f"{job.lock.parent.name}/{job.lock.name}"
-    if job.products and not offline:
-        today = lock_products(job.products, workspace)
+    if not offline:
+        today = lock_products(job.file, workspace)
         locked = {archive.path: archive.sha256 for archive in lock.archives}
         if changed := [
             item.path for item in today.archives if locked.get(item.path) != item.sha256
@@ -232,6 +230,9 @@ def _verify_debian(job: LockSpec, workspace: Workspace, *, offline: bool) -> tup
     return packages
 
 
+_VERIFIERS = {"conda": _verify_conda, "debian": _verify_debian, "redist": _verify_archives}
+
+
 def _compare(package: _LockedFile, file: Path) -> _LockedFile:
     """Return a package with its file's size and hash; the download compared the hash."""
     size = file.stat().st_size
@@ -242,10 +243,6 @@ def _compare(package: _LockedFile, file: Path) -> _LockedFile:
             fix="find out why the channel or the lock changed, then write the lock again",
         )
     return replace(package, size=size, sha256=package.sha256 or sha256_of_file(file))
-
-
-def _describe(lock: CondaLock) -> str:
-    return f"{plural(len(lock.packages), 'package')}, {show_size(lock.download_size)} to download"
 
 
 def find_faults(jobs: Iterable[LockSpec]) -> dict[str, list[str]]:
@@ -274,12 +271,14 @@ def raise_if_faulty(faults: Mapping[str, Sequence[str]]) -> None:
 
 def _faults(job: LockSpec) -> list[str]:
     try:
-        if source := job.environment:
-            return faults_of_conda_lock(job.lock, source)
-        if job.debian_source:
-            return faults_of_debian_lock(job.lock)
-        if source := job.products:
-            return faults_of_redist_lock(job.lock, source)
-        return faults_of_lock(job.lock, job.input_text)
+        match job.kind:
+            case "pypi":
+                return faults_of_lock(job.lock, job.input_text)
+            case "conda":
+                return faults_of_conda_lock(job.lock, job.file)
+            case "debian":
+                return faults_of_debian_lock(job.lock)
+            case "redist":
+                return faults_of_redist_lock(job.lock, job.file)
     except CuwheelError as error:
         return [error.what]

@@ -47,7 +47,7 @@ def tool_python(tool: Tool, workspace: Workspace, *, offline: bool = False) -> P
     base = own_python()
     key = hashlib.sha256(f"{base.version}\n{base.path}\n{read_text(lock)}".encode()).hexdigest()
     folder = workspace.cache / "environments" / f"{tool}-{key[:16]}"
-    log = workspace.shared_folder("logs") / f"{folder.name}.log"
+    log = workspace.log_of(folder)
 
     def make(environment: Path) -> dict[str, str]:
         fill_environment(environment, base, lock, workspace, offline=offline, log=log)

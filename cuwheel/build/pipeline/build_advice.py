@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -21,9 +21,6 @@ from cuwheel.build.recipe.target import Target, declared_target
 from cuwheel.build.workspace.serialization import read_record
 from cuwheel.check.cuda.torch_exports import minor_of
 from cuwheel.check.pick.machine import TargetMachine
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 
 def build_advice(

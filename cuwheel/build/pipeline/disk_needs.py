@@ -164,11 +164,8 @@ def _are_unpacked(lock: Path, workspace: Workspace, name: str = "") -> bool:
 def _is_unpacked(name: str, version: str, workspace: Workspace) -> bool:
     """Return True if uv has unpacked a release of a package, of any index."""
     indexes: Iterable[str] = ("pypi", "index/*", "flat-index/*")
-    return any(_has(workspace, f"uv/wheels-v*/{index}/{name}/{version}-*") for index in indexes)
-
-
-def _has(workspace: Workspace, pattern: str) -> bool:
-    return any(path.is_dir() for path in workspace.cache.glob(pattern))
+    patterns = (f"uv/wheels-v*/{index}/{name}/{version}-*" for index in indexes)
+    return any(path.is_dir() for each in patterns for path in workspace.cache.glob(each))
 
 
 def _size_of_toolchain(job: Job, copies: int) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from cuwheel.base.paths import ROOT, SCRIPT_FOLDERS
-from cuwheel.base.system.files import sha256_of_file
+from cuwheel.base.system.files import sha256_of_file, stamp_of
 from cuwheel.base.system.regular_files import read_text
 
 _PACKAGE = "cuwheel"
@@ -45,7 +45,7 @@ def code_of_builds(root: Path = ROOT) -> tuple[Path, ...]:
             continue
         files.add(path)
         if path.suffix == ".py":
-            named = set(_named(_read_imports(path, _stamp(path)), is_package)) - modules
+            named = set(_named(_read_imports(path, stamp_of(path.stat())), is_package)) - modules
             modules |= named
             due.extend(file for module in named for file in _files_of(root, module))
     return tuple(sorted(files))
@@ -55,12 +55,6 @@ def digest_of_code(files: tuple[Path, ...], root: Path = ROOT) -> str:
     """Return the SHA-256 over names and contents."""
     lines = (f"{sha256_of_file(path)} {path.relative_to(root)}" for path in files)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    """Return what changes with a file's content."""
-    status = path.stat()
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 @functools.cache  # a build reads the same files three times

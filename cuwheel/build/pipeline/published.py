@@ -115,7 +115,6 @@ def published_wheel(job: Job) -> RepairedWheel | None:
 
 
 def _is_wheel_of(wheel: Path, target: Target) -> bool:
-    """Return True if the statement of a wheel names this target."""
     try:
         statement = read_json(statement_of(wheel)) or {}
         stated = {**statement["predicate"]["buildDefinition"]["externalParameters"]}

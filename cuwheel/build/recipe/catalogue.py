@@ -11,16 +11,13 @@ import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import cuwheel
 from cuwheel.base.errors import RecipeError, UsageError, nearest, suggest
 from cuwheel.build.recipe.link import Link, Mode
 from cuwheel.build.recipe.recipe import Build, Framework, Recipe, Smoke
 from cuwheel.build.recipe.source import Source
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True)

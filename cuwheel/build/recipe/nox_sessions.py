@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from cuwheel.base.errors import nearest, suggest
 from cuwheel.build.recipe.catalogue import CatalogueEntry, missing_recipe, target_names
 from cuwheel.check.cuda.toolkits import TOOLKITS
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
 
 Tag = Literal["build", "target", "report", "maintain"]
 

@@ -296,7 +296,6 @@ def _faults_of_wheel(recipe: Recipe) -> Iterator[str]:
 
 
 def _faults_of_source(recipe: Recipe) -> Iterator[str]:
-    """Yield one line for each error in the source."""
     yield from _faults_of_pin("source", recipe.source)
     if isinstance(recipe.source, Sdist):
         yield from _faults_of_text("source.version", recipe.source.version, SOURCE_PLACEHOLDERS)
@@ -305,7 +304,6 @@ def _faults_of_source(recipe: Recipe) -> Iterator[str]:
 
 
 def _faults_of_resources(recipe: Recipe) -> Iterator[str]:
-    """Yield one line for each error in the resources."""
     for resource in recipe.resources:
         yield from _faults_of_pin(f"resource {resource.name}: source", resource.source)
         if isinstance(resource.source, Archive):  # its release isn't the recipe's

@@ -77,7 +77,7 @@ def debian_toolchain(
             unpacked=1,  # most of nvidia-cuda-dev are archives that the wheels replace
         )
         _check_compilers(root, title)
-        log = workspace.shared_folder("logs") / f"{folder.name}.log"
+        log = workspace.log_of(folder)
         fill_folder(site, Path(sys.executable), wheels, workspace, offline=offline, log=log)
         _place_wheels(home, site)
         _place_compilers(home, root)

@@ -48,7 +48,7 @@ def pypi_toolchain(
     folder = pypi_folder(toolkit, workspace, machine)
 
     def make(aside: Path) -> dict[str, str]:
-        log = workspace.shared_folder("logs") / f"{folder.name}.log"
+        log = workspace.log_of(folder)
         python = Path(sys.executable)
         fill_folder(aside, python, source, workspace, offline=offline, log=log, machine=machine)
         owner = f"the lock {source.parent.name}/{source.name}"

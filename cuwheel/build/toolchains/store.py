@@ -43,6 +43,7 @@ from cuwheel.base.system.files import (
     new_folder,
     remove_leftovers,
     remove_tree,
+    stamp_of,
     write_atomically,
 )
 from cuwheel.base.system.regular_files import read_json
@@ -207,7 +208,7 @@ def _has_digest(file: StoredFile, digest: str) -> bool:
 
 def _is_as_recorded(path: Path, file: StoredFile) -> bool:
     try:
-        return _stamp(path.lstat()) == file.stamp
+        return stamp_of(path.lstat()) == file.stamp
     except OSError:
         return False
 
@@ -278,14 +279,4 @@ def _walk(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
                 if entry.is_dir(follow_symlinks=False):
                     starts.append(f"{start}{entry.name}/")
                     continue
-                yield f"{start}{entry.name}", _stamp(entry.stat(follow_symlinks=False))
-
-
-def _stamp(status: os.stat_result) -> tuple[int, ...]:
-    return (
-        status.st_mode,
-        status.st_ino,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-    )
+                yield f"{start}{entry.name}", stamp_of(entry.stat(follow_symlinks=False))

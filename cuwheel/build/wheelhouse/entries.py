@@ -13,10 +13,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
 
 from cuwheel.base import limits
 from cuwheel.base.errors import IrregularFileError, UnsafeArchiveError, WheelIndexError
@@ -30,14 +32,10 @@ from cuwheel.base.formats.wheel.publication import (
     statement_of,
 )
 from cuwheel.base.formats.wheel.variants import VARIANT_JSON, split_variant
-from cuwheel.base.system.files import sha256_of_file, write_atomically
+from cuwheel.base.system.files import sha256_of_file, stamp_of, write_atomically
 from cuwheel.base.system.folders.staged_files import StagedFiles, staged_files
 from cuwheel.base.system.parallel import map_all
 from cuwheel.base.system.regular_files import open_within, parse_json, read_json, read_regular
-
-if TYPE_CHECKING:
-    from packaging.tags import Tag
-    from packaging.version import Version
 
 METADATA = ".metadata"  # PEP 658: behind the wheel's name
 _SUFFIXES = ("", STATEMENT, METADATA, ATTESTATIONS)  # of a wheel's own files
@@ -370,9 +368,7 @@ def _utc(text: str) -> str:
 
 
 def _states(folder: Path, wheel: str, files: Collection[str]) -> _States:
-    """Return what identifies a wheel and its other files as unchanged: size, ctime and inode.
-
-    No user can set the time of an inode's last change.
+    """Return what identifies a wheel and its other files as unchanged.
 
     Args:
         files: names of all files in the folder; others cost no system call.
@@ -383,10 +379,9 @@ def _states(folder: Path, wheel: str, files: Collection[str]) -> _States:
 
 def _state(path: str) -> list[int]:
     try:
-        status = os.stat(path)  # noqa: PTH116 - there are tens of thousands
+        return [*stamp_of(os.stat(path))]  # noqa: PTH116 - there are tens of thousands
     except FileNotFoundError:
         return []
-    return [status.st_size, status.st_ctime_ns, status.st_ino]
 
 
 def _read_known(path: Path) -> _Known:
@@ -406,7 +401,6 @@ def _read_known(path: Path) -> _Known:
 
 def _write_known(path: Path, known: _Known) -> None:
     wheels = {name: (states, vars(entry)) for name, (states, entry) in known.items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps({"format": _FORMAT, "wheels": wheels}))
 
 

@@ -92,7 +92,6 @@ def simple_pages(
 
 
 def _describe_wheel(entry: Entry, base: str, address: str) -> dict[str, Any]:
-    """Return a wheel as the JSON form lists it."""
     address = entry.at or address
     is_attested = entry.has_attestations and address
     facts = {

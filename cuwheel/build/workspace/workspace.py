@@ -93,11 +93,11 @@ class Workspace:
         """
         make_empty(self.work, WORK_FOLDER, WORK_NAMES.difference(keep))
 
-    def shared_folder(self, name: str) -> Path:
-        """Make a folder of the cache, if it isn't there."""
-        path = self.cache / name
-        path.mkdir(parents=True, exist_ok=True)
-        return path
+    def log_of(self, folder: Path) -> Path:
+        """Return the path of the log of a folder of the cache, in a folder that is there."""
+        logs = self.cache / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        return logs / f"{folder.name}.log"
 
     @property
     def log_folder(self) -> Path:

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import parse_wheel_filename
 
@@ -27,9 +27,6 @@ from cuwheel.check.pick.declarations import read_parameters
 from cuwheel.check.pick.fit import Judgement, RemoteWheelFacts, WheelJudge
 from cuwheel.check.pick.known_sources import SourcePage
 from cuwheel.check.pick.machine import TargetMachine
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 # Reasons for installers to ignore a wheel.
 _INSTALLERS_SEE = ("abi", "glibc", "platform", "python", "yanked")

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+
+from packaging.version import Version
 
 from cuwheel.base.fetch.indexes.offers import Offer
 from cuwheel.base.fetch.indexes.pages import beside, read_page
 from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.formats.wheel.provenance import BUILD_TYPE
 from cuwheel.base.formats.wheel.publication import STATEMENT
-
-if TYPE_CHECKING:
-    from packaging.version import Version
 
 # A fact, and its pattern for the normalised local version (lower case, parts joined by dots), whose
 # groups are joined with dots.

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
@@ -21,9 +21,6 @@ from cuwheel.check.pick.contents import WheelContents
 from cuwheel.check.pick.declarations import declared
 from cuwheel.check.pick.machine import CPU_ONLY, FRAMEWORKS, TargetMachine
 from cuwheel.check.pick.tags import Reason, against, fit_tags, unknown
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 _NVIDIA_WHEEL = re.compile(r"nvidia-[a-z-]+-cu(\d\d)")
 _CUDA_EXTRA = re.compile(r"cuda|cu\d\d")
@@ -319,7 +316,6 @@ def _cuda_of(requirements: Iterable[Requirement]) -> str:
 
 
 def _archs(stated: object) -> tuple[str, ...]:
-    """Return the valid archs of a statement."""
     return tuple(filter(is_arch, map(str, stated))) if isinstance(stated, list) else ()
 
 

@@ -317,7 +317,6 @@ def read_sources(words: Sequence[str], environ: Mapping[str, str]) -> Sources:
 
 
 def _bases(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the addresses of copies by source."""
     lines = environ.get(LINES_VARIABLE, "")
     bases = {"pytorch": lines} if lines else {}
     for word in environ.get(BASES_VARIABLE, "").split():

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
 
 from cuwheel.base.errors import DownloadError
 from cuwheel.base.fetch.indexes.indexes import configured_indexes
@@ -26,9 +27,6 @@ from cuwheel.check.pick.document import (
 from cuwheel.check.pick.known_sources import Sources
 from cuwheel.check.pick.machine import TargetMachine, parse_machine, read_here
 from cuwheel.check.pick.report import report_lines
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 INDEXES_VARIABLE = "CUWHEEL_INDEXES"  # addresses, separated by blanks
 NONE_FITS = 1  # exit code

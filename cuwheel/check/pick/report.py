@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
 
 from cuwheel.base.fetch.indexes.pages import lacks
 from cuwheel.base.system.output.terminal import one_line
@@ -13,9 +14,6 @@ from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.check.pick.document import PickDocument, PickedWheel, fault_texts, silent_sources
 from cuwheel.check.pick.machine import CPU_ONLY, TargetMachine
 from cuwheel.check.pick.tags import Reason
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 _WIDTH = 80  # columns; lines to copy aren't wrapped
 _LABEL = 12  # columns of the labels on the left

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
+from packaging.tags import Tag
 from packaging.utils import parse_wheel_filename
 
 from cuwheel.base.fetch.indexes.cuda_lines import cuda_of_line, line_of
@@ -29,9 +29,6 @@ from cuwheel.check.pick.declarations import declared
 from cuwheel.check.pick.fit import Judgement, RemoteWheelFacts, WheelJudge
 from cuwheel.check.pick.machine import TargetMachine
 from cuwheel.check.pick.tags import fit_tags
-
-if TYPE_CHECKING:
-    from packaging.tags import Tag
 
 TORCH = "torch"
 _PYTHON = re.compile(r"cp3(\d+)")

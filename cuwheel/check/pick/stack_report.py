@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
+
+from packaging.requirements import Requirement
 
 from cuwheel.base.system.output.documents import Schema
 from cuwheel.base.system.output.terminal import one_line
@@ -22,9 +24,6 @@ from cuwheel.check.pick.document import (
 from cuwheel.check.pick.machine import TargetMachine
 from cuwheel.check.pick.report import facts, machine_facts, reason_lines, wheel_facts
 from cuwheel.check.pick.stack import MissingWheel, StackChoice, StackFit
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 _MOST_NEWER = 3  # reasons that are shown
 

@@ -151,7 +151,6 @@ def run_build(args: argparse.Namespace, console: Console, caller: Caller) -> int
 
 
 def _do_less(job: Job, console: Console) -> None:
-    """Run a build that options end early."""
     request, name = job.settings, job.target.id
     if request.dry_run:
         _preview(job, console)
@@ -168,13 +167,16 @@ def _do_less(job: Job, console: Console) -> None:
 
 
 def _compile_shard(job: Job, shard: Shard, console: Console) -> None:
-    """Compile a share, and print what was done."""
     result = pipeline.compile_shard(job, shard)
     if job.settings.json:
         console.answer(BuildDocument(target=job.target.id, state="compiled", shard=result))
     elif job.settings.quiet:
         return
-    console.note(_describe(result))
+    console.note(
+        f"shard {result.shard} of {result.count}: compiled {plural(result.compiled, 'file')} in "
+        f"{show_time(result.seconds)} of work, found {result.hits} in the compile cache, left "
+        f"{result.left} to the others; plan {result.plan}"
+    )
     if not result.compiled + result.hits:
         console.note("there are more shards than files: this one had nothing to do")
     name = job.target.name
@@ -182,17 +184,7 @@ def _compile_shard(job: Job, shard: Shard, console: Console) -> None:
     console.print_durations()
 
 
-def _describe(result: ShardResult) -> str:
-    """Return the line that a shard ends with."""
-    return (
-        f"shard {result.shard} of {result.count}: compiled {plural(result.compiled, 'file')} in "
-        f"{show_time(result.seconds)} of work, found {result.hits} in the compile cache, left "
-        f"{result.left} to the others; plan {result.plan}"
-    )
-
-
 def _preview(job: Job, console: Console) -> None:
-    """Print the reasons for a build."""
     now, before = rebuild_reasons(job)
     if job.settings.json:
         document = BuildDocument(
@@ -225,7 +217,6 @@ def _make(job: Job, console: Console) -> Summary | None:
 
 
 def _print_made(job: Job, summary: Summary, console: Console) -> None:
-    """Print the summary of a wheel, for people or with `--json`."""
     dist = job.workspace.dist
     if job.settings.json:
         console.answer(BuildDocument(target=job.target.id, state="built", wheel=summary))

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
+from pathlib import Path
 
 from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError, suggest
+from cuwheel.base.system.console import Console
 from cuwheel.check.explain.explain import explain_lines, explain_session
 from cuwheel.cli.parser import ENVIRONMENT, JSON_TEXT, Parser, new_parser
-
-if TYPE_CHECKING:
-    import argparse
-    from pathlib import Path
-
-    from cuwheel.base.system.console import Console
 
 
 def explain_parser() -> Parser:

@@ -133,7 +133,6 @@ def run_install(args: argparse.Namespace, console: Console, caller: Caller) -> N
 def _addresses(
     args: argparse.Namespace, environ: dict[str, str], console: Console, caller: Caller
 ) -> tuple[str, ...]:
-    """Return the addresses to look in."""
     if args.index:
         return tuple(given_address(caller, text) for text in args.index)
     dist = folder_of(args.dist, caller, "dist")

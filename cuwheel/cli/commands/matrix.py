@@ -185,7 +185,6 @@ def _check_root(platforms: list[str], request: BuildRequest) -> None:
 def _build(
     cells: tuple[Cell, ...], read: ReadStates, args: argparse.Namespace, console: Console
 ) -> None:
-    """Build the due cells, then print the matrix and write its page."""
     due = [state.cell for state in read(cells) if state.is_due]
     keeps_going, workspace = not args.no_keep_going, cells[0].job.workspace
     try:
@@ -226,7 +225,6 @@ def _executor(args: argparse.Namespace, workspace: Workspace) -> Executor:
 
 
 def _read_shards(text: str) -> int:
-    """Return a number of shards."""
     count = read_count(text)
     if count > MOST_SHARDS:
         raise argparse.ArgumentTypeError(f"{text} is more than {MOST_SHARDS} shards")
@@ -234,7 +232,6 @@ def _read_shards(text: str) -> int:
 
 
 def _count_or_none(text: str) -> int:
-    """Return a number from 0 on."""
     return 0 if text == "0" else read_count(text)
 
 

@@ -69,7 +69,6 @@ def run_perf(args: argparse.Namespace, console: Console, caller: Caller) -> None
 
 
 def _percent(text: str) -> float:
-    """Return a share."""
     try:
         value = float(text.rstrip(" %"))
     except ValueError:

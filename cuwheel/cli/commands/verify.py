@@ -8,7 +8,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import rich.console
 
 from cuwheel.base import limits
 from cuwheel.base.caller import Caller
@@ -57,9 +58,6 @@ from cuwheel.publish.rebuild.verify import (
     verify,
     verify_against,
 )
-
-if TYPE_CHECKING:
-    import rich.console
 
 NamedTarget = tuple[CatalogueEntry, str]
 
@@ -210,7 +208,6 @@ def _verify_against(
 def _alone_in(folder: Path, console: Console) -> Iterator[None]:
     """Hold the lock of a verification's folder, and print then what is left in it."""
     message = "another verification of this target is running; waiting for it"
-    folder.parent.mkdir(parents=True, exist_ok=True)
     lock = folder.with_name(f"{folder.name}.lock")
     with file_lock(lock, on_wait=lambda: console.note(message)):
         try:

@@ -140,7 +140,6 @@ def _object(kind: type, owners: dict[str, type], definitions: dict[str, Any]) ->
 
 
 def _schema(kind: Any, owners: dict[str, type], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a field's type."""
     if isinstance(kind, NewType):
         kind = kind.__supertype__
     if kind in _PLAIN:
@@ -154,7 +153,6 @@ def _schema(kind: Any, owners: dict[str, type], definitions: dict[str, Any]) -> 
 
 
 def _container(kind: Any, parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the schema of a type that is made of others."""
     origin = typing.get_origin(kind)
     if origin in {Union, types.UnionType}:
         return _union(parts)

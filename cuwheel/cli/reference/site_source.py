@@ -119,7 +119,6 @@ def site_pages() -> dict[str, SitePage]:
 
 
 def _written_pages() -> Iterator[PurePosixPath]:
-    """Yield the pages of the repository."""
     yield from map(PurePosixPath, _TOP)
     for path in sorted((ROOT / "docs").rglob("*.md")):
         name = PurePosixPath(path.relative_to(ROOT).as_posix())
@@ -163,7 +162,6 @@ def _causes_page() -> str:
 
 
 def _folder_page(written: Mapping[str, SitePage], folder: PurePosixPath) -> str:
-    """List the pages of a folder by their titles."""
     heading, intro = _FOLDERS[str(folder)]
     names = sorted(name for name in written if name.startswith(f"{_place(folder)}/"))
     titles = {name: written[name].text.splitlines()[0].removeprefix("# ") for name in names}

@@ -281,13 +281,14 @@ class _RecipeTrial:
 
     def _works(self, change: FrameworkChange, trial: FileTrial, job: Job) -> Verdict:
         needed = change.is_needed(self.recipe)
+        build = f"nox -s build -- {self.recipe.name} --framework {self.day.framework.pin}"
         verdict = replace(
             self._plain(),
             target=job.target.id,
             state="works with changes" if needed else "works",
             changes=change.summary(self.recipe),
             diff=self._diff() if needed else "",
-            command=self._command(change) if needed else self._build_command(),
+            command=self._command(change) if needed else build,
             files=trial.files,
             count=trial.count,
         )
@@ -303,9 +304,6 @@ class _RecipeTrial:
         path = self.entry.root / self.recipe.module
         after = {path: read_bytes(self.folder / self.recipe.module)}
         return "\n".join(diff_of({path: read_bytes(path)}, after, self.entry.root))
-
-    def _build_command(self) -> str:
-        return f"nox -s build -- {self.recipe.name} --framework {self.day.framework.pin}"
 
     def _command(self, change: FrameworkChange) -> str:
         options = [f"--cxx-standard {change.cxx_standard}"] if change.cxx_standard else []

@@ -197,7 +197,6 @@ class SlurmExecutor:
         self._note(cell, f"job {number} submitted")
 
     def _check_jobs(self, cells: list[_Cell]) -> None:
-        """Give up the jobs that are lost."""
         jobs = own_jobs()
         if jobs is None:
             return  # the controller may be restarted; jobs go on without it

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+from cuwheel.base.system.quantities import first_of
 from cuwheel.build.pipeline.published import outdated_reasons, read_build
 from cuwheel.build.pipeline.rebuild_key import key_of
 from cuwheel.build.workspace.failure_record import read_failure
@@ -97,11 +98,10 @@ def read_state(cell: Cell) -> CellState:
     if record is None:
         return CellState(cell=cell, kind="missing")
     summary = record.summary
-    more = f" and {len(reasons) - 1} more" if len(reasons) > 1 else ""
     return CellState(
         cell=cell,
         kind="outdated" if reasons else "built",
-        detail=f"{reasons[0]}{more}" if reasons else summary.cache,
+        detail=first_of(reasons, 1) if reasons else summary.cache,
         date=record.date,
         wheel=summary.wheel,
         sha256=summary.sha256,

@@ -19,7 +19,7 @@ from cuwheel.base.errors import CommandFailedError, StepsFailedError
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.gpu_lock import hold_gpus, lock_folder
 from cuwheel.base.system.process import run as run_program
-from cuwheel.base.system.quantities import plural, show_time
+from cuwheel.base.system.quantities import first_of, plural, show_time
 from cuwheel.build.recipe.nox_sessions import VERBS
 from cuwheel.check.diagnose.diagnose import callers_environment
 from cuwheel.check.diagnose.facts.machine import Driver, DriverGpu, find_driver
@@ -156,8 +156,7 @@ def _raise_failure(recorder: Recorder) -> None:
     late = run.late_steps
     why = [f"{step.title}: {step.detail}" for step in failed]
     if late:
-        more = f" and {len(late) - _SHOWN} more" if len(late) > _SHOWN else ""
-        why.append(f"{OUT_OF_TIME}: {', '.join(step.title for step in late[:_SHOWN])}{more}")
+        why.append(f"{OUT_OF_TIME}: {first_of([step.title for step in late], _SHOWN)}")
     if failed:
         raise StepsFailedError(
             f"{len(failed)} of {plural(len(run.steps), 'step')} failed",
@@ -193,8 +192,7 @@ def update_checkout(checkout: Path, recorder: Recorder) -> bool:
     # Changed files are built too, so the commit alone doesn't identify the build.
     status = _git(checkout, recorder.environ, "status", "--porcelain")
     if files := [line[3:] for line in status.splitlines()]:
-        more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
-        detail += f"; changed here: {', '.join(files[:_SHOWN])}{more}"
+        detail += f"; changed here: {first_of(files, _SHOWN)}"
     recorder.add(replace(step, detail=detail))
     recorder.replace_run(commit=after)
     return after != before

@@ -152,7 +152,6 @@ def check_framework(wheel: ChosenWheel, framework: Framework | None) -> None:
 
 
 def _projects(recipe: Recipe) -> frozenset[str]:
-    """Return the names that a recipe's wheels can have."""
     names = {recipe.name}
     if recipe.wheel_name:
         majors = {release.partition(".")[0] for release in recipe.toolkits}

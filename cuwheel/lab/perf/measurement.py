@@ -99,12 +99,11 @@ class _Measurement:
                 self._repeat(setup, generation)
         sanitizing = self._sanitize(setup, wanted)
         run = self._finish(setup, libraries, sweep)
-        return replace(
-            run, sanitizing=sanitizing, upstream_tests=self._test(), seconds=self._rounded()
-        )
+        tests = self._test()
+        seconds = {level: round(taken, 1) for level, taken in self._seconds.items()}
+        return replace(run, sanitizing=sanitizing, upstream_tests=tests, seconds=seconds)
 
     def _test(self) -> UpstreamTests | None:
-        """Run the tests of the package's source."""
         request = self._request
         if request.source is None or not request.upstream_tests:
             return None
@@ -119,12 +118,8 @@ class _Measurement:
                     names=names, passed=0, failed=0, skipped=0, broken=broken, seconds=0.0
                 )
 
-    def _rounded(self) -> dict[str, float]:
-        return {level: round(taken, 1) for level, taken in self._seconds.items()}
-
     @contextlib.contextmanager
     def _timed(self, level: str) -> Iterator[None]:
-        """Add the block's seconds to a level."""
         started = time.monotonic()
         try:
             yield
@@ -189,7 +184,6 @@ class _Measurement:
         return f"{crash.what}; memcheck finds nothing in the wheel's kernels"
 
     def _measure(self, case: MeasuredCase, workers: list[ProbeProcess], setup: Setup) -> None:
-        """Check a case and measure it for the first time."""
         facts, free = case.facts, workers[0].call("free")
         case.is_busy = setup.has_others(workers)
         self._is_busy |= case.is_busy

@@ -247,7 +247,6 @@ def _new_table(titles: tuple[str, ...]) -> rich.table.Table:
 
 def keep_run(run: PerfRun, folder: Path) -> None:
     """Add a run to a history."""
-    folder.mkdir(parents=True, exist_ok=True)
     stamp = run.date.partition("+")[0].replace(":", "").replace("-", "")
     content = as_file(run)
     digest = hashlib.sha256(content.encode()).hexdigest()[:8]

@@ -75,7 +75,6 @@ def _copy(path: Path, target: Path, place: PerfEnvironment) -> None:
 
 
 def _read(report: Path, names: tuple[str, ...], seconds: float) -> UpstreamTests:
-    """Read a report in JUnit's format."""
     passed = failed = skipped = 0
     broken: list[str] = []
     for name, kinds in _cases(report):
@@ -99,7 +98,6 @@ def _read(report: Path, names: tuple[str, ...], seconds: float) -> UpstreamTests
 
 
 def _cases(report: Path) -> Iterator[tuple[str, set[str]]]:
-    """Yield the name of each test, and what its entry contains."""
     content = read_regular(report, limit=limits.JSON)  # the package's code could write it too
     for case in ET.fromstring(content).iter("testcase"):  # noqa: S314 - expat limits expansions
         yield f"{case.get('classname')}::{case.get('name')}", {part.tag for part in case}

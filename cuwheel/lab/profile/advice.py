@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from cuwheel.base.system.quantities import plural, show_share, show_size, show_time
+from cuwheel.base.system.quantities import first_of, plural, show_share, show_size, show_time
 from cuwheel.lab.profile.timeline import CompileJob, Timeline, length
 
 # Shares from which on a line is printed.
@@ -37,9 +37,8 @@ def advise(timeline: Timeline) -> tuple[str, ...]:
 def _ended_badly(timeline: Timeline) -> Iterator[str]:
     for state, verb in (("failed", "failed"), ("cut off", "didn't finish")):
         files = [job.file for job in timeline.jobs if job.state == state]
-        more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
         if files:
-            yield f"{plural(len(files), 'compile')} {verb}: {', '.join(files[:_NAMED])}{more}"
+            yield f"{plural(len(files), 'compile')} {verb}: {first_of(files, _NAMED)}"
 
 
 def _killed(timeline: Timeline) -> Iterator[str]:

@@ -17,6 +17,7 @@ from cuwheel.base.system.files import (
     file_lock,
     naming_full_disk,
     remove_parts,
+    stamp_of,
     write_atomically,
 )
 from cuwheel.base.system.folders.output_folder import check_output, claim, write_files
@@ -100,7 +101,6 @@ def write_site(request: SiteRequest) -> Site:
         DiskFullError: no space is left.
     """
     check_output(request.site, SITE_FOLDER)
-    request.site.mkdir(parents=True, exist_ok=True)
     cache = _cache_of(request)
     with file_lock(request.site / ".lock"), naming_full_disk(request.site):
         claim(request.site, SITE_FOLDER)
@@ -306,5 +306,4 @@ def _states(folder: str) -> Iterator[str]:
             if entry.is_dir(follow_symlinks=False):
                 yield from _states(entry.path)
             elif not entry.name.endswith(".lock"):
-                state = entry.stat(follow_symlinks=False)
-                yield f"{entry.path}\0{state.st_size}\0{state.st_ctime_ns}\0{state.st_ino}\n"
+                yield f"{entry.path}\0{stamp_of(entry.stat(follow_symlinks=False))}\n"

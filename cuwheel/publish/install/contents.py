@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +13,7 @@ from cuwheel.base import limits
 from cuwheel.base.errors import InstallError
 from cuwheel.base.formats.wheel.archive import open_wheel
 from cuwheel.base.formats.wheel.record import RecordFormatError, record_rows
+from cuwheel.base.system.files import hash_of_stream
 from cuwheel.base.system.regular_files import open_regular, read_regular
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.publish.install.placement import WRITTEN, Placement, place, scheme_folder
@@ -52,7 +52,7 @@ def missing_bytes(placement: Placement) -> tuple[Path, ...]:
                 continue
             try:
                 with wheel.archive.open(file.member) as expected, open_regular(file.path) as actual:
-                    is_same = _hash(expected) == _hash(actual)
+                    is_same = hash_of_stream(expected) == hash_of_stream(actual)
             except OSError:
                 is_same = False
             if not (is_same or _is_rewritten(wheel.archive.open(file.member), file.path)):
@@ -72,13 +72,6 @@ def _is_rewritten(expected: IO[bytes], path: Path) -> bool:
     except OSError:
         return False
     return content.startswith(b"#!") and content.endswith(rest)
-
-
-def _hash(stream: IO[bytes]) -> bytes:
-    digest = hashlib.sha256()
-    while piece := stream.read(_CHUNK):
-        digest.update(piece)
-    return digest.digest()
 
 
 def owners_of(environment: PythonEnvironment) -> dict[Path, frozenset[str]]:

@@ -299,7 +299,6 @@ class _Run:
         return replace(done, trial=self._tried(wheels, name, pinned))
 
     def _command(self, *requirements: str) -> str:
-        """Return the command that installs the same."""
         python = str(self.here.environment.python)
         return shlex.join(("uv", "pip", "install", "--python", python, *requirements))
 
@@ -373,7 +372,6 @@ class _Run:
         )
 
     def _fetch(self, name: str, url: str, sha256: str, size: int | None) -> Path:
-        """Download a wheel and check its hash."""
         if is_local(url) and sha256_of_file(local_path(url)) == sha256:
             return local_path(url)
         pinned = PinnedFile(

@@ -19,6 +19,7 @@ from cuwheel.base.errors import CommandFailedError, UsageError, suggest
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.files import remove_tree
 from cuwheel.base.system.process import inherited, run
+from cuwheel.base.system.quantities import first_of
 
 _HEADS, _TAGS, _REMOTES = "refs/heads/", "refs/tags/", "refs/remotes/"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -80,9 +81,8 @@ def why_not_at_hand(commit: str) -> str:
         if (ROOT / ".git").exists() and "true" in run_git(ROOT, *_SHALLOW):
             why += "; it is shallow: `git fetch --unshallow` fetches the rest"
         return why
-    more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
     return (
-        f"only {', '.join(others[:_SHOWN])}{more} of this clone contain commit {commit}: others "
+        f"only {first_of(others, _SHOWN)} of this clone contain commit {commit}: others "
         "than you write there, so its code isn't run"
     )
 

@@ -174,7 +174,6 @@ def record_verification(verified: Verified | VerifiedAgainst, target: str, repor
         causes=verified.causes,
     )
     path = reports / FOLDER / f"{sha256}{kind}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, as_file(record))
     return path
 

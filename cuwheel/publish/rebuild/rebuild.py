@@ -8,7 +8,8 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import rich.console
 
 from cuwheel.base.caller import Caller
 from cuwheel.base.formats.signing_keys import PublicKey, SigningKey
@@ -35,9 +36,6 @@ from cuwheel.publish.rebuild.inputs import (
 )
 from cuwheel.publish.rebuild.published import PublishedWheel
 from cuwheel.publish.rebuild.verify import VerifiedAgainst, verify_against
-
-if TYPE_CHECKING:
-    import rich.console
 
 _DIFFERENCES = 200  # lines that a statement has at most; the comparison has all
 

@@ -176,7 +176,6 @@ def write_release(plan: Plan, request: ReleaseRequest, last: Release | None) -> 
         DiskFullError: no space is left.
     """
     folder = request.to / RELEASES / plan.release.tag
-    folder.parent.mkdir(parents=True, exist_ok=True)
     for part in folder.parent.glob(f".v*{PART}"):  # of a killed run
         remove_tree(part)
     text = public_text(request)

@@ -142,7 +142,6 @@ def _release(
     failed: Mapping[str, FailedTarget],
     now: datetime.datetime,
 ) -> Release:
-    """Return the record of the new release."""
     last = earlier[-1] if earlier else None
     failed_before = {failure.target for failure in last.failed} if last else set()
     return Release(
@@ -186,7 +185,6 @@ def _refuse_marked(request: ReleaseRequest, wheels: Mapping[Path, Entry]) -> Non
 
 
 def _check_published(wheels: Mapping[Path, Entry], earlier: Iterable[Release], files: Path) -> None:
-    """Raise an error if a name was published with other bytes."""
     published = {
         wheel.entry.name: (wheel.entry.sha256, release.tag)
         for release in earlier

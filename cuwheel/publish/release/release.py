@@ -101,7 +101,6 @@ def publish_release(
     """
     check_output(request.to, SITE_FOLDER)
     earlier_releases(request)  # before a folder is made
-    request.to.mkdir(parents=True, exist_ok=True)
     lock = request.to / ".release.lock"
     with file_lock(
         lock, on_wait=lambda: console.note("another release is being made; waiting for it")

@@ -168,7 +168,6 @@ def upload(
 def _check_files(
     names: Iterable[str], wheels: Mapping[str, Path], sha256: Mapping[str, str]
 ) -> None:
-    """Raise a WheelIndexError if a file isn't that of the release."""
     for name in names:
         path = wheels[name]
         digest = sha256_of_file(path) if path.is_file() else "none, the file is missing"
@@ -186,7 +185,6 @@ def _repository(repository: str) -> tuple[str, str]:
 
 
 def _check_bytes(wheels: Iterable[Entry], there: Mapping[str, str], index: str) -> None:
-    """Check that the index's files are those of the release."""
     listed = [wheel for wheel in wheels if wheel.name in there]
     changed = [
         f"{entry.name}: {index} has {there[entry.name]}, the release has {entry.sha256}"

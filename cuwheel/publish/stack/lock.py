@@ -7,8 +7,10 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from packaging.requirements import Requirement
 
 from cuwheel.base.errors import InstallError, UsageError
 from cuwheel.base.fetch.indexes.offers import Offer, with_hash
@@ -22,9 +24,6 @@ from cuwheel.build.environments.uv import OWN_PYTHON, run_uv
 from cuwheel.check.pick.stack import TORCH, StackFit
 from cuwheel.publish.stack.given_indexes import GivenIndexes
 from cuwheel.publish.stack.offer_server import serving_offers
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 _URL = re.compile(r'(?<=\burl = )"([^"]+)"')
 _INDEX = re.compile(r'^index = "http://127\.0\.0\.1:[^"]*"\n', re.MULTILINE)
@@ -78,7 +77,10 @@ def lock_stack(  # noqa: PLR0913 - what to resolve, and from where
         limits = [word for path in constraints for word in ("--constraint", path)]
         machine = ("--python-version", fit.cell.python, "--python-platform", _platform(fit))
         form = ("--format", "pylock.toml", "--no-header", "--output-file", lock)
-        strict = ("--only-binary", ":all:", "--index-strategy", _strategy(environ))
+        # As pip searches, where its settings name several indexes.
+        has_several = pip_settings(environ).get("extra-index-url")
+        strategy = "unsafe-first-match" if has_several else "first-index"
+        strict = ("--only-binary", ":all:", "--index-strategy", strategy)
         argv = ("pip", "compile", *OWN_PYTHON, sys.executable, *machine, *strict, *form)
         try:
             run_uv(
@@ -123,11 +125,6 @@ def _platform(fit: StackFit) -> str:
     glibc = version_key(fit.machine.glibc or _USUAL_PLATFORM.replace("_", "."))
     older = [name for name in _PLATFORMS if version_key(name.replace("_", ".")) <= glibc]
     return f"{fit.machine.platform}-manylinux_{(older or _PLATFORMS)[-1 if older else 0]}"
-
-
-def _strategy(environ: Mapping[str, str]) -> str:
-    """Return how uv searches several indexes: as pip does, where pip's settings name several."""
-    return "unsafe-first-match" if pip_settings(environ).get("extra-index-url") else "first-index"
 
 
 def _environ(environ: Mapping[str, str], index: str) -> dict[str, str]:

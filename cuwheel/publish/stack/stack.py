@@ -148,7 +148,6 @@ def _query(wanted: Requirement, request: StackRequest, environ: Mapping[str, str
 
 
 def _machine(request: StackRequest, environ: Mapping[str, str]) -> tuple[TargetMachine, Limits]:
-    """Return the machine, and what of the stack it decides."""
     if request.paper:
         fields = {part.partition("=")[0].strip() for part in request.paper.split(",")}
         has_python = "python" in fields

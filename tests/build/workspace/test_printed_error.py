@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
 import rich.console
 
 from cuwheel.base.errors import UsageError
 from cuwheel.base.system.console import Console
 from cuwheel.build.workspace.printed_error import print_error
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_summary_holds_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

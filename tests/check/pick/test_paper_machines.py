@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
 from tests.support.check.described_machines import END, PAGE, START, table
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_table_is_current(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import nox.registry
+import pytest
 
 from cuwheel.base.paths import ROOT
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def commands_of_lint(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:

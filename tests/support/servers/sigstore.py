@@ -9,16 +9,14 @@ import http.server
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from tests.support.servers.http import running
 from tests.support.servers.local_sigstore import START, LocalSigstore
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric import ec
 
 _AHEAD = datetime.timedelta(minutes=2)  # that a certificate is valid before it is asked for
 _HOUR = datetime.timedelta(hours=1)

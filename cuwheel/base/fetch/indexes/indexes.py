@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.utils import canonicalize_version
+from packaging.version import Version
 
 from cuwheel.base.errors import DownloadError, HashMismatchError
 from cuwheel.base.fetch.indexes.offers import Offer, offers_on
@@ -17,9 +18,6 @@ from cuwheel.base.fetch.pip_settings import pip_settings
 from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.fetch.urls import is_local, redact_url
 from cuwheel.base.system.parallel import Stop
-
-if TYPE_CHECKING:
-    from packaging.version import Version
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,18 +11,15 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
 
 from cuwheel.base import limits
 from cuwheel.base.system.files import PARTS, file_lock, remove_parts, sha256_of_file
 from cuwheel.base.system.folders.output_folder import FolderKind, is_part
 from cuwheel.base.system.folders.staged_files import has_staged, remove_staged
 from cuwheel.base.system.regular_files import read_json, read_text
-
-if TYPE_CHECKING:
-    from packaging.version import Version
 
 # Reason to withdraw a wheel with a mark where one without is listed, or a newer one with another.
 MARKED = "built from a source given with --source; name its full version to install it"

@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.base.system.regular_files import open_regular, read_text
 from cuwheel.build.environments.requirements import read_pyproject
+from cuwheel.build.recipe.cells import PYTHONS
 
 # Trove classifiers that name one licence, with SPDX's name for it (https://spdx.org/licenses);
 # "BSD License" and the like name several.
@@ -47,7 +48,6 @@ _TEXTS = (
     (r"Redistribution and use[\s\S]*Neither the name", "BSD-3-Clause"),
     (r"Redistribution and use", "BSD-2-Clause"),
 )
-_PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 _LINUX = {"os_name": "posix", "platform_system": "Linux", "sys_platform": "linux"}
 _SOURCES = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
 _HEAD = 4096  # bytes, where a source states its licence
@@ -226,7 +226,7 @@ def _on_linux(texts: list[str]) -> Iterator[Requirement]:
         except InvalidRequirement:
             continue
         marker = requirement.marker
-        applies = [marker is None or marker.evaluate(_environment(python)) for python in _PYTHONS]
+        applies = [marker is None or marker.evaluate(_environment(python)) for python in PYTHONS]
         if any(applies):
             requirement.marker = None if all(applies) else marker
             yield requirement

@@ -69,7 +69,8 @@ class FrameworkChange:
         text = read_text(path, limit=limits.PYTHON)
         edits = _Edits(text, path)
         self._edit_toolkits(edits, recipe)
-        self._edit_framework(edits, recipe)
+        pin = f'Framework(name="{self.framework.name}", version="{self.framework.version}")'
+        edits.set_entry("framework", recipe.toolkits, self.cuda, pin)
         for old, new in self.requirements.items():
             edits.replace_text("requires", old, new)
         if self.cxx_standard:
@@ -88,10 +89,6 @@ class FrameworkChange:
             declared = dict.fromkeys(recipe.toolkits, recipe.archs) | {self.cuda: archs}
             edits.replace_field("archs", declared)
         edits.copy_entries(newest, self.cuda, {"archs": archs})
-
-    def _edit_framework(self, edits: _Edits, recipe: Recipe) -> None:
-        new = f'Framework(name="{self.framework.name}", version="{self.framework.version}")'
-        edits.set_entry("framework", recipe.toolkits, self.cuda, new)
 
     def _archs(self, recipe: Recipe) -> tuple[str, ...]:
         """Return the archs of the newest toolkit that the new one's nvcc supports."""

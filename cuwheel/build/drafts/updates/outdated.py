@@ -227,7 +227,6 @@ def _final_releases(project: str, workspace: Workspace) -> list[Version]:
 
 
 def _newer_toolkits(workspace: Workspace) -> tuple[str, ...]:
-    """Return releases of CUDA that are later than all known ones."""
     newest_known = max(Version(toolkit.release) for toolkit in TOOLKITS)
     finals = _final_releases(_TOOLKIT, workspace)
     minors = {Version(f"{version.major}.{version.minor}") for version in finals}
@@ -240,7 +239,7 @@ def _old_locks(
     """Yield names and ages of the locks that are older."""
     today = datetime.datetime.now(tz=datetime.timezone.utc).date()
     for job in lock_jobs(["all"], entries, roots=roots):
-        if job.environment or job.products or not job.lock.is_file():
+        if job.kind in {"conda", "redist"} or not job.lock.is_file():
             continue
         date = _LOCKED.search(read_text(job.lock, errors="replace")[:1000])
         age = (today - datetime.date.fromisoformat(date[1])).days if date else 0

@@ -5,17 +5,22 @@ from __future__ import annotations
 import contextlib
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from cuwheel.base.system.files import remove_tree
+from cuwheel.base.errors import BuildFailedError
+from cuwheel.base.system.disks import DiskWatch
+from cuwheel.base.system.files import disk_full, remove_tree
+from cuwheel.base.system.process import Finished, run
 from cuwheel.build.compile.build_mounts import build_path_map
 from cuwheel.build.compile.cache.compile_cache import CompileCache, choose_compile_cache
 from cuwheel.build.compile.cache.room import remove_traps
 from cuwheel.build.compile.environment import BuildInputs, variables
 from cuwheel.build.compile.launcher_setup import Launcher, device_code_variables, set_up_launcher
 from cuwheel.build.compile.memory.service import MEMORY_SOCKET, serve_memory
+from cuwheel.build.pipeline.package_build.outcome import add_cause, full_disk
+from cuwheel.build.pipeline.package_build.progress import Progress
 from cuwheel.build.pipeline.package_build.requirements import check_backend_requirements
 from cuwheel.build.pipeline.package_build.unpinned_programs import refuse_unpinned
 from cuwheel.build.recipe.platform import Platform
@@ -62,7 +67,7 @@ class BuildCommands(NamedTuple):
         inside = {name: self.path_map.inside(value) for name, value in of_cache.items()}
         return {**self.inside, **inside, **of_device_code}
 
-    def command_in(self, command: list[str | Path], folder: Path) -> list[str]:
+    def command_in(self, command: Sequence[str | Path], folder: Path) -> list[str]:
         """Return a command in the sandbox, with the cache's server."""
         within = self.cache.supervised(map(str, command), self.launcher.python)
         return self.path_map.command(within, folder)
@@ -106,6 +111,52 @@ def serving(job: Job, commands: BuildCommands) -> Iterator[Callable[[], bool]]:
         ),
     ):
         yield is_poisoned
+
+
+def watch_disks(job: Job, commands: BuildCommands) -> DiskWatch:
+    """Return a watch of all disks that a build writes to."""
+    return DiskWatch(job.workspace.work, job.workspace.cache, commands.cache.folder)
+
+
+def run_command(  # noqa: PLR0913 - what to run, and how it is shown
+    job: Job,
+    commands: BuildCommands,
+    command: Sequence[str | Path],
+    log_name: str,
+    *,
+    variables: Mapping[str, str] | None = None,
+    shown: Sequence[str | Path] = (),
+    what: str = "a trial of the package's build failed",
+    progress: Progress | None = None,
+    gives_up: Callable[[], bool] = lambda: False,
+) -> Finished:
+    """Run a command of a package's build in the sandbox, and add its output to a log.
+
+    Raises:
+        BuildFailedError: it failed.
+        DiskFullError: it failed because a disk ran full.
+    """
+    target, inputs, log = job.target, commands.inputs, job.workspace.log(log_name)
+    watch = progress.watch if progress else watch_disks(job, commands)
+    try:
+        return run(
+            # Not in the tree: Python would take a build.py of the package for the frontend.
+            commands.command_in(command, inputs.tmp),
+            env={**commands.environment, **(variables or {})},
+            cwd=inputs.tmp,
+            log=log,
+            on_line=progress.see if progress else None,
+            gives_up=lambda _: gives_up(),
+            shown=[str(word) for word in shown or command],
+            error=BuildFailedError,
+            what=f"{target.id}: {what}",
+            fix=f"read the log from the first error on; the source is in {inputs.tree}",
+        )
+    except BuildFailedError as error:
+        if folder := full_disk(watch, log):
+            raise disk_full(folder) from error
+        add_cause(error, target, inputs, log, commands.path_map.inside(str(inputs.tree)))
+        raise
 
 
 @contextlib.contextmanager

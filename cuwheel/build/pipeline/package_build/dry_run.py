@@ -6,7 +6,7 @@ lists its compiles in seconds, whatever its build system is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +14,9 @@ from typing import Any
 
 from cuwheel.base import limits
 from cuwheel.base.errors import BuildFailedError
-from cuwheel.base.system.disks import DiskWatch
-from cuwheel.base.system.files import disk_full
-from cuwheel.base.system.process import Finished, run
 from cuwheel.base.system.regular_files import parse_json, read_regular
 from cuwheel.build.compile.launcher_setup import links_listed, listing_variables
-from cuwheel.build.pipeline.package_build.build_commands import BuildCommands
-from cuwheel.build.pipeline.package_build.outcome import add_cause, full_disk
+from cuwheel.build.pipeline.package_build.build_commands import BuildCommands, run_command
 from cuwheel.build.workspace.job import Job
 
 _FAILED = "the package's own build failed while its compiles were listed"
@@ -90,6 +86,7 @@ def run_dry(job: Job, commands: BuildCommands, log: str, real: frozenset[str]) -
         DiskFullError: a disk ran full.
     """
     inputs = commands.inputs
+    job.workspace.log(log).unlink(missing_ok=True)
     variables = listing_variables(inputs, commands.path_map)
     (inputs.events / "real").write_text("\n".join(sorted(real)), errors="surrogateescape")
     failure = None
@@ -116,45 +113,6 @@ def run_dry(job: Job, commands: BuildCommands, log: str, real: frozenset[str]) -
         called=tuple(sorted({line.decode(errors="surrogateescape") for line in called})),
         failure=failure,
     )
-
-
-def run_command(  # noqa: PLR0913 - what to run, and how it is shown
-    job: Job,
-    commands: BuildCommands,
-    command: Sequence[str | Path],
-    log_name: str,
-    *,
-    variables: Mapping[str, str] | None = None,
-    shown: Sequence[str | Path] = (),
-    what: str = "a trial of the package's build failed",
-    on_line: Callable[[str, int], None] | None = None,
-) -> Finished:
-    """Run a command of a package's build in the sandbox, with a log of its own.
-
-    Raises:
-        BuildFailedError: it failed.
-        DiskFullError: it failed because a disk ran full.
-    """
-    target, inputs, log = job.target, commands.inputs, job.workspace.log(log_name)
-    log.unlink(missing_ok=True)
-    watch = DiskWatch(job.workspace.work, job.workspace.cache, commands.cache.folder)
-    try:
-        return run(
-            commands.command_in(list(command), inputs.tmp),
-            env={**commands.environment, **(variables or {})},
-            cwd=inputs.tmp,
-            log=log,
-            on_line=on_line,
-            shown=[str(word) for word in shown or command],
-            error=BuildFailedError,
-            what=f"{target.id}: {what}",
-            fix=f"read the log from the first error on; the source is in {inputs.tree}",
-        )
-    except BuildFailedError as error:
-        if folder := full_disk(watch, log):
-            raise disk_full(folder) from error
-        add_cause(error, target, inputs, log, commands.path_map.inside(str(inputs.tree)))
-        raise
 
 
 def _lines(path: Path) -> list[bytes]:

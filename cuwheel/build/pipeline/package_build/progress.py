@@ -30,7 +30,7 @@ class Progress:
         self._jobs = jobs
         self._log = log
         self._known = known
-        self._watch = watch
+        self.watch = watch
         self._compiled = self._offset = 0
         self._started = time.monotonic()
         self._step = ""
@@ -44,7 +44,7 @@ class Progress:
             self._step = f"step {step[1]}/{step[2]}, "
         if now - self._looked >= _LOOK_INTERVAL:
             self._looked, self._files = now, _describe_files()
-            self._watch.look()
+            self.watch.look()
             count, self._offset = count_compiles(self._log, self._offset)
             self._compiled += count
         self._line.show(

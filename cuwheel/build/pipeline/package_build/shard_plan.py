@@ -148,7 +148,6 @@ class ShardRecords:
     ) -> ShardPlan:
         """Return the plan of the first shard with these inputs; make it if there is none yet."""
         folder = self._own(count)
-        folder.mkdir(parents=True, exist_ok=True)
         with file_lock(folder / "lock"):
             plan = read_record(folder / _PLAN, ShardPlan)
             if plan is None or (plan.key, plan.count) != (self._key, count):
@@ -159,9 +158,7 @@ class ShardRecords:
 
     def save(self, result: ShardResult) -> None:
         """Keep the result of a shard."""
-        path = self._own(result.count) / f"{result.shard}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, to_json(result))
+        write_atomically(self._own(result.count) / f"{result.shard}.json", to_json(result))
 
     def others(self) -> Iterator[str]:
         """Yield a line for each shard that this build, or shard, doesn't go with."""
@@ -175,10 +172,10 @@ class ShardRecords:
                         "others did, and not all of its share"
                     )
             if differences := changes(plan.key, self._key):
-                more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
                 yield (
                     f"{len(results)} of {plan.count} shards in this compile cache had other "
-                    f"inputs, and what they compiled differently isn't used: {differences[0]}{more}"
+                    "inputs, and what they compiled differently isn't used: "
+                    f"{first_of(differences, 1)}"
                 )
 
     def own_plans(self) -> list[tuple[ShardPlan, frozenset[int]]]:

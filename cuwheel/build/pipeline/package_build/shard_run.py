@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 
 from cuwheel.base.errors import PreflightError
 from cuwheel.base.paths import script
-from cuwheel.base.system.disks import DiskWatch
 from cuwheel.base.system.quantities import first_of, plural
 from cuwheel.base.system.regular_files import copy_regular
 from cuwheel.build.compile.cache.compile_cache import CompileCache
@@ -16,14 +15,11 @@ from cuwheel.build.compile.seconds import known_seconds, learn_seconds
 from cuwheel.build.pipeline.package_build.build_commands import (
     BuildCommands,
     prepared_commands,
-    serving,
-)
-from cuwheel.build.pipeline.package_build.dry_run import (
-    DryRun,
-    ListedCompile,
     run_command,
-    run_dry,
+    serving,
+    watch_disks,
 )
+from cuwheel.build.pipeline.package_build.dry_run import DryRun, ListedCompile, run_dry
 from cuwheel.build.pipeline.package_build.outcome import warn_of_cache_failure
 from cuwheel.build.pipeline.package_build.progress import Progress
 from cuwheel.build.pipeline.package_build.shard_plan import (
@@ -96,7 +92,6 @@ def _compile(
     key: Mapping[str, str],
     compiles: tuple[ListedCompile, ...],
 ) -> ShardResult:
-    """Run the compiles of the share, and keep the shard's record."""
     cache, inputs, console = commands.cache, commands.inputs, job.workspace.console
     records = ShardRecords(cache, job, key)
     for line in records.others():
@@ -150,17 +145,17 @@ def _run(job: Job, commands: BuildCommands, own: list[ListedCompile]) -> None:
         fields = {"name": each.file, "folder": each.folder, "variables": each.variables}
         lines.append(json.dumps({**fields, "arguments": argv}))
     listed.write_text("\n".join([*lines, ""]))
+    job.workspace.log(_LOG).unlink(missing_ok=True)
     python, jobs = commands.launcher.python, inputs.machine.jobs
-    watch = DiskWatch(job.workspace.work, job.workspace.cache, commands.cache.folder)
     with job.workspace.console.live("compiling") as line:
-        progress = Progress(line, jobs, inputs.events_log, len(own), watch)
+        progress = Progress(line, jobs, inputs.events_log, len(own), watch_disks(job, commands))
         run_command(
             job,
             commands,
             [python, "-ISB", runner, listed, str(jobs)],
             _LOG,
             what="a file of this shard doesn't compile",
-            on_line=progress.see,
+            progress=progress,
         )
 
 

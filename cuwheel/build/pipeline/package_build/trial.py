@@ -12,9 +12,10 @@ from cuwheel.build.compile.memory.peaks import known_peaks
 from cuwheel.build.pipeline.package_build.build_commands import (
     BuildCommands,
     prepared_commands,
+    run_command,
     serving,
 )
-from cuwheel.build.pipeline.package_build.dry_run import ListedCompile, run_command, run_dry
+from cuwheel.build.pipeline.package_build.dry_run import ListedCompile, run_dry
 from cuwheel.build.workspace.job import Job
 
 _LOG = "trial"  # its logs: of the list, and of each file
@@ -159,6 +160,7 @@ def _compile(job: Job, commands: BuildCommands, part: Part, compile_: ListedComp
     # The package's code may have written this: its variables are set inside of the sandbox.
     before = ("/usr/bin/env", "-i", *compile_.variables, *_IN_FOLDER, compile_.folder)
     log = f"{_LOG}-{part.split()[0]}"
+    job.workspace.log(log).unlink(missing_ok=True)
     finished = run_command(job, commands, [*before, *program], log, shown=program)
     return TriedFile(
         file=name,

@@ -9,9 +9,7 @@ from pathlib import Path
 
 from cuwheel.base import limits
 from cuwheel.base.errors import BuildFailedError
-from cuwheel.base.system.disks import DiskWatch
-from cuwheel.base.system.files import disk_full
-from cuwheel.base.system.process import Finished, run
+from cuwheel.base.system.process import Finished
 from cuwheel.base.system.regular_files import is_regular, read_regular
 from cuwheel.build.compile.build_mounts import private_paths
 from cuwheel.build.compile.events import EVENTS_LOG, hit_counts, read_events
@@ -20,11 +18,11 @@ from cuwheel.build.compile.seconds import learn_seconds
 from cuwheel.build.pipeline.package_build.build_commands import (
     BuildCommands,
     prepared_commands,
+    run_command,
     serving,
+    watch_disks,
 )
 from cuwheel.build.pipeline.package_build.outcome import (
-    add_cause,
-    full_disk,
     not_hermetic,
     warn_of_cache_failure,
 )
@@ -99,7 +97,6 @@ def _run_all(job: Job, commands: BuildCommands) -> list[Finished]:
     log, inputs = workspace.log("build"), commands.inputs
     log.unlink(missing_ok=True)
     (workspace.log_folder / EVENTS_LOG).unlink(missing_ok=True)
-    watch = DiskWatch(workspace.work, workspace.cache, commands.cache.folder)
     old_umask = os.umask(0o022)
     try:
         with (
@@ -108,29 +105,20 @@ def _run_all(job: Job, commands: BuildCommands) -> list[Finished]:
         ):
             peaks = known_peaks(workspace.cache / "memory", target.recipe.name)
             known = len({file for _, file, _ in peaks})
+            watch = watch_disks(job, commands)
             progress = Progress(line, inputs.machine.jobs, inputs.events_log, known, watch)
             return [
-                run(
-                    # Not in the tree: Python would take a build.py of the package for the frontend.
-                    commands.command_in(command, inputs.tmp),
-                    env=commands.environment,
-                    cwd=inputs.tmp,
-                    log=log,
-                    on_line=progress.see,
-                    gives_up=lambda _: is_poisoned(),
-                    shown=[str(word) for word in command],
-                    error=BuildFailedError,
-                    what=f"{target.id}: the package's own build failed",
-                    fix=f"read the log from the first error on; the source is in {inputs.tree}",
+                run_command(
+                    job,
+                    commands,
+                    command,
+                    "build",
+                    progress=progress,
+                    gives_up=is_poisoned,
+                    what="the package's own build failed",
                 )
                 for command in commands.steps(target, workspace.folder("built"))
             ]
-    except BuildFailedError as error:
-        if folder := full_disk(watch, log):
-            raise disk_full(folder) from error
-        tree = commands.path_map.inside(str(inputs.tree))
-        add_cause(error, target, inputs, log, tree)
-        raise
     finally:
         os.umask(old_umask)
         with contextlib.suppress(OSError):  # a build that fails early has none

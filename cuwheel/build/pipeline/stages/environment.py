@@ -57,7 +57,7 @@ def environment(job: Job) -> Environment:
 
 def _make(aside: Path, *, job: Job, place: EnvironmentPlace) -> dict[str, str]:
     workspace = job.workspace
-    log = workspace.shared_folder("logs") / f"{place.folder.name}.log"
+    log = workspace.log_of(place.folder)
 
     def find_twins(listed: Mapping[str, str]) -> Mapping[str, Path]:
         shared = shared_environments(workspace.cache)

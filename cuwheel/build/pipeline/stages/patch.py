@@ -44,7 +44,6 @@ def patch(job: Job) -> SourceTree:
 
 
 def _read_patches(target: Target) -> dict[str, bytes]:
-    """Read the target's patches, in the recipe's order."""
     folder = target.patch_folder
     named = [patch.file for patch in target.recipe.patches]
     present = {path.name for path in folder.iterdir()} if folder.is_dir() else set()

@@ -51,7 +51,7 @@ def foreign_packages(job: Job, lock: Path) -> Path:
             lock,
             workspace,
             offline=job.settings.offline,
-            log=workspace.shared_folder("logs") / f"{folder.name}.log",
+            log=workspace.log_of(folder),
             machine=machine,
         )
         return {}

@@ -170,7 +170,6 @@ def _apt(root: Path, *arguments: str) -> Finished:
 
 
 def _update(root: Path, archive: DebianArchive, source: DebianSource, name: str) -> None:
-    """Download and verify the suite's indexes."""
     process = _apt(root, "update")
     if not process.status:
         return
@@ -194,7 +193,6 @@ def _problems_of(process: Finished) -> str:
 
 
 def _read_index(root: Path) -> tuple[Path, dict[str, str]]:
-    """Return the suite's index, and its fields."""
     [index] = [*(root / "lists").glob("*_InRelease")] or [*(root / "lists").glob("*_Release")]
     return index, {key: value.strip() for key, value in _FIELD.findall(read_text(index))}
 

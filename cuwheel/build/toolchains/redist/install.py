@@ -99,7 +99,6 @@ def install_archives(
 
 
 def _unpack(archive: RedistArchive, file: Path, folder: Path, owner: str) -> Path:
-    """Unpack an archive, and return its top folder."""
     expected = archive.file_name.removesuffix(".tar.xz")
     try:
         top = unpack_archive(file, folder, max_unpacked=_MAX_UNPACKED).top

@@ -6,7 +6,6 @@ NVIDIA's manifest gives to the components.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from cuwheel.base import limits
 from cuwheel.base.errors import LockError
 from cuwheel.base.system.regular_files import read_text
-from cuwheel.build.environments.lock_file import read_input
+from cuwheel.build.environments.lock_file import digest_of_text, read_input
 
 # Where NVIDIA releases: its folder of all products, `<product>/redist/<component>/<platform>/`
 # (README of its build-system-archive-import-examples).
@@ -127,7 +126,7 @@ def read_products(source: Path) -> tuple[Product, ...]:
 
 def digest_of_redist_input(source: Path) -> str:
     """Return the SHA-256 of a `redist.in` without its comments; raises LockError if missing."""
-    return _digest(read_input(source))
+    return digest_of_text(read_input(source))
 
 
 def read_redist_lock(path: Path) -> RedistLock:
@@ -185,7 +184,7 @@ def render_redist_lock(lock: RedistLock, *, command: str) -> str:
     return (
         f"# Written by `{command}`; don't edit.\n"
         f"# input     sha256:{lock.input_digest}\n"
-        f"# content   sha256:{_digest(body)}\n"
+        f"# content   sha256:{digest_of_text(body)}\n"
         f"# manifest  {lock.manifest}\n"
         f"# files     {lock.files}\n"
         f"# component, version, platform, SHA-256, bytes, path\n{body}"
@@ -209,13 +208,13 @@ def parse_line(line: str) -> RedistArchive | None:
 
 def content_of(archives: Iterable[RedistArchive]) -> str:
     """Return the SHA-256 over everything that determines the installation of archives."""
-    return _digest("\n".join(f"{archive.name} {archive.sha256}" for archive in archives))
+    return digest_of_text("\n".join(f"{archive.name} {archive.sha256}" for archive in archives))
 
 
 def _fault(lines: list[str], header: dict[str, str]) -> str:
     if bad := [line for line in lines if not _ARCHIVE.fullmatch(line)]:
         return f"this line isn't `component version platform SHA-256 bytes path`: {bad[0]}"
-    if header.get("content") != f"sha256:{_digest(_body(lines))}":
+    if header.get("content") != f"sha256:{digest_of_text(_body(lines))}":
         return "it was edited by hand: its lines don't match the digest in its header"
     parts = [tuple(line.split()[:3:2]) for line in lines]
     if twice := next((part for part in parts if parts.count(part) > 1), None):
@@ -225,7 +224,3 @@ def _fault(lines: list[str], header: dict[str, str]) -> str:
 
 def _body(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

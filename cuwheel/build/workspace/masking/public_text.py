@@ -148,7 +148,8 @@ class PublicText:
             pieces += [text[last:begin], f"<masked: {kind}>"]
             last = end
         shown = "".join((*pieces, text[last:]))
-        self.masked[_ADDRESS] += len(_passwords(shown))
+        # But for git's own user.
+        self.masked[_ADDRESS] += sum(user != "//git@" for user in USER_INFO.findall(shown))
         return USER_INFO.sub("//", shown)
 
     def _spans(self, text: str) -> list[Span]:
@@ -218,11 +219,6 @@ def _place(at: int, breaks: list[tuple[int, int]], starts: list[int]) -> int:
     """Return the position in the text itself of a character of the joined text."""
     line = bisect.bisect_right(starts, at)
     return at - starts[line - 1] + breaks[line - 1][1] if line else at
-
-
-def _passwords(text: str) -> list[str]:
-    """Return users and passwords in addresses, but for git's own user."""
-    return [user for user in USER_INFO.findall(text) if user != "//git@"]
 
 
 def _kinds(fields: str, spans: Iterable[Span]) -> tuple[str, ...]:

@@ -168,7 +168,6 @@ def run_cache(args: argparse.Namespace, console: Console, caller: Caller) -> Non
 
 
 def _explain(args: argparse.Namespace, console: Console, caller: Caller) -> None:
-    """Print why compiles of the last build ran."""
     document = explain_misses(folder_of(args.work, caller, "work"), args.target or "")
     if args.json:
         console.answer(document)
@@ -284,7 +283,6 @@ def _day(seconds: float) -> str:
 
 
 def _days(text: str) -> float:
-    """Return a number of days, with fractions."""
     if not re.fullmatch(r"\d+(\.\d+)?", text):
         raise argparse.ArgumentTypeError(f"{text} is not a number of days")
     return float(text)

@@ -275,7 +275,6 @@ def _yank(
 def _print_written(
     text: str, written: IndexDocument, args: argparse.Namespace, console: Console
 ) -> None:
-    """Print what was written, and its wheels."""
     console.note(text)
     if not (console.is_verbose or args.json):
         return  # reading the pages of many wheels takes as long as writing them

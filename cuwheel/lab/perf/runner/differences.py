@@ -19,12 +19,10 @@ Standard library only; numpy and PyTorch are imported in functions.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    BlockSums = Callable[..., "Sums"]
+BlockSums = Callable[..., "Sums"]
 
 BLOCK = 256  # elements, in the order of memory
 _MANY = 16  # blocks over which a bias is taken

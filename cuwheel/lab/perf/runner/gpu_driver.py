@@ -14,12 +14,9 @@ import ctypes
 import importlib.util
 import struct
 import uuid
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
+from typing import Any
 
 _SM_COUNT, _L2_BYTES, _MAJOR, _MINOR = 16, 38, 75, 76  # CU_DEVICE_ATTRIBUTE_…
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE

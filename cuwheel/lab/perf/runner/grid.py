@@ -10,12 +10,11 @@ Standard library only; PyTorch is imported in functions.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 _DRAWS = 60  # rows from which one is chosen
 _CYCLES = 1_000_000  # about 0.5 ms, more than a launch of a small kernel takes
@@ -47,16 +46,13 @@ def pairwise(
         if not possible:  # the package hasn't got this pair
             del missing[pair]
             continue
-        covered = [[pair for pair in _pairs(row) if pair in missing] for row in possible]
+        pairs = (itertools.combinations(row.items(), 2) for row in possible)
+        covered = [[pair for pair in of_row if pair in missing] for of_row in pairs]
         best = max(range(len(possible)), key=lambda number: len(covered[number]))
         rows.append(possible[best])
         for pair in covered[best]:
             del missing[pair]
     return [_values(axes, row) for row in rows]
-
-
-def _pairs(row: Mapping[str, int]) -> list[tuple[tuple[str, int], tuple[str, int]]]:
-    return list(itertools.combinations(row.items(), 2))
 
 
 def _values(axes: Mapping[str, Sequence[Any]], row: Mapping[str, int]) -> dict[str, Any]:
@@ -73,6 +69,49 @@ def cases_of(
 def name_of(row: Mapping[str, Any]) -> str:
     """Return a row as text: `dtype=bf16 width=4`."""
     return " ".join(f"{name}={value}" for name, value in row.items())
+
+
+def case_of(  # noqa: PLR0913 - what a case is made of
+    row: Mapping[str, Any],
+    inputs: Callable[..., Any],
+    call: Callable[..., Any],
+    expected: Callable[..., Any],
+    *,
+    label: str = "",
+    joined: Mapping[str, str] | None = None,
+    **fields: Any,
+) -> Any:
+    """Return the case of a row, which is only checked; the call runs on the row's stream.
+
+    Args:
+        inputs, call, expected: as a case's, with the row as first argument.
+        label: the beginning of the case's name.
+        joined: axes whose values are sequences, and what joins one in the name.
+        fields: others of the case.
+    """
+    from perf_case import Case  # type: ignore[import-not-found] # noqa: PLC0415
+
+    texts = {name: mark.join(map(str, row[name])) for name, mark in (joined or {}).items()}
+    return Case(
+        name=f"{label} {name_of({**row, **texts})}".lstrip(),
+        inputs=functools.partial(inputs, row),
+        call=functools.partial(on_stream, call, row),
+        expected=functools.partial(expected, row),
+        is_grid=True,
+        is_timed=False,
+        **fields,
+    )
+
+
+def on_stream(function: Callable[..., Any], row: Mapping[str, Any], *values: Any) -> Any:
+    """Call a function of a row on the row's stream."""
+    call = functools.partial(function, row)
+    return on_second_stream(call, *values) if row.get("stream") == "second" else call(*values)
+
+
+def exactly(function: Callable[..., Any], row: Mapping[str, Any], *values: Any) -> Any:
+    """Call a function of a row with PyTorch's values in double precision."""
+    return function(row, *in_float64(values))
 
 
 def random_of(seed: int, device: str = "cuda") -> Callable[..., Any]:

@@ -20,17 +20,15 @@ A probe is a module with these names:
 - `UNTOUCHED`, optional: what of the package's public interface no case calls;
 - `sweep(clients, requests, model)`, optional: requests by so many concurrent clients, as `Sweep`.
 
-Most cases that only check results come from a grid, `grid.py`. A probe runs in the interpreter of
-the package, with its framework, this module and that, nothing else.
+Most cases that only check results come from a grid, `grid.py`; those of attention, `attention.py`.
+A probe runs in the interpreter of the package, with its framework and these, nothing else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any
 
 # Limit of a block's error, as a multiple of the case's limit. With equal rounding everywhere, the
 # worst of 16,384 blocks of 256 elements is wrong by a fifth more than the whole; the rest is for

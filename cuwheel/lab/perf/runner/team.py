@@ -15,17 +15,15 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from differences import (  # type: ignore[import-not-found]
     OutputDifference,
     larger,
     worst,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _LOCAL = "127.0.0.1"
 _GRACE = 45.0  # seconds for the others when one of them has failed; they may wait for it

@@ -318,7 +318,6 @@ class ProbeWorker:
 
 
 def _mapped() -> set[str]:
-    """Return the files that are mapped into this process."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
         fields = [line.split(maxsplit=5) for line in lines]
     return {values[5].rstrip("\n") for values in fields if len(values) > 5}  # noqa: PLR2004

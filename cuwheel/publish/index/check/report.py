@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
+
+import rich.console
 
 from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.console import Console
@@ -12,9 +14,6 @@ from cuwheel.base.system.output.terminal import one_line
 from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.check.audit.findings import Severity
 from cuwheel.publish.index.check.rules import SEVERITIES, CheckResult
-
-if TYPE_CHECKING:
-    import rich.console
 
 _SHOWN: dict[Severity, int] = {"error": 20, "warning": 10}  # places of one rule
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow"}

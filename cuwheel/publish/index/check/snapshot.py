@@ -55,7 +55,6 @@ def write_snapshot(path: Path, indexes: Mapping[str, Projects]) -> None:
         }
         for name, projects in indexes.items()
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"format": _FORMAT, "indexes": content}, indent=0, sort_keys=True)
     write_atomically(path, f"{text}\n")
 

@@ -164,7 +164,6 @@ class _Walk:
         return now
 
     def _projects(self) -> list[str]:
-        """Return the normalised names of all projects."""
         pages = _read_pages(self.reader, self.url)
         lists, faults = _parse(pages, read_projects)
         why = "; ".join(faults)
@@ -268,7 +267,6 @@ class _Walk:
 
 
 def _is_project(name: str, url: str) -> bool:
-    """Return True if an address is that of a project's page."""
     at = url.removesuffix("index.html").rstrip("/").rpartition("/")[2]
     return at == canonicalize_name(name)
 

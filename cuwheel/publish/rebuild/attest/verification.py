@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from packaging.utils import parse_wheel_filename
 
+from cuwheel.base.system.quantities import first_of
 from cuwheel.publish.rebuild.attest.signatures import StatementError
 from cuwheel.version import __version__
 
@@ -105,9 +106,8 @@ def check_statement(stated: Mapping[str, Any], wheel: str, sha256: str) -> str:
         result, levels = predicate["verificationResult"], predicate["verifiedLevels"]
         own = predicate[_OURS]
         if result == _FAILED:
-            first, *others = (*map(str, own["differences"]), "")
-            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-            where = f": {first}{more}" if first else ""
+            named = first_of([*map(str, own["differences"])], 1)
+            where = f": {named}" if named else ""
             raise StatementError(f"it says that a rebuild gave other bytes{where}")
         if result != _PASSED or levels != [LEVEL]:
             raise StatementError(f"its result is {result!r} with {levels!r}, not PASSED")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from cuwheel.build.recipe.platform import AARCH64
 from cuwheel.build.toolchains.cross import emulation
@@ -12,9 +13,6 @@ from cuwheel.build.toolchains.cross.emulation import cuda_of_root, emulated_syst
 from cuwheel.build.workspace.job import TargetRoot
 from tests.support.packages.foreign_platform import write_root
 from tests.support.requirements import require
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def file_of(root: TargetRoot, name: str) -> Path:

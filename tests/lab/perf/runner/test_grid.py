@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import importlib
 import itertools
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from cuwheel.lab.perf.runner import grid
 from cuwheel.lab.perf.runner.grid import (
+    case_of,
     cases_of,
     gradients_of,
     in_float64,
@@ -55,6 +60,26 @@ def test_rows_that_do_not_exist_are_left_out() -> None:
 
 def test_name_of_a_row() -> None:
     assert name_of({"kind": "bf16", "width": 4}) == "kind=bf16 width=4"
+
+
+def test_case_of_a_row_is_only_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(grid.__file__).parent))
+    row = {"size": (2, 3), "stream": "current"}
+
+    case = case_of(
+        row,
+        lambda row, seed: (row["size"], seed),
+        lambda row, *values: (row, *values),
+        lambda _, *values: values,
+        label="update",
+        joined={"size": "x"},
+        limit=0.5,
+    )
+
+    assert case.name == "update size=2x3 stream=current"
+    assert (case.is_grid, case.is_timed, case.limit) == (True, False, 0.5)
+    assert case.call(*case.inputs(7)) == (row, (2, 3), 7)
+    assert case.expected(*case.inputs(7)) == ((2, 3), 7)
 
 
 def test_cases_of_all_grids_follow_each_other() -> None:
