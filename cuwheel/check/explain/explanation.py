@@ -40,7 +40,7 @@ _OWN_ERROR = re.compile(r"\s*(?:TypeError|ZeroDivisionError|IndexError|UnboundLo
 _TRACED = re.compile(r"\++ \S")  # a command that `set -x` prints
 _WARNING = re.compile(r":\d+: \w*Warning: ")  # of Python's module warnings
 _SAME_MESSAGE = 2  # lines between two matches of one message
-_KINDS = ("exceptions", "diagnostics", "messages", "wrappers")  # the most specific first
+_KINDS = ("exceptions", "diagnostics", "messages", "endings", "wrappers")  # the most specific first
 
 
 @dataclass(frozen=True, kw_only=True)
