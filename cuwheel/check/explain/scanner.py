@@ -211,7 +211,7 @@ class _Run:
         return self.scan
 
     def _forget_attempts(self) -> None:
-        """Drop the errors before a last attempt that succeeded, or that failed for a known cause."""
+        """Drop the errors before a last attempt that succeeded or failed for a known cause."""
         numbers = [line.number for lines in self.scan.causes.values() for line in lines]
         numbers += [failure.line.number for failure in self._failures.values()]
         is_over = self.scan.lines > self._last_attempt >= max(numbers, default=0)
