@@ -30,6 +30,7 @@ OTHERWISE = {
     "configure-many-probes",  # a script that goes on after nvcc's error doesn't print that it does
     "pip-bad-zip-import",  # a program's own zip file, no download
     "cmake-imported-target",  # find_package is missing as likely as the library
+    "j-caught-oom",  # hint: a traceback that the program printed before its own error
     "git-dubious",  # named as what git can't fetch, whose text has the folder's owner
 }
 # A failure in which none is seen: its script goes on, and its job succeeds.
