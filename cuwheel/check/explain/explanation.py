@@ -36,11 +36,19 @@ _COMPARISONS: Mapping[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] =
 }
 _BELOW = re.compile(r"(<=?) ?3\.(\d+)(?!\d)")  # of a range of Pythons
 # Errors of a program's own code, which follow from no exception that it caught before.
-_OWN_ERROR = re.compile(r"\s*(?:TypeError|ZeroDivisionError|IndexError|UnboundLocalError)\b")
+_OWN_ERROR = re.compile(
+    r"\s*(?:Type|ZeroDivision|Index|UnboundLocal)Error\b(?!.*(?:NoneType|CUDA_HOME))"
+)
+# A missing key may follow from one in its chain, and from nothing before the chain.
+_OWN_OR_KEY = re.compile(rf"\s*KeyError\b|{_OWN_ERROR.pattern}")
+# What an assertion compares, as unittest and pytest show it.
+_COMPARED = re.compile(
+    r"\bassert\w*[ (].*(?:==|!=| in |,)|AssertionError: .* (?:!=|not found in) |^E +[-+?] "
+)
 _TRACED = re.compile(r"\++ \S")  # a command that `set -x` prints
 _WARNING = re.compile(r":\d+: \w*Warning: ")  # of Python's module warnings
 _SAME_MESSAGE = 2  # lines between two matches of one message
-_KINDS = ("exceptions", "diagnostics", "messages", "wrappers")  # the most specific first
+_KINDS = ("exceptions", "diagnostics", "messages", "endings", "wrappers")  # the most specific first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,12 +242,16 @@ def _weighed(
 ) -> Iterator[MatchedLine]:
     """Yield the matches whose conditions hold, weaker where they are not of the failure itself."""
     caught = _caught(scan, error)
+    start = _start_of_exception(scan, error)
     for match in matches:
         if not _holds(match, scan, facts) or (caught and match.number in caught):
             continue
-        if _TRACED.match(match.text) or _is_warning(match, error):
+        if _TRACED.match(match.text) or _is_warning(match, error) or _is_compared(match, error):
             continue
-        if _is_aside(match, scan.captured, error):
+        is_before = match.number < start and not match.pattern.is_lasting
+        if is_before and error is not None and _OWN_OR_KEY.match(error.line.text):
+            continue
+        if is_before or _is_aside(match, scan.captured, error) or _is_status(match, error):
             yield replace(match, pattern=replace(match.pattern, weight=Weight.HINT))
         elif not any(match.number in part for part in scan.superseded):
             yield match
@@ -263,6 +275,28 @@ def _is_warning(match: MatchedLine, error: FailureLine | None) -> bool:
         return False
     is_near = abs(error.line.number - match.number) <= _SAME_MESSAGE
     return not is_near and _WARNING.search(match.text) is not None
+
+
+def _is_status(match: MatchedLine, error: FailureLine | None) -> bool:
+    """Return True for what CMake looked for on its way to an error."""
+    return error is not None and "CMake Error" in error.line.text and match.text.startswith("-- ")
+
+
+def _is_compared(match: MatchedLine, error: FailureLine | None) -> bool:
+    """Return True for a text that a failed assertion compares."""
+    is_assertion = error is not None and "AssertionError" in error.line.text
+    return is_assertion and _COMPARED.search(match.text) is not None
+
+
+def _start_of_exception(scan: Scan, error: FailureLine | None) -> int:
+    """Return the first line of the failure's traceback and its chain: what precedes is a guess."""
+    if error is None or error.kind != "exceptions":
+        return 0
+    start = max((line for line in scan.tracebacks if line < error.line.number), default=0)
+    for part in reversed(scan.superseded):
+        if part.end < start <= part.end + _SAME_MESSAGE:
+            start = part.start
+    return start
 
 
 def _caught(scan: Scan, error: FailureLine | None) -> Node | None:

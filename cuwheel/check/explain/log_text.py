@@ -31,6 +31,7 @@ _MARKS = {
 # Colours, cursor movements and links of terminals: ECMA-48, and OSC of xterm.
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _COLON = re.compile(r"[\xa0\u202f ]: ?|[\xa0\u202f ]?\uff1a")  # French, and CJK
+_QUOTE = re.compile(r"«[\xa0\u202f ]?|[\xa0\u202f ]?»|[„“”「」]")
 # Prefixes of the programs that run builds.
 _PREFIX = re.compile(
     r"""\s*(?:
@@ -101,9 +102,10 @@ def undecorated(line: str) -> str:
 
 
 def in_english(text: str, translations: Mapping[str, str]) -> str:
-    """Return lines with the phrases and colons of translated tools replaced by English ones."""
+    """Return lines with the phrases, quotes and colons of translated tools in English."""
     known = _any_of(tuple(translations))
-    return known.sub(lambda phrase: translations[phrase[0]], _COLON.sub(": ", text))
+    plain = _QUOTE.sub("'", _COLON.sub(": ", text))
+    return known.sub(lambda phrase: translations[phrase[0]], plain)
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from typing import IO
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
-from cuwheel.check.explain.catalogue import FailureCause, Pattern, Signs
+from cuwheel.check.explain.catalogue import FailureCause, Pattern, Signs, Weight
 from cuwheel.check.explain.log_text import LINES_OF_MESSAGE, Block, blocks, in_english, undecorated
 from cuwheel.check.explain.structure import Node, Structure
 
@@ -30,6 +30,10 @@ _BEFORE = 2  # lines shown around an unknown error
 _AFTER = 6
 # The last line of a traceback whose class has another name than most: `pkg.NoSuchFile: text`.
 _EXCEPTION = re.compile(r" *(?:\w+\.)*[A-Z]\w*(?<!Error)(?<!Exception)(?<!Exit)(?:: |$)")
+# A commit's subject after its hash: it may name an error that it corrects.
+_COMMIT = re.compile(r"(?:HEAD is now at |\* )?[0-9a-f]{7,40} \S")
+# What a build prints as it goes on; its last line before the end is no error then.
+_PROGRESS = re.compile(r"\W*(?:running|copying|creating|writing|adding|reading|building|\d+/\d+)\b")
 _HEADING = re.compile(rb"\n(?:={3,}|_{3,}|-{3,}) ")
 _TRACEBACK = 1 << 16  # bytes of one, or of a test's output, that are read
 
@@ -175,6 +179,7 @@ class _Run:
         self._before: list[str] = []  # the last lines of the block before
         self._signed: dict[str, int] = {}  # lines of signs that a success overcomes
         self._failures: dict[tuple[int, str], FailureLine] = {}  # by part of the log and kind
+        self._last_attempt = 0  # the line that announces it
 
     def examine(self, block: Block, lowered: bytes, searched: Future[Hits]) -> None:
         """Match the patterns against each line with one of their texts."""
@@ -201,8 +206,24 @@ class _Run:
 
     def result(self) -> Scan:
         """Return the scan after the last block."""
+        self._forget_attempts()
         self.scan.failures = sorted(self._failures.values(), key=lambda one: one.line.number)
         return self.scan
+
+    def _forget_attempts(self) -> None:
+        """Drop the errors before a last attempt that succeeded or failed for a known cause."""
+        numbers = [line.number for lines in self.scan.causes.values() for line in lines]
+        numbers += [failure.line.number for failure in self._failures.values()]
+        is_over = self.scan.lines > self._last_attempt >= max(numbers, default=0)
+        has_cause = any(
+            line.number > self._last_attempt
+            for lines in self.scan.causes.values()
+            for line in lines
+            if line.pattern.weight > Weight.HINT
+        )
+        if self._last_attempt and (is_over or has_cause):
+            self._overcome([Node(level=0, start=1, end=self._last_attempt)])
+            self.scan.structure.forget(self._last_attempt)
 
     def _try(self, index: int, lines: _Lines) -> None:
         use = self._uses[index]
@@ -215,21 +236,33 @@ class _Run:
         if not use.may_match(lines.near):
             return  # as for nearly all lines that hold a common word
         match = use.pattern.regex.search(lines.window)
-        if not match or match.start() > lines.length:
+        if not match or match.start() > lines.length or _COMMIT.match(lines.window):
             return
         captures = {name: value for name, value in match.groupdict().items() if value}
         line = MatchedLine(
             pattern=use.pattern, number=lines.number, text=lines.text, captures=captures
         )
         if use.kind == "failure":
-            if not self.scan.structure.is_full:
-                failure = FailureLine(kind=use.name, line=line, context=lines.context())
+            context = lines.context()
+            if use.name == "endings":
+                line = replace(line, number=line.number - 1, text=context.get(line.number - 1, ""))
+            if not self.scan.structure.is_full and not self._is_no_error(line, use.name):
+                failure = FailureLine(kind=use.name, line=line, context=context)
                 self._failures[part, use.name] = failure
-        elif use.kind in ("begin", "done", "failed", "failing", "chain"):
+        elif use.kind in ("begin", "done", "failed", "failing", "again", "chain"):
             self._structure(use, line)
             self._look_ahead(use, line, lines)
         else:
             self._keep(index, line)
+
+    def _is_no_error(self, line: MatchedLine, kind: str) -> bool:
+        """Return True for a last line of output that tells of progress, or only that it failed."""
+        if kind != "endings":
+            return False
+        wrappers = (use for use in self._uses if (use.kind, use.name) == ("failure", "wrappers"))
+        return bool(_PROGRESS.match(line.text)) or any(
+            use.pattern.regex.search(line.text) for use in wrappers
+        )
 
     def _try_in_english(self, index: int, lines: _Lines) -> None:
         """Match the patterns against the translation of a line; its structure needs none."""
@@ -293,6 +326,8 @@ class _Run:
             self._overcome(structure.succeed(use.name, names, line.number))
         elif not structure.is_full:
             is_running = use.kind == "failing"
+            if use.kind == "again":
+                self._last_attempt = line.number
             structure.fail(use.name, names, line.number, goes_on=is_running)
             self._revive()
 

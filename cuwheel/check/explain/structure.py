@@ -104,6 +104,10 @@ class Structure:
             self._floor = line + 1
         self._close(depth)
 
+    def forget(self, line: int) -> None:
+        """Drop the failed nodes that ended up to a line."""
+        self.failed = [node for node in self.failed if not 0 < node.end <= line]
+
     def first_failure(self) -> Node | None:
         """Return the first failed package or run, else the first failed command."""
         inner = [node for node in self.failed if node.level > LEVELS.index("installation")]

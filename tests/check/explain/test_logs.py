@@ -28,17 +28,13 @@ OTHERWISE = {
     "pip-proxy-refused",  # pip prints "from versions: none" and no word of the proxy
     "ci-pip-then-pytest-fail",  # hint: a line that the failed test printed
     "configure-many-probes",  # a script that goes on after nvcc's error doesn't print that it does
-    "retry-then-own-failure",  # a quiet success after two failures
     "pip-bad-zip-import",  # a program's own zip file, no download
     "cmake-imported-target",  # find_package is missing as likely as the library
-    "gcc-missing-semicolon-gh",  # named as a source that doesn't parse
-    "paste-semicolon",  # likewise
-    "nvcc-missing-thrust-include-own",  # a typing error is named as a name that CUDA 13 removed
-    "ok-retry-script",  # a script's own second attempt succeeds
+    "j-caught-oom",  # hint: a traceback that the program printed before its own error
     "git-dubious",  # named as what git can't fetch, whose text has the folder's owner
 }
-# Failures in which none is seen: GCC in Turkish, a script that goes on, a program's own words.
-UNSEEN = {"tr-own-error", "job-script-hides", "unzip-absent"}
+# A failure in which none is seen: its script goes on, and its job succeeds.
+UNSEEN = {"job-script-hides"}
 FAILED = [path for path in LOGS if path not in HEALTHY]
 
 # Messages of known forms that no recorded log has.

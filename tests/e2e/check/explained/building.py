@@ -278,13 +278,6 @@ version of GCC. We need GCC 9 or later." '#endif' > a.cpp
         action='sed -i "${line}s/nothing/0/" "$file"',
     ),
     Trial(
-        cause="source-does-not-parse",
-        before="printf 'int f() {\\n  return 1 +;\\n}\\nint g() { return f(; }\\n' > source.cpp",
-        command="g++ -c source.cpp",
-        advice="Look at the first error only",
-        action="sed -i '2s/ +//; 4s/(;/();/' source.cpp",
-    ),
-    Trial(
         cause="usr-include-as-system",
         before="""
         echo '#include <cstdlib>' > a.cpp
