@@ -35,9 +35,8 @@ RUN_CALLERS_OWN = {"diagnose", "mcp"}
 STARTS_OF_PACKAGES = {
     "build/finish/smoke/probe.py",
     "build/pipeline/package_build/requirements.py",
-    "build/pipeline/package_build/dry_run.py",
+    "build/pipeline/package_build/build_commands.py",
     "build/pipeline/checks.py",
-    "build/pipeline/stages/build.py",
     "build/pipeline/stages/environment.py",
     "check/diagnose/facts/probe.py",
     "lab/perf/probe_process.py",
