@@ -231,10 +231,19 @@ class _Edits:
         elif keyword:
             self._put(*span_of(self._text, keyword.value), json.dumps(declared))
         elif following := self._keyword(before):
-            start = span_of(self._text, following)[0]
+            start = self._above_comments(span_of(self._text, following)[0])
             self._put(start, start, f"{name}={json.dumps(declared)},\n    ")
         else:
             raise self._refusal(name)
+
+    def _above_comments(self, position: int) -> int:
+        """Return the position of the comments above an argument, or its own."""
+        lines = self._text[:position].splitlines(keepends=True)
+        indent, first = lines.pop(), position
+        while not indent.strip() and lines[-1].lstrip().startswith("#"):
+            first = len("".join(lines[:-1])) + len(indent)
+            lines.pop()
+        return first
 
     def copy_entries(
         self, newest: str, release: str, changed: Mapping[str, tuple[str, ...]]

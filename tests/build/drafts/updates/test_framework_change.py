@@ -89,6 +89,17 @@ def test_standard_holds_from_the_release_on(tmp_path: Path) -> None:
     assert recipe.cxx_standard == {"torch>=2.15": "20"}
 
 
+def test_comment_stays_above_its_argument(tmp_path: Path) -> None:
+    lines = "    # Two lines about\n    # the build.\n    build="
+    entry = entry_with(tmp_path, _SINGLE.replace("    build=", lines))
+    assert entry.recipe is not None
+    change = FrameworkChange(framework=_NEW, cuda="13.2", cxx_standard="20")
+
+    text = change.text_of(entry, entry.recipe)
+
+    assert f'    cxx_standard={{"torch>=2.15": "20"}},\n{lines}' in text
+
+
 def test_refuses_what_is_no_literal(tmp_path: Path) -> None:
     entry = entry_with(tmp_path, _SINGLE)
     path = tmp_path / "recipes" / "tiny.py"
