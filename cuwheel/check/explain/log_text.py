@@ -21,6 +21,7 @@ _JSON_START = re.compile(rb'\s*(?:\{\s*)?"')
 _LONGEST_JSON = 1 << 25  # bytes of a line of JSON
 # Where collectors put a line: Docker, Kubernetes, Python's and Go's loggers, Elasticsearch.
 _JSON_KEYS = ("log", "message", "msg", "text", "line", "output", "body")
+_GCC_JSON = re.compile(rb'\[\{"kind": "[^\n]+')  # -fdiagnostics-format=json
 _SAMPLE = 200  # bytes that show whether a letter takes two
 
 _MARKS = {
@@ -181,7 +182,25 @@ def _plain(text: bytes) -> bytes:
         text = text.replace(b"\r\n", b"\n")
     if b"\t" in text:
         text = text.replace(b"\t", b" ")
+    if b'[{"kind": "' in text:
+        text = _GCC_JSON.sub(_usual_diagnostics, text)
     return _ESCAPES.sub(b"", text) if b"\x1b" in text else text
+
+
+def _usual_diagnostics(line: re.Match[bytes]) -> bytes:
+    """Return GCC's diagnostics and their notes as it prints them without an option."""
+    try:
+        waiting = json.loads(line[0])
+        lines = []
+        while waiting:
+            first = waiting.pop(0)
+            waiting[:0] = first.get("children", [])
+            place = first["locations"][0]["caret"]
+            where = "{file}:{line}:{column}".format(**place)
+            lines.append(f"{where}: {first['kind']}: {first['message']}")
+    except (ValueError, LookupError, AttributeError, TypeError):
+        return line[0]
+    return "\n".join(lines).encode("utf-8", "replace")
 
 
 def _in_utf8(stream: IO[bytes]) -> Iterator[bytes]:

@@ -35,6 +35,13 @@ def test_has_lines_after_fresh_ones() -> None:
     assert first.text[first.fresh :].count(b"\n") == LINES_OF_MESSAGE - 1
 
 
+GCC_JSON = b"""g++
+[{"kind": "error", "children": [{"kind": "note", \
+"locations": [{"caret": {"line": 2, "file": "a.h", "column": 1}}], "message": "b"}],\
+"locations": [{"caret": {"line": 3, "file": "a.cpp", "column": 4}}], "message": "c"}]
+"""
+
+
 @pytest.mark.parametrize("log", [b"", b"one", b"one\n", b"one\ntwo", b"1\n2\n3\n4"])
 def test_reads_short_logs(log: bytes) -> None:
     assert text_of(log) == log
@@ -61,6 +68,8 @@ def test_cuts_endless_line() -> None:
         (b'{"log": "one\\n", "stream": "stderr"}\n{"log": "two\\n"}\n', b"one\ntwo\n"),
         (b'"one"\n"two"\n', b"one\ntwo\n"),
         (b'"one\\ntwo"', b"one\ntwo"),
+        (GCC_JSON, b"g++\na.cpp:3:4: error: c\na.h:2:1: note: b\n"),
+        (b'[{"kind": "error", "locations": []}]', b'[{"kind": "error", "locations": []}]'),
         (b'{"name": "x"}\n[no json\n', b'{"name": "x"}\n[no json\n'),
     ],
 )  # fmt: skip

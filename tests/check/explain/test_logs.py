@@ -24,11 +24,9 @@ HEALTHY = [path for path in LOGS if path.name.startswith("ok--")]
 LABELS = RAW.parent / "made" / "labels.jsonl"
 MADE = [json.loads(line) for line in LABELS.read_text().splitlines()]
 OTHERWISE = {
-    "broken-wheel-pip",  # named as a hash mismatch: the file is damaged in transfer as well
     "pip-proxy-refused",  # pip prints "from versions: none" and no word of the proxy
     "ci-pip-then-pytest-fail",  # hint: a line that the failed test printed
     "configure-many-probes",  # a script that goes on after nvcc's error doesn't print that it does
-    "pip-bad-zip-import",  # a program's own zip file, no download
     "cmake-imported-target",  # find_package is missing as likely as the library
     "j-caught-oom",  # hint: a traceback that the program printed before its own error
     "git-dubious",  # named as what git can't fetch, whose text has the folder's owner
