@@ -41,7 +41,7 @@ _MACHINES = {
     224: "EM_AMDGPU",
     243: "EM_RISCV",
 }
-_FLAG_EXECUTE = 1  # PF_X, System V ABI, "Program Header"
+_FLAG_EXECUTE, _FLAG_WRITE = 1, 2  # PF_X, PF_W, System V ABI, "Program Header"
 _LOAD = 1  # PT_LOAD
 _INTERPRETER = 3  # PT_INTERP
 _TLS = 7  # PT_TLS
@@ -55,6 +55,7 @@ _LEVELS = ((8, "x86-64-v4"), (4, "x86-64-v3"), (2, "x86-64-v2"))
 _PROPERTY = struct.Struct("<II")
 _PROPERTY_ALIGN = 8  # bytes, in files of 64 bits
 _NOTES_MAX = 1 << 20  # bytes
+_BOTH = _FLAG_EXECUTE | _FLAG_WRITE
 
 # System V ABI, "Dynamic Section"; those of versions: Linux Standard Base, "Symbol Versioning".
 _TEXT_RELOCATIONS, _BIND_NOW = 22, 24
@@ -62,7 +63,8 @@ _FLAGS, _FLAGS_1 = 30, 0x6FFFFFFB
 _VERSIONS, _VERSIONS_COUNT = 0x6FFFFFFE, 0x6FFFFFFF
 _DEFINED, _DEFINED_COUNT = 0x6FFFFFFC, 0x6FFFFFFD
 _FLAG_TEXT_RELOCATIONS, _FLAG_BIND_NOW, _FLAG_1_NOW = 4, 8, 1
-_FLAG_STATIC_TLS, _FLAG_1_PIE = 0x10, 0x08000000
+_FLAG_STATIC_TLS, _FLAG_1_PIE, _FLAG_1_NO_OPEN = 0x10, 0x08000000, 0x40
+_FILTER = 0x7FFFFFFF
 
 _MODULE_START = "PyInit_"  # PEP 489: the symbol that an import requires
 _LOADERS = ("dlopen", "dlmopen")
@@ -100,7 +102,7 @@ class Elf:
         abi: version of the ABI, from the header; of interest in a cubin.
         flags: the machine's own, from the header; in a cubin they hold the arch.
         soname: `DT_SONAME`, empty where there is none.
-        needed: `DT_NEEDED`, in the file's order.
+        needed: `DT_NEEDED`, in the file's order, and `DT_FILTER`, which are opened likewise.
         rpath: entries of `DT_RPATH`.
         runpath: entries of `DT_RUNPATH`; the loader ignores `DT_RPATH` where there is one.
         versions: library and symbol version that it needs, e.g. `("libc.so.6", "GLIBC_2.34")`.
@@ -118,6 +120,9 @@ class Elf:
             a library of PyTorch's.
         nvjitlink_functions: of nvJitLink that it needs, which have a release in their names.
         is_program: it is started, not loaded.
+        interpreter: the loader of a program; of some libraries too.
+        refuses_import: why `dlopen` refuses it; empty: it doesn't.
+        has_writable_code: a part of its memory can be written and executed.
         static_tls: bytes of thread-local data that it needs in the block that a process reserves
             when it starts; 0 where it doesn't say so (`DF_STATIC_TLS`).
         instruction_set: the required level of x86-64, `x86-64-v3`; empty: none is stated.
@@ -146,6 +151,9 @@ class Elf:
     torch_symbols: tuple[str, ...]
     nvjitlink_functions: tuple[str, ...]
     is_program: bool
+    interpreter: str
+    refuses_import: str
+    has_writable_code: bool
     static_tls: int
     instruction_set: str
     page_size: int
@@ -200,7 +208,7 @@ def read_elf(stream: IO[bytes]) -> Elf:
 
 def _read(image: ElfImage) -> Elf:
     tags = image.dynamic
-    needed = image.texts(NEEDED)
+    needed = (*image.texts(NEEDED), *image.texts(_FILTER))
     stack = [segment.flags for segment in image.segments if segment.kind == _STACK]
     modules, uses_dlopen, interfaces = _symbol_facts(image, needed)
     names = image.section_names()
@@ -232,6 +240,11 @@ def _read(image: ElfImage) -> Elf:
         torch_symbols=tuple(sorted(name for name in interfaces if name.startswith("_Z"))),
         nvjitlink_functions=tuple(sorted(name for name in interfaces if name.startswith("__nv"))),
         is_program=_is_program(image),
+        interpreter=_interpreter(image),
+        refuses_import=_refusal(image),
+        has_writable_code=any(
+            segment.kind == _LOAD and segment.flags & _BOTH == _BOTH for segment in image.segments
+        ),
         static_tls=_static_tls(image),
         instruction_set=_instruction_set(image),
         page_size=_page_size(image),
@@ -240,8 +253,23 @@ def _read(image: ElfImage) -> Elf:
 
 def _is_program(image: ElfImage) -> bool:
     """Return True for a program; some libraries have an interpreter too, which prints a version."""
-    is_started = image.kind == _PROGRAM or bool(image.first(_FLAGS_1) & _FLAG_1_PIE)
-    return is_started and any(segment.kind == _INTERPRETER for segment in image.segments)
+    return _is_executable(image) and any(s.kind == _INTERPRETER for s in image.segments)
+
+
+def _is_executable(image: ElfImage) -> bool:
+    return image.kind == _PROGRAM or bool(image.first(_FLAGS_1) & _FLAG_1_PIE)
+
+
+def _interpreter(image: ElfImage) -> str:
+    found = (segment for segment in image.segments if segment.kind == _INTERPRETER)
+    return next((image.name(segment.offset) for segment in found), "")
+
+
+def _refusal(image: ElfImage) -> str:
+    """Return what of a file the loader refuses in `dlopen` (glibc, elf/dl-load.c)."""
+    if image.first(_FLAGS_1) & _FLAG_1_NO_OPEN:
+        return "it is linked with -z nodlopen"
+    return "it is linked as a program (-pie), not with -shared" if _is_executable(image) else ""
 
 
 def _static_tls(image: ElfImage) -> int:
