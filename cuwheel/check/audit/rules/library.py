@@ -19,7 +19,7 @@ from cuwheel.check.audit.tags import MACHINES, first_with, is_missing
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS
 from cuwheel.check.cuda.driver_functions import release_of_function
 from cuwheel.check.cuda.drivers import ZSTD_DRIVER, is_older, oldest_driver
-from cuwheel.check.cuda.suppliers import is_cuda_library, is_from_driver, is_grafted, stem_of
+from cuwheel.check.cuda.suppliers import cuda_major_of, is_from_driver, is_grafted, stem_of
 from cuwheel.check.linkage.search_path import resolve_entry
 
 _SITE_FOLDERS = frozenset(component.site_folder for component in KNOWN_COMPONENTS)
@@ -129,14 +129,15 @@ def _fits_abi(match: re.Match[str], case: AuditCase) -> bool:
 def _own_version_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield symbol versions that the wheel's own libraries, or NVIDIA's, don't define.
 
-    A library of NVIDIA's defines one, with its own soname.
+    The major release in the version names of NVIDIA's libraries is that of their sonames.
     """
     loaded = case.loader_graph.needs(name)
     for supplier, version in elf.versions:
         if supplier not in loaded and not supplier.startswith("ld-linux"):
             fact = f"it needs {version} of {supplier}, which it doesn't load"
             yield finding(name, "undefined symbol", fact)
-        if is_cuda_library(version) and _is_other_major(supplier, version):
+        majors = {cuda_major_of(supplier), cuda_major_of(version)} - {""}
+        if len(majors) > 1 and stem_of(supplier) == stem_of(version):
             fact = f"it needs the symbol version {version} of {supplier}, which has another: it "
             fact += "was linked with one, and renamed to need the other"
             yield finding(name, "undefined symbol", fact)
@@ -147,12 +148,6 @@ def _own_version_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[Audi
         if defined and version not in defined:
             fact = f"it needs {version} of {supplier}, which the one in the wheel doesn't define"
             yield finding(name, "undefined symbol", fact)
-
-
-def _is_other_major(supplier: str, version: str) -> bool:
-    """Return True for `libcudart.so.13` and `libcudart.so.12`."""
-    numbers = [text.partition(".so.")[2].partition(".")[0] for text in (supplier, version)]
-    return stem_of(supplier) == stem_of(version) and all(numbers) and numbers[0] != numbers[1]
 
 
 def _realtime_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditFinding]:
