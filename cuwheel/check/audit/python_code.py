@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.base.system.regular_files import parse_module
@@ -30,6 +30,11 @@ _NEWER = re.compile(
     re.MULTILINE,
 )
 _GLOBAL = re.compile(rb"^\s+global\s+(.*)", re.MULTILINE)  # a statement in a function
+_FUTURE = re.compile(rb"^from __future__ import .*annotations", re.MULTILINE)
+# `int | None` (PEP 604), `list[int]` (PEP 585); with another type on one side, that one decides.
+_UNION, _GENERIC = 10, 9
+_CONTAINERS = frozenset({"dict", "frozenset", "list", "set", "tuple", "type"})
+_BUILTIN = _CONTAINERS | {"bool", "bytes", "complex", "float", "int", "str"}
 _WORD = re.compile(rb"\w+")
 _BY_PATH = re.compile(rb"spec_from_file_location|ExtensionFileLoader|load_dynamic")
 _ANY_NAME = re.compile(rb"\b(globals|exec|vars|locals|setattr)\(|def __getattr__")
@@ -169,6 +174,29 @@ class PythonCode:
             or f"{module}.{name}" in self.folders
         )
 
+    def exported(self, module: str) -> tuple[str, ...]:
+        """Return the names in a module's `__all__`, as far as it is one constant list."""
+        tree = self._tree(self.modules.get(module, ""))
+        values = (node.value for node in tree.body if _assigns(node, "__all__")) if tree else ()
+        lists = [value for value in values if isinstance(value, (ast.List, ast.Tuple))]
+        elements = (element for each in lists for element in each.elts)
+        return tuple(str(e.value) for e in elements if isinstance(e, ast.Constant))
+
+    def new_annotations(self, member: str) -> Iterator[tuple[int, str, int]]:
+        """Yield annotations that an import evaluates: line, text, the Python 3 that has them."""
+        tree = self._tree(member)
+        if tree is None or _FUTURE.search(self.sources[member]):
+            return
+        for node in _evaluated(tree.body):
+            for part in ast.walk(node):
+                if minor := _minor_of_annotation(part):
+                    yield node.lineno, ast.unparse(part), minor
+
+    def statements(self, member: str) -> Sequence[ast.stmt]:
+        """Return the statements of a module's own level."""
+        tree = self._tree(member)
+        return tree.body if tree else ()
+
     def _is_package(self, module: str) -> bool:
         return PurePosixPath(self.modules.get(module, "")).name.startswith("__init__.")
 
@@ -260,6 +288,39 @@ class PythonCode:
                     return None
                 names |= others
         return frozenset(names)
+
+
+def _assigns(node: ast.stmt, name: str) -> TypeGuard[ast.Assign]:
+    return isinstance(node, ast.Assign) and any(
+        isinstance(target, ast.Name) and target.id == name for target in node.targets
+    )
+
+
+def _evaluated(body: Iterable[ast.stmt]) -> Iterator[ast.expr]:
+    """Yield the annotations of functions, and of names in modules and classes."""
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield from _evaluated(node.body)
+        elif isinstance(node, ast.AnnAssign):
+            yield node.annotation
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            args = node.args
+            every = (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg)
+            yield from (each.annotation for each in every if each and each.annotation)
+            yield from [node.returns] if node.returns else ()
+
+
+def _minor_of_annotation(node: ast.AST) -> int:
+    """Return the first Python 3 that evaluates `int | None` and `list[int]`; 0: every one does."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return _UNION if any(map(_is_plain_type, (node.left, node.right))) else 0
+    is_generic = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)
+    return _GENERIC if is_generic and node.value.id in _CONTAINERS else 0  # type: ignore[attr-defined]
+
+
+def _is_plain_type(node: ast.expr) -> bool:
+    is_none = isinstance(node, ast.Constant) and node.value is None
+    return is_none or (isinstance(node, ast.Name) and node.id in _BUILTIN)
 
 
 def _suffix(file: str) -> str:

@@ -274,6 +274,7 @@ def _elf_of(head: ElfHead) -> Elf:
         driver_functions=(),
         torch_symbols=(),
         nvjitlink_functions=(),
+        runtime_functions=(),
         is_program=False,
         interpreter="",
         refuses_import="",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, Literal
 
@@ -69,8 +69,8 @@ _FILTER = 0x7FFFFFFF
 _MODULE_START = "PyInit_"  # PEP 489: the symbol that an import requires
 _LOADERS = ("dlopen", "dlmopen")
 _OWN_NAME = rb"PyInit_[^\0]{0,%d}|dlm?open(?=\0)" % limits.ELF_NAME
-# Functions of the driver and of nvJitLink, and mangled names in the namespaces of PyTorch (Itanium
-# C++ ABI, "External Names"), which are searched where a library with this start is needed.
+# Functions of the driver, the runtime and nvJitLink, and mangled names in PyTorch's namespaces
+# (Itanium C++ ABI, "External Names"): searched where a library with this start is needed.
 _INTERFACES = (
     ("libcuda.so.1", rb"(?<=\0)cu[A-Z]\w*(?=\0)"),
     (
@@ -78,6 +78,7 @@ _INTERFACES = (
         rb"(?<=\0)_Z(?:T[VIST])?N?[VrK]*[RO]?(?:2at|3c10|5torch)\w*(?=\0)",
     ),
     ("libnvJitLink.so", rb"(?<=\0)__nvJitLink\w+(?=\0)"),
+    ("libcudart.so", rb"(?<=\0)cuda[A-Z]\w*(?=\0)"),
 )
 _CHUNK = 1 << 20  # bytes
 _KEPT = 128  # bytes of memory for a name, in addition to its own
@@ -119,6 +120,7 @@ class Elf:
         torch_symbols: of PyTorch's C++ interface that it needs, mangled; searched where it needs
             a library of PyTorch's.
         nvjitlink_functions: of nvJitLink that it needs, which have a release in their names.
+        runtime_functions: of the CUDA runtime, `cudaMalloc`, likewise.
         is_program: it is started, not loaded.
         interpreter: the loader of a program; of some libraries too.
         refuses_import: why `dlopen` refuses it; empty: it doesn't.
@@ -150,6 +152,7 @@ class Elf:
     driver_functions: tuple[str, ...]
     torch_symbols: tuple[str, ...]
     nvjitlink_functions: tuple[str, ...]
+    runtime_functions: tuple[str, ...]
     is_program: bool
     interpreter: str
     refuses_import: str
@@ -236,9 +239,10 @@ def _read(image: ElfImage) -> Elf:
         relro=_relro(image),
         python_modules=tuple(sorted(modules)),
         uses_dlopen=uses_dlopen,
-        driver_functions=tuple(sorted(name for name in interfaces if name.startswith("cu"))),
-        torch_symbols=tuple(sorted(name for name in interfaces if name.startswith("_Z"))),
-        nvjitlink_functions=tuple(sorted(name for name in interfaces if name.startswith("__nv"))),
+        driver_functions=_named(interfaces, r"cu(?!da[A-Z])"),
+        torch_symbols=_named(interfaces, "_Z"),
+        nvjitlink_functions=_named(interfaces, "__nv"),
+        runtime_functions=_named(interfaces, "cuda[A-Z]"),
         is_program=_is_program(image),
         interpreter=_interpreter(image),
         refuses_import=_refusal(image),
@@ -249,6 +253,10 @@ def _read(image: ElfImage) -> Elf:
         instruction_set=_instruction_set(image),
         page_size=_page_size(image),
     )
+
+
+def _named(names: Iterable[str], start: str) -> tuple[str, ...]:
+    return tuple(sorted(name for name in names if re.match(start, name)))
 
 
 def _is_program(image: ElfImage) -> bool:

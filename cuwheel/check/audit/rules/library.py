@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-
 from cuwheel.base.formats.binaries.archs import DeviceCode, runs_on
 from cuwheel.base.formats.binaries.elf import Elf
 from cuwheel.base.formats.wheel.metadata import installed_path
