@@ -111,12 +111,12 @@ class AuditCase:
         return max((minor for minor in known if minor is not None), default=None)
 
     @cached_property
-    def newest_python(self) -> int | None:
-        """The newest minor release of Python; 39 where it is open, None where nothing says so."""
+    def newest_python(self) -> int:
+        """The minor release of the newest Python that tags and `Requires-Python` allow."""
         minors = {minor_of(tag) for tag in self.tags}
         if minors and None not in minors:
             return max(filter(None, minors))
-        return next(reversed(self._stated_pythons), None)
+        return next(reversed(self._stated_pythons), _MINORS)
 
     @cached_property
     def _stated_pythons(self) -> tuple[int, ...]:

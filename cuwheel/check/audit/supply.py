@@ -94,28 +94,33 @@ class Chain:
 
     def _supply(self, library: ScannedLibrary, soname: str) -> Supply:
         case = self.case
-        if "/" in soname:
-            return Supply(library.name, soname, faults=(self._relative(library),))
         if soname in case.files:
             return self._from_wheel(library, soname)
-        if self._is_in_prefix(library, soname):
-            return Supply(library.name, soname, "wheel")
-        if soname in case.system or soname.startswith("ld-linux"):
-            return Supply(library.name, soname, "system")
-        if is_from_driver(soname):
-            rest = "from the GPU's driver, which the recipe doesn't declare"
-            is_declared = not case.contract or case.contract.has_driver
-            faults = () if is_declared else (Fault("error", "comes", "come", rest),)
-            return Supply(library.name, soname, "driver", faults=faults)
-        if is_from_driver(f"{soname}.1"):
-            rest = f"of the driver, but only {soname}.1 is on every machine with one"
-            fault = Fault(case.severity("warning"), "is", "are", rest)
-            return Supply(library.name, soname, "driver", faults=(fault,))
+        if (supply := self._from_machine(library, soname)) is not None:
+            return supply
         if component := self.conditions.component(library, soname):
             return self._from_component(library, soname, component)
         if soname in case.own:
             return self._from_wheel(library, soname)
         return self._unsupplied(library, soname)
+
+    def _from_machine(self, library: ScannedLibrary, soname: str) -> Supply | None:
+        """Return the supply of what the system, the driver or the environment's folder has."""
+        case, supplier, faults = self.case, "system", []
+        if "/" in soname:
+            supplier, faults = "", [self._relative(library)]
+        elif is_from_driver(soname):
+            supplier, rest = "driver", "from the GPU's driver, which the recipe doesn't declare"
+            if case.contract and not case.contract.has_driver:
+                faults.append(Fault("error", "comes", "come", rest))
+        elif is_from_driver(f"{soname}.1"):
+            supplier, rest = "driver", f"of the driver, but only {soname}.1 is on every machine"
+            faults.append(Fault(case.severity("warning"), "is", "are", f"{rest} with one"))
+        elif self._is_in_prefix(library, soname):
+            supplier = "wheel"
+        elif soname not in case.system and not soname.startswith("ld-linux"):
+            return None
+        return Supply(library.name, soname, supplier, faults=tuple(faults))
 
     def _relative(self, library: ScannedLibrary) -> Fault:
         is_error = self.case.is_imported(library.name) or self.case.contract

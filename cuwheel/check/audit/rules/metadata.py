@@ -197,7 +197,7 @@ def _specification_findings(case: AuditCase) -> Iterator[AuditFinding]:
 
 
 def _claim_findings(case: AuditCase) -> Iterator[AuditFinding]:
-    """Yield files, extras and licences that METADATA names, and that aren't there or not allowed."""
+    """Yield files and extras of METADATA that aren't there, and licences stated twice."""
     text, info = case.scan.metadata, case.scan.dist_info
     for file in header(text, "license-file"):
         if not {f"{info}/licenses/{file}", f"{info}/{file}"} & {*case.scan.names}:

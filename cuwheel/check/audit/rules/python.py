@@ -83,8 +83,7 @@ def _release_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFindin
             if added > (oldest or added):
                 fact = f"line {item.line} imports {name}, which Python has from 3.{added} on, but "
                 yield finding(item.importer, _RULE, f"{fact}3.{oldest} is allowed")
-            newest = case.newest_python
-            if removed <= (newest or removed) and "setuptools" not in case.required:
+            if removed <= case.newest_python and "setuptools" not in case.required:
                 fact = f"line {item.line} imports {name}, which Python has only before 3.{removed}"
                 severity: Severity = "error" if removed <= (oldest or 0) else "warning"
                 yield finding(item.importer, _RULE, fact, severity)

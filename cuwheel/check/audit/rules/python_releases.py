@@ -26,30 +26,33 @@ REMOVED_MODULES = _by_name(
         10: "formatter parser symbol",
         11: "binhex",
         12: "asynchat asyncore distutils imp smtpd",
-        13: "aifc audioop cgi cgitb chunk crypt imghdr lib2to3 mailcap nis nntplib "
-        "ossaudiodev pipes sndhdr spwd sunau telnetlib uu xdrlib",
+        13: "aifc audioop cgi cgitb chunk crypt imghdr lib2to3 mailcap nis nntplib ossaudiodev "
+        "pipes sndhdr spwd sunau telnetlib uu xdrlib",
     }
 )
 ADDED_NAMES = _by_name(
     {
         8: "typing.Final typing.Literal typing.Protocol typing.SupportsIndex typing.TypedDict "
-        "typing.final typing.get_args typing.get_origin typing.runtime_checkable math.dist math.isqrt "
-        "math.prod math.perm math.comb functools.cached_property functools.singledispatchmethod",
+        "typing.final typing.get_args typing.get_origin typing.runtime_checkable math.dist "
+        "math.isqrt math.prod math.perm math.comb functools.cached_property "
+        "functools.singledispatchmethod",
         9: "typing.Annotated functools.cache math.lcm math.nextafter math.ulp random.randbytes "
         "importlib.resources.files importlib.resources.as_file asyncio.to_thread",
         10: "typing.Concatenate typing.ParamSpec typing.ParamSpecArgs typing.ParamSpecKwargs "
-        "typing.TypeAlias typing.TypeGuard typing.is_typeddict itertools.pairwise types.EllipsisType "
-        "types.NoneType types.NotImplementedType types.UnionType contextlib.aclosing "
-        "dataclasses.KW_ONLY inspect.get_annotations",
+        "typing.TypeAlias typing.TypeGuard typing.is_typeddict itertools.pairwise "
+        "types.EllipsisType types.NoneType types.NotImplementedType types.UnionType "
+        "contextlib.aclosing dataclasses.KW_ONLY inspect.get_annotations",
         11: "typing.LiteralString typing.Never typing.NotRequired typing.Required typing.Self "
-        "typing.TypeVarTuple typing.Unpack typing.assert_never typing.assert_type typing.clear_overloads "
-        "typing.dataclass_transform typing.get_overloads typing.reveal_type enum.EnumCheck enum.EnumType "
-        "enum.FlagBoundary enum.ReprEnum enum.StrEnum enum.member enum.nonmember enum.verify "
-        "enum.property enum.global_enum asyncio.Runner asyncio.TaskGroup asyncio.timeout "
-        "asyncio.timeout_at asyncio.Barrier contextlib.chdir datetime.UTC hashlib.file_digest "
-        "math.cbrt math.exp2 operator.call inspect.getmembers_static logging.getLevelNamesMapping",
-        12: "typing.TypeAliasType typing.override itertools.batched math.sumprod types.get_original_bases collections.abc.Buffer "
-        "inspect.BufferFlags calendar.Month calendar.Day",
+        "typing.TypeVarTuple typing.Unpack typing.assert_never typing.assert_type "
+        "typing.clear_overloads typing.dataclass_transform typing.get_overloads "
+        "typing.reveal_type enum.EnumCheck enum.EnumType enum.FlagBoundary enum.ReprEnum "
+        "enum.StrEnum enum.member enum.nonmember enum.verify enum.property enum.global_enum "
+        "asyncio.Runner asyncio.TaskGroup asyncio.timeout asyncio.timeout_at asyncio.Barrier "
+        "contextlib.chdir datetime.UTC hashlib.file_digest math.cbrt math.exp2 operator.call "
+        "inspect.getmembers_static logging.getLevelNamesMapping",
+        12: "typing.TypeAliasType typing.override itertools.batched math.sumprod "
+        "types.get_original_bases collections.abc.Buffer inspect.BufferFlags calendar.Month "
+        "calendar.Day",
         13: "typing.NoDefault typing.ReadOnly typing.TypeIs typing.get_protocol_members "
         "typing.is_protocol warnings.deprecated copy.replace queue.ShutDown math.fma "
         "types.CapsuleType os.process_cpu_count",
@@ -61,8 +64,8 @@ REMOVED_NAMES = _by_name(
         9: "base64.encodestring base64.decodestring fractions.gcd",
         10: "collections.Callable collections.Container collections.Hashable collections.Iterable "
         "collections.Iterator collections.Mapping collections.MutableMapping "
-        "collections.MutableSequence collections.MutableSet collections.Sequence collections.Set "
-        "collections.Sized",
+        "collections.MutableSequence collections.MutableSet collections.Sequence "
+        "collections.Set collections.Sized",
         11: "asyncio.coroutine inspect.formatargspec inspect.getargspec binascii.b2a_hqx "
         "binascii.a2b_hqx",
         12: "pkgutil.ImpImporter pkgutil.ImpLoader configparser.SafeConfigParser "
@@ -71,7 +74,8 @@ REMOVED_NAMES = _by_name(
         "unittest.getTestCaseNames",
         14: "ast.Bytes ast.Ellipsis ast.NameConstant ast.Num ast.Str pkgutil.find_loader "
         "pkgutil.get_loader importlib.abc.ResourceReader importlib.abc.Traversable "
-        "importlib.abc.TraversableResources asyncio.AbstractChildWatcher asyncio.get_child_watcher",
+        "importlib.abc.TraversableResources asyncio.AbstractChildWatcher "
+        "asyncio.get_child_watcher",
     }
 )
 REMOVED_FUNCTIONS = _by_name(
@@ -89,8 +93,8 @@ REMOVED_FUNCTIONS = _by_name(
         "PyUnicode_EncodeRawUnicodeEscape PyUnicode_EncodeUTF16 PyUnicode_EncodeUTF32 "
         "PyUnicode_EncodeUTF7 PyUnicode_EncodeUTF8 PyUnicode_EncodeUnicodeEscape "
         "PyUnicode_TransformDecimalToASCII PyUnicode_TranslateCharmap",
-        12: "PyCode_New PyCode_NewWithPosOnlyArgs PyUnicode_AsUnicode "
-        "PyUnicode_AsUnicodeAndSize PyUnicode_FromUnicode",
+        12: "PyCode_New PyCode_NewWithPosOnlyArgs PyUnicode_AsUnicode PyUnicode_AsUnicodeAndSize "
+        "PyUnicode_FromUnicode",
         13: "PySymtable_Lookup Py_SetStandardStreamEncoding",
     }
 )
