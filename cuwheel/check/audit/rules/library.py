@@ -17,7 +17,7 @@ from cuwheel.check.audit.scan import ScannedLibrary, join_codes
 from cuwheel.check.audit.tags import MACHINES, first_with, is_missing
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS
 from cuwheel.check.cuda.driver_functions import release_of_function
-from cuwheel.check.cuda.drivers import ZSTD_DRIVER, is_older, oldest_driver
+from cuwheel.check.cuda.drivers import ZSTD_DRIVER, is_older, oldest_driver, release_of_ptx
 from cuwheel.check.cuda.suppliers import cuda_major_of, is_from_driver, is_grafted, stem_of
 from cuwheel.check.linkage.search_path import resolve_entry
 
@@ -314,6 +314,8 @@ def _arch_findings(case: AuditCase) -> Iterator[AuditFinding]:
     contract, codes = case.contract, device_codes(case)
     if contract is None:
         yield from _claim_findings(case, join_codes(code for _, code in codes))
+        for name, code in {**dict(codes), **case.scan.device_files}.items():
+            yield from _ptx_findings(name, code, case)
         return
     if not codes and (contract.archs or contract.ptx_archs):
         fact = f"no library contains device code, the target is for {_archs('sm', contract.archs)}"
@@ -338,6 +340,21 @@ def _claim_findings(case: AuditCase, code: DeviceCode) -> Iterator[AuditFinding]
         if arch not in (*code.sass, *code.ptx) and not is_served:
             fact = f"its version says sm_{arch}, it contains {_archs('sm', code.sass)}"
             yield finding(case.scan.file_name, "archs", fact, "warning")
+
+
+def _ptx_findings(name: str, code: DeviceCode, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield PTX that drivers of the named CUDA refuse, or that newer GPUs can't compile."""
+    version, release = ".".join(map(str, code.ptx_version)), release_of_ptx(code.ptx_version)
+    if code.ptx and case.name_cuda and release and _order(release)[0] > case.name_cuda:
+        fact = f"its PTX {version} needs the driver of CUDA {release}, but the wheel's name says "
+        severity: Severity = "warning" if code.sass else "error"
+        yield finding(name, "driver", f"{fact}CUDA {case.name_cuda}", severity)
+    if code.ptx and not code.sass:
+        fact = "it has only PTX, no machine code: the driver compiles it at first use"
+        yield finding(name, "archs", fact, "note")
+    elif code.ptx and not any(map(str.isdecimal, code.ptx)):
+        fact = f"its only PTX is {_archs('compute', code.ptx)}, which newer GPUs can't compile"
+        yield finding(name, "archs", fact, "note")
 
 
 def device_codes(case: AuditCase) -> list[tuple[str, DeviceCode]]:

@@ -30,6 +30,7 @@ def supply_findings(chain: Chain) -> Iterator[AuditFinding]:
     """Yield findings about the suppliers of needed libraries."""
     yield from _needed_findings(chain)
     yield from _major_findings(chain)
+    yield from _runtime_findings(chain.case)
     yield from _unused_findings(chain)
     yield from _opened_findings(chain.case)
     yield from _release_findings(chain)
@@ -108,6 +109,15 @@ def _framework_findings(
         fact = f"it is for CUDA {major}, but the {by} that the wheel requires installs CUDA {kinds}"
         severity: Severity = "warning" if major in brought else "error"
         yield finding(library.name, "mixed CUDA majors", fact, severity)
+
+
+def _runtime_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield a runtime that is linked into one library, where another needs the shared one."""
+    linked = [library for library, _ in case.host_libraries if library.cudart]
+    if linked and any(stem_of(soname) == "libcudart" for soname in case.needed):
+        fact = "CUDA's runtime is linked into it statically, and other libraries of the wheel need "
+        fact += "the shared one: each has its own state, streams of the one are none of the other"
+        yield finding(linked[0].name, "mixed CUDA majors", fact, "note")
 
 
 def _unused_findings(chain: Chain) -> Iterator[AuditFinding]:
