@@ -6,7 +6,9 @@ Only statements of a module's own level count: what is in `try`, `if` or a funct
 from __future__ import annotations
 
 import ast
+import functools
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +32,11 @@ _NEWER = re.compile(
     re.MULTILINE,
 )
 _GLOBAL = re.compile(rb"^\s+global\s+(.*)", re.MULTILINE)  # a statement in a function
+_NESTED = 12  # of Python 3, which takes any expression in an f-string (PEP 701)
+# With both kinds of quotes or a backslash in braces; most f-strings have neither.
+_FORMATTED = re.compile(rb"""\b[rR]?[fF][rR]?(["']).*\{[^}\n]*(\1|\\)""")
+_QUOTES = 2  # around a text
+_QUOTE = re.compile(r"""[rRfF]+("{3}|'{3}|"|')""")
 _FUTURE = re.compile(rb"^from __future__ import .*annotations", re.MULTILINE)
 # `int | None` (PEP 604), `list[int]` (PEP 585); with another type on one side, that one decides.
 _UNION, _GENERIC = 10, 9
@@ -126,7 +133,8 @@ class PythonCode:
             return problem
         except ValueError:
             return None
-        return None
+        is_nested = minor < _NESTED and _FORMATTED.search(source)
+        return _nested_text(self._tree(member), source) if is_nested else None
 
     @property
     def run(self) -> tuple[str, ...]:
@@ -288,6 +296,27 @@ class PythonCode:
                     return None
                 names |= others
         return frozenset(names)
+
+
+def _nested_text(tree: ast.Module | None, source: bytes) -> SyntaxError | None:
+    """Return the error of Pythons before 3.12 about a quote or backslash in an f-string's braces.
+
+    This Python's `ast` reports it only where this Python is older itself.
+    """
+    text = source.decode(errors="replace")
+    for node in ast.walk(tree) if tree and sys.version_info >= (3, _NESTED) else ():
+        if isinstance(node, ast.JoinedStr):
+            whole = ast.get_source_segment(text, node) or ""
+            start = _QUOTE.match(whole)
+            values = (part.value for part in node.values if isinstance(part, ast.FormattedValue))
+            inner = [ast.get_source_segment(text, value) or "" for value in values]
+            rest = functools.reduce(lambda left, part: left.replace(part, "", 1), inner, whole)
+            # Not one of several texts in a row, each of which may have other quotes.
+            is_one = start and rest.endswith(start[1]) and rest.count(start[1]) == _QUOTES
+            if start and is_one and any(start[1] in part or "\\" in part for part in inner):
+                detail = ("", node.lineno, node.col_offset, whole)
+                return SyntaxError("f-string: its own quote or \\ inside of braces", detail)
+    return None
 
 
 def _assigns(node: ast.stmt, name: str) -> TypeGuard[ast.Assign]:

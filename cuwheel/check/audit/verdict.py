@@ -26,6 +26,8 @@ from cuwheel.check.audit.scan import WheelScan, join_codes, scan_wheel
 from cuwheel.check.audit.supply import Chain, Supply
 from cuwheel.check.audit.symbols import SymbolNeeds
 
+_Rule = Callable[[AuditCase], Iterable[AuditFinding]]
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReadParts:
@@ -88,9 +90,10 @@ class AuditResult:
 def judge(case: AuditCase) -> AuditResult:
     """Check a wheel against its contract, or against the rules for any wheel."""
     chain = Chain(case=case)
-    rules = [name_findings, member_findings, metadata_findings, layout_findings, python_findings]
-    of_libraries = [library_findings, lambda _: supply_findings(chain), symbol_findings]
-    rules += of_libraries if case.is_read else []
+    rules: list[_Rule] = [name_findings, member_findings, metadata_findings, layout_findings]
+    rules.append(python_findings)
+    if case.is_read:
+        rules += [library_findings, lambda _: supply_findings(chain), symbol_findings]
     findings = [found for rule in rules for found in _applied(rule, case)]
     if not case.is_read:
         fact = (
@@ -112,9 +115,7 @@ def judge(case: AuditCase) -> AuditResult:
     )
 
 
-def _applied(
-    rule: Callable[[AuditCase], Iterable[AuditFinding]], case: AuditCase
-) -> Iterator[AuditFinding]:
+def _applied(rule: _Rule, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield the findings of a rule; where it fails, those before, and the failure."""
     try:
         yield from rule(case)

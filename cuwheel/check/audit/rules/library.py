@@ -349,6 +349,8 @@ def _ptx_findings(name: str, code: DeviceCode, case: AuditCase) -> Iterator[Audi
         fact = f"its PTX {version} needs the driver of CUDA {release}, but the wheel's name says "
         severity: Severity = "warning" if code.sass else "error"
         yield finding(name, "driver", f"{fact}CUDA {case.name_cuda}", severity)
+    if name in case.scan.device_files or name == case.scan.file_name:
+        return  # one file for each arch
     if code.ptx and not code.sass:
         fact = "it has only PTX, no machine code: the driver compiles it at first use"
         yield finding(name, "archs", fact, "note")

@@ -228,12 +228,22 @@ def _build_tree_findings(case: AuditCase) -> Iterator[AuditFinding]:
     if origin in case.scan.names:
         fact = "installers write it: pip freeze prints its address in place of the version"
         yield finding(origin, "metadata", fact, "warning")
-    for library, elf in case.host_libraries:
-        size = sum(part.size for part in elf.sections if part.name.startswith(".debug_"))
-        whole = case.scan.contents[library.name].size
-        if size > max(_DEBUG_MIN, whole // 2):
-            fact = f"{show_size(size)} of its {show_size(whole)} are debug information: strip it"
-            yield finding(library.name, "build path", fact, "note")
+    yield from _debug_findings(case)
+
+
+def _debug_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield the library with most debug information, if that is the larger part of it."""
+    sizes = {
+        library.name: sum(part.size for part in elf.sections if part.name.startswith(".debug_"))
+        for library, elf in case.host_libraries
+    }
+    wholes = {name: case.scan.contents[name].size for name in sizes}
+    large = [name for name in sizes if sizes[name] > max(_DEBUG_MIN, wholes[name] // 2)]
+    if large:
+        name = max(large, key=sizes.__getitem__)
+        fact = f"{show_size(sizes[name])} of its {show_size(wholes[name])} are debug information"
+        more = f", as in {plural(len(large) - 1, 'other library')}"
+        yield finding(name, "build path", fact + (more if len(large) > 1 else ""), "note")
 
 
 def _byte_code_findings(case: AuditCase) -> Iterator[AuditFinding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from cuwheel.base.formats.wheel.metadata import installed_path
@@ -59,9 +59,7 @@ def _is_unversioned(name: str) -> bool:
     return name.endswith(".so") and is_cuda_library(name) and not is_from_driver(f"{name}.1")
 
 
-def _opened(
-    body: tuple[ast.stmt, ...] | list[ast.stmt], file: PurePosixPath
-) -> Iterator[tuple[int, PurePosixPath]]:
+def _opened(body: Sequence[ast.stmt], file: PurePosixPath) -> Iterator[tuple[int, PurePosixPath]]:
     """Yield the line and the path of what the statements of a module's level open."""
     known: dict[str, PurePosixPath] = {"__file__": file}
     for node in body:

@@ -19,7 +19,7 @@ from cuwheel.check.audit.supply import Chain, Fault
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS
 from cuwheel.check.cuda.frameworks import extras_of, has_common_release, preloads
 from cuwheel.check.cuda.library_functions import release_with
-from cuwheel.check.cuda.suppliers import components_of, is_from_driver, stem_of
+from cuwheel.check.cuda.suppliers import components_of, is_from_driver, is_grafted, stem_of
 
 _SHOWN = 3  # names in one finding
 _RELEASE = re.compile(r"_(\d+)_(\d+)$")  # `__nvJitLinkCreate_12_8`
@@ -113,7 +113,8 @@ def _framework_findings(
 
 def _runtime_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield a runtime that is linked into one library, where another needs the shared one."""
-    linked = [library for library, _ in case.host_libraries if library.cudart]
+    libraries = [library for library, _ in case.host_libraries if library.cudart]
+    linked = [library for library in libraries if not is_grafted(library.name)]
     if linked and any(stem_of(soname) == "libcudart" for soname in case.needed):
         fact = "CUDA's runtime is linked into it statically, and other libraries of the wheel need "
         fact += "the shared one: each has its own state, streams of the one are none of the other"
@@ -124,6 +125,11 @@ def _unused_findings(chain: Chain) -> Iterator[AuditFinding]:
     """Yield required wheels of NVIDIA that no library needs."""
     case = chain.case
     used = {supply.supplier.split(" ")[0] for supply in chain.supplies}
+    opened = {stem_of(name) for library, _ in case.host_libraries for name in library.opened}
+    for part in KNOWN_COMPONENTS:
+        stems = set(map(stem_of, part.sonames))
+        if not stems.isdisjoint(opened) or any(map(case.is_opened, stems)):
+            used.add(part.distribution)
     known = {part.distribution for part in KNOWN_COMPONENTS if part.cuda is not None}
     for name in sorted(case.required & known):
         if name not in used and not case.is_supplier:
