@@ -73,8 +73,9 @@ class SupplierConditions:
         if sure := next((dep.by for dep in deps if not dep.extra), ""):
             return f"with {sure}", None
         text = f"with the extra {' or '.join(sorted({dep.extra for dep in deps}))}"
-        is_sure = self.case.scan.loaders or self.case.unknown_projects or self.has_alternatives
-        is_vital = not is_sure and self.case.loader_graph.is_vital((soname,))
+        is_loaded = self.case.scan.loaders or self.case.unknown_projects
+        is_loaded = is_loaded or self.has_alternatives or _FINDER in self.case.required
+        is_vital = not is_loaded and self.case.loader_graph.is_vital((soname,))
         return text, "warning" if is_vital else None
 
     def why_missing(self, component: Component) -> str:
@@ -173,9 +174,9 @@ class SupplierConditions:
 
     @cached_property
     def _own_tops(self) -> frozenset[tuple[str, ...]]:
-        """The wheel's folders directly below site-packages, and those of NVIDIA's wheels."""
+        """The wheel's folders directly below site-packages, and those of no single project."""
         paths = filter(None, map(installed_path, self.case.scan.names))
-        return frozenset({("nvidia",), *(path.parts[:1] for path in paths)})
+        return frozenset({("nvidia",), ("lib",), ("lib64",), *(path.parts[:1] for path in paths)})
 
     def namesakes(self, library: ScannedLibrary) -> list[str]:
         """Return requirements that seem to supply another need of a library."""

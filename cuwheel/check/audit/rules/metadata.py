@@ -32,6 +32,7 @@ _GLIBC = re.compile(r"^manylinux(_\d+_\d+|\d+)")
 _PYTHON_SUFFIX = re.compile(r"\.cpython-3(\d+)t?-[-\w]*\.so$")
 # Setuptools wrote it long before metadata 2.4 had it; twine lets it pass (7.0.0, `package.py`).
 _EARLY_FIELD = "license-file introduced in metadata version"
+_WITH_LICENSES = Version("2.4")  # of METADATA, from which the index looks for the files (PEP 639)
 _PATCHES = 100  # more patch releases than any Python has
 _WHEEL_MAJOR = 1  # of Wheel-Version: installers refuse a greater one (PEP 427)
 _DESCRIPTION_MAX = 1 << 20  # bytes that are rendered
@@ -199,7 +200,9 @@ def _specification_findings(case: AuditCase) -> Iterator[AuditFinding]:
 def _claim_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield files and extras of METADATA that aren't there, and licences stated twice."""
     text, info = case.scan.metadata, case.scan.dist_info
-    for file in header(text, "license-file"):
+    stated = _version("".join(header(text, "metadata-version")))
+    is_checked = stated is not None and stated >= _WITH_LICENSES
+    for file in header(text, "license-file") if is_checked else ():
         if not {f"{info}/licenses/{file}", f"{info}/{file}"} & {*case.scan.names}:
             fact = f"License-File: {file} isn't in {info}/licenses"
             yield finding("METADATA", "metadata", fact, "warning")
