@@ -6,6 +6,7 @@ import re
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import IO, Literal
 
 from cuwheel.base import limits
@@ -68,17 +69,18 @@ _FILTER = 0x7FFFFFFF
 
 _MODULE_START = "PyInit_"  # PEP 489: the symbol that an import requires
 _LOADERS = ("dlopen", "dlmopen")
-_OWN_NAME = rb"PyInit_[^\0]{0,%d}|dlm?open(?=\0)" % limits.ELF_NAME
+# Each pattern begins with a constant, so that the search is fast; together they wouldn't.
+_OWN_NAMES = (rb"(PyInit_[^\0]{0,%d})" % limits.ELF_NAME, rb"(dlm?open)(?=\0)")
 # Functions of the driver, the runtime and nvJitLink, and mangled names in PyTorch's namespaces
 # (Itanium C++ ABI, "External Names"): searched where a library with this start is needed.
 _INTERFACES = (
-    ("libcuda.so.1", rb"(?<=\0)cu[A-Z]\w*(?=\0)"),
+    ("libcuda.so.1", rb"\0(cu[A-Z]\w*)(?=\0)"),
     (
         ("libtorch", "libc10"),
-        rb"(?<=\0)_Z(?:T[VIST])?N?[VrK]*[RO]?(?:2at|3c10|5torch)\w*(?=\0)",
+        rb"\0(_Z(?:T[VIST])?N?[VrK]*[RO]?(?:2at|3c10|5torch)\w*)(?=\0)",
     ),
-    ("libnvJitLink.so", rb"(?<=\0)__nvJitLink\w+(?=\0)"),
-    ("libcudart.so", rb"(?<=\0)cuda[A-Z]\w*(?=\0)"),
+    ("libnvJitLink.so", rb"\0(__nvJitLink\w+)(?=\0)"),
+    ("libcudart.so", rb"\0(cuda[A-Z]\w*)(?=\0)"),
 )
 _CHUNK = 1 << 20  # bytes
 _KEPT = 128  # bytes of memory for a name, in addition to its own
@@ -392,13 +394,13 @@ def _names_of_interest(image: ElfImage, needed: tuple[str, ...]) -> dict[int, st
         for libraries, pattern in _INTERFACES
         if any(soname.startswith(libraries) for soname in needed)
     ]
-    pattern = re.compile(b"|".join((_OWN_NAME, *interfaces)))
+    patterns = [re.compile(pattern) for pattern in (*_OWN_NAMES, *interfaces)]
     size, memory, names = image.first(STRINGS_SIZE), 0, {}
     for offset in range(0, size, _CHUNK):
         text = image.read(image.strings + offset, min(_CHUNK + limits.ELF_NAME, size - offset))
-        for match in pattern.finditer(text):
-            names[offset + match.start()] = match[0].decode("utf-8", "replace")
-            memory += len(match[0]) + _KEPT
+        for match in chain.from_iterable(pattern.finditer(text) for pattern in patterns):
+            names[offset + match.start(1)] = match[1].decode("utf-8", "replace")
+            memory += len(match[1]) + _KEPT
             if memory > limits.ELF_NAMES:
                 raise ElfFormatError(f"its names take more than {limits.ELF_NAMES} bytes")
     return names

@@ -202,17 +202,17 @@ def _top_level_findings(case: AuditCase) -> Iterator[AuditFinding]:
 
 def _collision_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield files that installers write to one place, here or where case doesn't count."""
-    places: dict[PurePosixPath, str] = {}
-    folded: dict[str, PurePosixPath] = {}
-    for name in dict.fromkeys(case.scan.names):
-        path = installed_path(name)
-        if path is None:
-            continue
-        first, other = places.setdefault(path, name), folded.setdefault(str(path).lower(), path)
-        if first != name and case.scan.contents[first] != case.scan.contents[name]:
-            fact = f"{first} is installed to the same path, with other content: one overwrites it"
+    contents = case.scan.contents
+    moved = (name for name in dict.fromkeys(case.scan.names) if ".data/" in name)
+    for name in moved:
+        other = str(installed_path(name) or name)
+        if other != name and other in contents and contents[other] != contents[name]:
+            fact = f"{other} is installed to the same path, with other content: one overwrites it"
             yield finding(name, "archive", fact)
-        elif other != path:
+    folded: dict[str, str] = {}
+    for name in dict.fromkeys(case.scan.names):
+        other = folded.setdefault(name.lower(), name)
+        if other != name:
             fact = f"{other} has the same name where letter case doesn't count, as on macOS"
             yield finding(name, "archive", fact, "note")
 

@@ -29,16 +29,13 @@ _FILE = PurePosixPath("/site")  # stands for site-packages, so that a path below
 
 def file_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield files of the wheel's own package that are opened, and that it doesn't have."""
-    paths = filter(None, map(installed_path, case.scan.names))
-    installed = {_FILE / path for path in paths}
-    installed |= {parent for path in installed for parent in path.parents}
     for member in case.code.run:
         path = installed_path(member)
         if path is None or _MAKES.search(case.scan.sources[member]):
             continue
         for line, opened in _opened(case.code.statements(member), _FILE / path):
             fact = f"line {line} opens {_shown(opened)}, which "
-            if opened.is_absolute() and opened not in installed and _is_own(opened, installed):
+            if opened.is_relative_to(_FILE) and _is_missing(opened.relative_to(_FILE), case):
                 yield finding(member, _RULE, f"{fact}isn't in the wheel")
             elif _is_unversioned(str(opened)):
                 yield finding(member, _RULE, f"{fact}no wheel of NVIDIA's has", "warning")
@@ -48,11 +45,11 @@ def _shown(path: PurePosixPath) -> str:
     return str(path.relative_to(_FILE) if path.is_relative_to(_FILE) else path)
 
 
-def _is_own(path: PurePosixPath, installed: set[PurePosixPath]) -> bool:
-    """Return True for a path in a package of the wheel, which has an `__init__`."""
-    if not path.is_relative_to(_FILE):
-        return False
-    return _FILE / path.relative_to(_FILE).parts[0] / "__init__.py" in installed
+def _is_missing(path: PurePosixPath, case: AuditCase) -> bool:
+    """Return True for a path in a package of the wheel, which has an `__init__`, without a file."""
+    installed = set(filter(None, map(installed_path, case.scan.names)))
+    is_there = path in installed or any(path in other.parents for other in installed)
+    return not is_there and PurePosixPath(path.parts[0], "__init__.py") in installed
 
 
 def _is_unversioned(name: str) -> bool:
