@@ -73,8 +73,8 @@ class SupplierConditions:
         if sure := next((dep.by for dep in deps if not dep.extra), ""):
             return f"with {sure}", None
         text = f"with the extra {' or '.join(sorted({dep.extra for dep in deps}))}"
-        is_loaded = self.case.scan.loaders or self.case.unknown_projects
-        is_loaded = is_loaded or self.has_alternatives or _FINDER in self.case.required
+        others = self.case.scan.loaders or self.case.unknown_projects
+        is_loaded = bool(others) or self.has_alternatives or _FINDER in self.case.required
         is_vital = not is_loaded and self.case.loader_graph.is_vital((soname,))
         return text, "warning" if is_vital else None
 

@@ -254,7 +254,8 @@ class Chain:
     def _missing(self, soname: str) -> Fault:
         is_cuda = is_cuda_library(soname)
         is_vital = self.case.loader_graph.is_vital((soname,))
-        severity: Severity = "error" if is_vital else "warning"
+        # NVIDIA's wheels have libraries for other machines, which others open by name.
+        severity: Severity = "error" if is_vital and not self.case.is_supplier else "warning"
         if self.case.contract:
             severity = "error"
         elif self.conditions.has_alternatives:

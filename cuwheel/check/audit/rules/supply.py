@@ -71,7 +71,8 @@ def _major_findings(chain: Chain) -> Iterator[AuditFinding]:
                 f"the runtime of CUDA {library.cudart} is linked into it, but the wheel's name "
                 f"says CUDA {case.name_cuda}"
             )
-            yield finding(library.name, "mixed CUDA majors", fact)
+            severity: Severity = "note" if case.is_supplier else "error"
+            yield finding(library.name, "mixed CUDA majors", fact, severity)
 
 
 def _brought_findings(chain: Chain, library: ScannedLibrary) -> Iterator[AuditFinding]:
