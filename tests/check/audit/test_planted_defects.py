@@ -497,6 +497,9 @@ SOUND = (
         {"requires": ("setuptools",)},
     ),
     Plant("placeholder", None, {"pkg/a.py": f"T = 'hf_{'x' * 34}'\nA = 'AKIAIOSFODNN7EXAMPLE'\n"}),
+    Plant(
+        "C++ runtime for musl", None, {GRAFTED: Code()}, {"tag": "py3-none-musllinux_1_2_x86_64"}
+    ),
     Plant("script with CR", None, {f"{DATA}/scripts/tool": "#!python\r\n", "pkg/x.py": ""}),
     Plant("one content", None, {"pkg/a.py": "", f"{DATA}/purelib/pkg/a.py": ""}),
     Plant("extra", None, {}, {"requires": ('a; extra == "x"',)}),

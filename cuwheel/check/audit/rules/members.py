@@ -116,7 +116,7 @@ def _graft_findings(case: AuditCase) -> Iterator[AuditFinding]:
             fact = "a library that belongs to another wheel is copied in"
             severity = case.severity("warning" if _is_second(name, file, case) else "note")
             yield finding(name, "grafted library", fact, severity)
-        elif stem_of(file) == _STANDARD_LIBRARY and not case.contract:
+        elif stem_of(file) == _STANDARD_LIBRARY and case.is_read and not case.contract:
             fact = "a second C++ runtime: a process may load both, or the older one for all"
             yield finding(name, "grafted library", fact, "warning")
         elif case.contract and _is_unnamed_copy(name, case.contract):
