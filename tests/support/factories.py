@@ -193,6 +193,7 @@ def write_wheel(  # noqa: PLR0913 - the facts of a wheel, each with a default
     tag: str = "cp311-cp311-linux_x86_64",
     requires: tuple[str, ...] = (),
     python: str = "",
+    metadata: str = "",
     modes: Mapping[str, int] | None = None,
     year: int = 1980,
 ) -> Path:
@@ -201,7 +202,7 @@ def write_wheel(  # noqa: PLR0913 - the facts of a wheel, each with a default
     lines = "".join(f"Requires-Dist: {text}\n" for text in requires)
     extras = dict.fromkeys(re.findall(r'extra == "([^"]+)"', lines))
     lines += "".join(f"Provides-Extra: {extra}\n" for extra in extras)  # else pip takes none
-    lines += f"Requires-Python: {python}\n" * bool(python)
+    lines += f"Requires-Python: {python}\n" * bool(python) + metadata
     contents = {
         **{key: _content(value) for key, value in files.items()},
         f"{stem}.dist-info/METADATA": (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -20,7 +19,7 @@ from cuwheel.check.audit.exports.sarif import write_sarif
 from cuwheel.check.audit.exports.treemap import check_one_wheel, write_treemap
 from cuwheel.check.audit.findings import SEVERITIES
 from cuwheel.check.audit.report import audit_document, counts_of, print_result, print_verdicts
-from cuwheel.check.audit.verdict import AuditResult, audit_wheel, unreadable
+from cuwheel.check.audit.verdict import AuditResult, audit_wheel, internal_error, unreadable
 
 _NAME = 255  # bytes of a file's name, NAME_MAX
 
@@ -154,9 +153,7 @@ def _audit(wheel: Path, contract: Contract | None, excludes: tuple[str, ...]) ->
     except OSError as problem:
         return unreadable(wheel, problem.strerror or str(problem))
     except Exception as problem:  # noqa: BLE001 - a fault of cuwheel, which ends no report
-        where = traceback.extract_tb(problem.__traceback__)[-1]
-        text = f"{type(problem).__name__} in {where.name}: {problem}"
-        return unreadable(wheel, f"an internal error of cuwheel, please report it: {text}")
+        return unreadable(wheel, internal_error(problem))
 
 
 def _raise_for(results: list[AuditResult], fails_on: str) -> None:

@@ -19,7 +19,7 @@ from cuwheel.check.audit.findings import Severity
 from cuwheel.check.audit.installed_projects import unknown_among
 from cuwheel.check.audit.python_code import PythonCode
 from cuwheel.check.audit.scan import ScannedLibrary, WheelScan
-from cuwheel.check.audit.tags import MACHINES, oldest_minor, policies, policy_of
+from cuwheel.check.audit.tags import MACHINES, minor_of, oldest_minor, policies, policy_of
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS, Component
 from cuwheel.check.cuda.driver_functions import release_of_function
 from cuwheel.check.cuda.drivers import (
@@ -107,14 +107,27 @@ class AuditCase:
     @cached_property
     def oldest_python(self) -> int | None:
         """The minor release of the oldest Python that tags and `Requires-Python` allow."""
+        known = (oldest_minor(self.tags), next(iter(self._stated_pythons), None))
+        return max((minor for minor in known if minor is not None), default=None)
+
+    @cached_property
+    def newest_python(self) -> int:
+        """The minor release of the newest Python that tags and `Requires-Python` allow."""
+        minors = {minor_of(tag) for tag in self.tags}
+        if minors and None not in minors:
+            return max(filter(None, minors))
+        return next(reversed(self._stated_pythons), _MINORS)
+
+    @cached_property
+    def _stated_pythons(self) -> tuple[int, ...]:
+        """The minor releases in `Requires-Python`; empty where it isn't stated, or is invalid."""
         required = next(iter(header(self.scan.metadata, "requires-python")), "")
         try:
             allowed = SpecifierSet(required)
         except InvalidSpecifier:
-            return oldest_minor(self.tags)
-        stated = (n for n in range(_MINORS) if required and allowed.contains(f"3.{n}.{_PATCH}"))
-        known = (oldest_minor(self.tags), next(stated, None))
-        return max((minor for minor in known if minor is not None), default=None)
+            return ()
+        minors = range(_MINORS if required else 0)
+        return tuple(n for n in minors if allowed.contains(f"3.{n}.{_PATCH}"))
 
     @cached_property
     def platforms(self) -> tuple[str, ...]:

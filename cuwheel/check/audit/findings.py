@@ -37,17 +37,18 @@ RULES = (
     AuditRule(
         name="archive",
         summary="The archive itself is not a valid wheel.",
-        text="A member has an unsafe name, is a link or occurs twice, its `.data` folder has a "
-        "scheme that no installer knows, RECORD doesn't match the archive's content, or "
+        text="A member has an unsafe name, is a link, occurs twice or is installed where another "
+        "one is, its `.data` folder has an unknown scheme, RECORD doesn't match the content, or "
         "WHEEL has a version that installers don't support. They refuse such a file or "
         "install something other than what was built. Something changed the wheel after it "
         "was packed: build it again.",
     ),
     AuditRule(
         name="not checked",
-        summary="The wheel is on a server, and only parts of it were read.",
+        summary="Something of the wheel wasn't checked.",
         text="`audit URL` reads at most 16 MiB of a wheel. That shows what it runs with, as far as "
-        "these parts do. No rule was checked: download the wheel, and audit the file.",
+        "these parts do. No rule was checked: download the wheel, and audit the file. Code for a "
+        "newer Python than the audit's can't be read.",
     ),
     AuditRule(
         name="name",
@@ -69,7 +70,8 @@ RULES = (
         "description that can't be rendered (Markdown without a stated type is read as "
         "reStructuredText); if `Requires-Python` excludes the Python of the tag, "
         "installers refuse it, and no installer can meet requirements that exclude each "
-        "other. Correct it upstream or with a patch (`pyproject.toml`, `setup.py`).",
+        "other. pip refuses `>=2.0.*`, and ignores an extra without `Provides-Extra`. "
+        "Correct it upstream or with a patch (`pyproject.toml`, `setup.py`).",
     ),
     AuditRule(
         name="tag",
@@ -121,17 +123,18 @@ RULES = (
     AuditRule(
         name="Python code",
         summary="Importing the package, or starting its script, fails.",
-        text="Code that an import always runs has a syntax error, needs a newer Python than "
-        "`Requires-Python`, imports a module that isn't in the wheel (often `_C`, if the "
-        "extension wasn't built), or a project that isn't in `Requires-Dist`. An entry point "
-        "needs an existing `module:function`.",
+        text="Code that an import always runs has a syntax error, needs another Python than "
+        "`Requires-Python` (`tomllib`, `int | None`, `distutils`), imports a module that isn't in "
+        "the wheel (often `_C`, if the extension wasn't built), or a project that isn't in "
+        "`Requires-Dist`, or opens a file that isn't there. An entry point needs an existing "
+        "`module:function`.",
     ),
     AuditRule(
         name="program",
         summary="A program can't be started, or runs unexpectedly.",
         text="A file needs the execute bit to be started, a script an interpreter that exists "
-        "everywhere (`#!python`). `sitecustomize.py` and `import` lines of a `.pth` run "
-        "whenever Python starts.",
+        "everywhere (`#!python`), a program the system's loader. `sitecustomize.py` and `import` "
+        "lines of a `.pth` run whenever Python starts; a path in it is of the build machine.",
     ),
     AuditRule(
         name="secret",
@@ -149,17 +152,19 @@ RULES = (
     AuditRule(
         name="build path",
         summary="A file contains a path of the build machine.",
-        text="Paths in `__FILE__`, debug information or an rpath reveal the build machine, and "
-        "make two builds of one source differ. Map them (`-ffile-prefix-map`), strip the "
-        "library, or patch what writes them.",
+        text="Paths in `__FILE__`, debug information, an rpath or a build's folder reveal the "
+        "build machine, and make two builds of one source differ. Map them "
+        "(`-ffile-prefix-map`), strip the library, or leave the files out. Code compiled with "
+        "`--coverage` writes there.",
     ),
     AuditRule(
         name="library",
         summary="A library can't be read, or there is none.",
         text="If the wheel of a CUDA package has no compiled library, its build system found no "
         "CUDA; a damaged library was truncated or changed after linking. Python ignores "
-        "modules whose suffix is for another build, as `-musl.so`; glibc reserves 1,700 bytes "
-        "for static thread-local storage: compile without `-ftls-model=initial-exec`.",
+        "modules whose suffix is for another build, as `-musl.so`; the loader refuses a program "
+        "(`-pie`) and `-z nodlopen`; glibc reserves 1,700 bytes for static thread-local storage: "
+        "compile without `-ftls-model=initial-exec`.",
     ),
     AuditRule(
         name="executable stack",
@@ -209,7 +214,8 @@ RULES = (
         "A requirement may also allow only releases whose libraries have other names "
         "(`nvidia-cudnn-cu12==8.*` for libcudnn.so.9): correct its version range. For a "
         "third-party wheel it is an error if the wheel can't be loaded at all without the "
-        "library, a warning if only a part of it can't or a framework isn't required, and a "
+        "library, a warning if only a part of it can't, an extra requires it or a framework "
+        "isn't required, and a "
         "note for a library that is opened by name. It is also an error if the "
         "library is in the wheel itself, an extension module needs it, and nothing in the "
         "wheel could load it before: an entry with one `..` too few, or a link `libx.so.1` "
@@ -270,7 +276,8 @@ RULES = (
         text="Python binds all symbols of a library when it loads it, so the import fails with "
         "`undefined symbol`. The symbol, or its version, is defined neither in the wheel, nor "
         "in the libraries that it needs, glibc, libstdc++, Python or PyTorch. A source file was "
-        "not linked, a helper library is of another release than its headers, or a library "
+        "not linked (nor device-linked, `-rdc=true`), a helper library is of another release "
+        "than its headers, Python removed the function, or a library "
         "is missing in the link command: `-Wl,--no-undefined` makes the linker report it "
         "(`c++filt` shows the readable name). It is a note if Python code of the wheel "
         "loads libraries itself and the wheel requires a project whose libraries aren't "
@@ -299,7 +306,8 @@ RULES = (
         summary="The wheel can't be loaded with the oldest driver of its CUDA release.",
         text="A wheel for CUDA 12 is expected to run on driver 525.60.13, one for CUDA 13 on "
         "580.65.06 (minor version compatibility). A library that links `libcuda.so.1` and "
-        "needs a newer function of it doesn't load there. Get such functions with "
+        "needs a newer function of it doesn't load there, and PTX of a newer release isn't "
+        "compiled. Get such functions with "
         "`cudaGetDriverEntryPoint`, or document that a newer driver is needed.",
     ),
 )

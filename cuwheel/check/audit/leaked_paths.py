@@ -10,7 +10,8 @@ from cuwheel.base.formats.binaries.windows import LOOKAHEAD, Window
 
 # A compiler leaves the names of sources (`__FILE__`, debug information). Only names of sources
 # count: programs have good reasons to hold `/tmp/` or `/root/.cache`.
-_SOURCE = re.compile(rb"(?:/[\w.+@=~,-]+)+\.(?:cuh?|cc?|cpp|cxx|hh?|hpp|hxx|inl|ipp|pyx|rs)\b")
+_SOURCE = re.compile(rb"(?:/[\w.+@=~,-]+)+\.(?:cuh?|cc?|cpp|cxx|hh?|hpp|hxx|inl|ipp|pyx|rs|gcda)\b")
+COVERAGE = ".gcda"  # written when a process ends, with `gcc --coverage`
 _PRINTABLE = re.compile(rb"[\x20-\x7e]*")
 _IN_NAME = re.compile(rb"[\w.+~-]")
 # A person's files, or those of a build that was run by hand.
@@ -90,6 +91,7 @@ class LeakFinder:
             if not (is_services or _HOMES.match(source)):
                 return
         if path:
-            key = (name, folder, is_services)
+            is_written = path[0].endswith(COVERAGE.encode())
+            key = (name, COVERAGE.encode() if is_written else folder, is_services)
             first = self._leaks.get(key, Leak(name=name, text=path[0].decode(), count=0))
             self._leaks[key] = replace(first, count=first.count + 1)

@@ -6,12 +6,14 @@ Only statements of a module's own level count: what is in `try`, `if` or a funct
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.base.system.regular_files import parse_module
@@ -30,6 +32,16 @@ _NEWER = re.compile(
     re.MULTILINE,
 )
 _GLOBAL = re.compile(rb"^\s+global\s+(.*)", re.MULTILINE)  # a statement in a function
+_NESTED = 12  # of Python 3, which takes any expression in an f-string (PEP 701)
+# With both kinds of quotes or a backslash in braces; most f-strings have neither.
+_FORMATTED = re.compile(rb"""\b[rR]?[fF][rR]?(["']).*\{[^}\n]*(\1|\\)""")
+_QUOTES = 2  # around a text
+_QUOTE = re.compile(r"""[rRfF]+("{3}|'{3}|"|')""")
+_FUTURE = re.compile(rb"^from __future__ import .*annotations", re.MULTILINE)
+# `int | None` (PEP 604), `list[int]` (PEP 585); with another type on one side, that one decides.
+_UNION, _GENERIC = 10, 9
+_CONTAINERS = frozenset({"dict", "frozenset", "list", "set", "tuple", "type"})
+_BUILTIN = _CONTAINERS | {"bool", "bytes", "complex", "float", "int", "str"}
 _WORD = re.compile(rb"\w+")
 _BY_PATH = re.compile(rb"spec_from_file_location|ExtensionFileLoader|load_dynamic")
 _ANY_NAME = re.compile(rb"\b(globals|exec|vars|locals|setattr)\(|def __getattr__")
@@ -121,7 +133,8 @@ class PythonCode:
             return problem
         except ValueError:
             return None
-        return None
+        is_nested = minor < _NESTED and _FORMATTED.search(source)
+        return _nested_text(self._tree(member), source) if is_nested else None
 
     @property
     def run(self) -> tuple[str, ...]:
@@ -168,6 +181,29 @@ class PythonCode:
             or f"{module}.{name}" in self.modules
             or f"{module}.{name}" in self.folders
         )
+
+    def exported(self, module: str) -> tuple[str, ...]:
+        """Return the names in a module's `__all__`, as far as it is one constant list."""
+        tree = self._tree(self.modules.get(module, ""))
+        values = (node.value for node in tree.body if _assigns(node, "__all__")) if tree else ()
+        lists = [value for value in values if isinstance(value, (ast.List, ast.Tuple))]
+        elements = (element for each in lists for element in each.elts)
+        return tuple(str(e.value) for e in elements if isinstance(e, ast.Constant))
+
+    def new_annotations(self, member: str) -> Iterator[tuple[int, str, int]]:
+        """Yield annotations that an import evaluates: line, text, the Python 3 that has them."""
+        tree = self._tree(member)
+        if tree is None or _FUTURE.search(self.sources[member]):
+            return
+        for node in _evaluated(tree.body):
+            for part in ast.walk(node):
+                if minor := _minor_of_annotation(part):
+                    yield node.lineno, ast.unparse(part), minor
+
+    def statements(self, member: str) -> Sequence[ast.stmt]:
+        """Return the statements of a module's own level."""
+        tree = self._tree(member)
+        return tree.body if tree else ()
 
     def _is_package(self, module: str) -> bool:
         return PurePosixPath(self.modules.get(module, "")).name.startswith("__init__.")
@@ -260,6 +296,60 @@ class PythonCode:
                     return None
                 names |= others
         return frozenset(names)
+
+
+def _nested_text(tree: ast.Module | None, source: bytes) -> SyntaxError | None:
+    """Return the error of Pythons before 3.12 about a quote or backslash in an f-string's braces.
+
+    This Python's `ast` reports it only where this Python is older itself.
+    """
+    text = source.decode(errors="replace")
+    for node in ast.walk(tree) if tree and sys.version_info >= (3, _NESTED) else ():
+        if isinstance(node, ast.JoinedStr):
+            whole = ast.get_source_segment(text, node) or ""
+            start = _QUOTE.match(whole)
+            values = (part.value for part in node.values if isinstance(part, ast.FormattedValue))
+            inner = [ast.get_source_segment(text, value) or "" for value in values]
+            rest = functools.reduce(lambda left, part: left.replace(part, "", 1), inner, whole)
+            # Not one of several texts in a row, each of which may have other quotes.
+            is_one = start and rest.endswith(start[1]) and rest.count(start[1]) == _QUOTES
+            if start and is_one and any(start[1] in part or "\\" in part for part in inner):
+                detail = ("", node.lineno, node.col_offset, whole)
+                return SyntaxError("f-string: its own quote or \\ inside of braces", detail)
+    return None
+
+
+def _assigns(node: ast.stmt, name: str) -> TypeGuard[ast.Assign]:
+    return isinstance(node, ast.Assign) and any(
+        isinstance(target, ast.Name) and target.id == name for target in node.targets
+    )
+
+
+def _evaluated(body: Iterable[ast.stmt]) -> Iterator[ast.expr]:
+    """Yield the annotations of functions, and of names in modules and classes."""
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield from _evaluated(node.body)
+        elif isinstance(node, ast.AnnAssign):
+            yield node.annotation
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            args = node.args
+            every = (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg)
+            yield from (each.annotation for each in every if each and each.annotation)
+            yield from [node.returns] if node.returns else ()
+
+
+def _minor_of_annotation(node: ast.AST) -> int:
+    """Return the first Python 3 that evaluates `int | None` and `list[int]`; 0: every one does."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return _UNION if any(map(_is_plain_type, (node.left, node.right))) else 0
+    is_generic = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)
+    return _GENERIC if is_generic and node.value.id in _CONTAINERS else 0  # type: ignore[attr-defined]
+
+
+def _is_plain_type(node: ast.expr) -> bool:
+    is_none = isinstance(node, ast.Constant) and node.value is None
+    return is_none or (isinstance(node, ast.Name) and node.id in _BUILTIN)
 
 
 def _suffix(file: str) -> str:

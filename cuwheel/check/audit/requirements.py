@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from cuwheel.base.formats.wheel.metadata import project_of
+from cuwheel.base.formats.wheel.metadata import installed_path, project_of
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import Severity
 from cuwheel.check.audit.scan import ScannedLibrary
@@ -72,7 +72,22 @@ class SupplierConditions:
             return "", self._severity_of_missing(component, soname)
         if sure := next((dep.by for dep in deps if not dep.extra), ""):
             return f"with {sure}", None
-        return f"with the extra {' or '.join(sorted({dep.extra for dep in deps}))}", None
+        text = f"with the extra {' or '.join(sorted({dep.extra for dep in deps}))}"
+        others = self.case.scan.loaders or self.case.unknown_projects
+        is_loaded = bool(others) or self.has_alternatives or _FINDER in self.case.required
+        is_vital = not is_loaded and self.case.loader_graph.is_vital((soname,))
+        return text, "warning" if is_vital else None
+
+    def why_missing(self, component: Component) -> str:
+        """Return why a component isn't installed with the wheel."""
+        name = component.distribution
+        lines = [line for line in self.case.requires if project_of(line) == name]
+        if not lines:
+            return "which isn't in Requires-Dist"
+        extras = {extra for line in lines for extra in extras_of(Requirement(line))}
+        if extras:
+            return f"which only the extra {' or '.join(sorted(extras))} requires"
+        return f"whose requirement is never true on Linux: {lines[0].partition(';')[2].strip()}"
 
     def contradiction(self, component: Component) -> str:
         """Return a requirement that allows no release with the component's sonames, or empty.
@@ -152,8 +167,16 @@ class SupplierConditions:
             for name in sorted(unknown):
                 if not parts.isdisjoint({name, *name.split("-")}):
                     return name
-        own = f"{self.case.project}-"
+            if len(self.case.unknown_projects) == 1 and folder.parts[:1] not in self._own_tops:
+                return self.case.unknown_projects[0]
+        own = f"{_CUDA_SUFFIX.sub('', self.case.project)}-"
         return next((name for name in sorted(unknown) if name.startswith(own)), "")
+
+    @cached_property
+    def _own_tops(self) -> frozenset[tuple[str, ...]]:
+        """The wheel's folders directly below site-packages, and those of no single project."""
+        paths = filter(None, map(installed_path, self.case.scan.names))
+        return frozenset({("nvidia",), ("lib",), ("lib64",), *(path.parts[:1] for path in paths)})
 
     def namesakes(self, library: ScannedLibrary) -> list[str]:
         """Return requirements that seem to supply another need of a library."""

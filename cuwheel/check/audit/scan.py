@@ -67,7 +67,10 @@ _SECRETS = (
     (b"pypi-AgE", "a token of a package index", rb"\bpypi-AgE[\w-]{60,}"),
     (b"hf_", "a token of Hugging Face", rb"\bhf_[A-Za-z]{34}\b"),
     (b"AKIA", "an access key of AWS", rb"\bAKIA[A-Z2-7]{16}\b"),
+    (b"nvapi-", "a key of NVIDIA's NGC", rb"\bnvapi-[\w-]{60,70}(?![\w-])"),
 )
+# Of documentation: `hf_xxxx…`, `AKIAIOSFODNN7EXAMPLE`, `ghp_abcdef…`.
+_PLACEHOLDER = re.compile(rb"(?i)(.)\1{7}|example|your|token|abcdefgh|12345678")
 _TOO_MANY_FATBINS = "it has implausibly many fat binaries or kinds of code"
 _LFS_POINTER = b"version https://git-lfs"
 _LINKER_SCRIPT = (b"GNU ld script", b"INPUT", b"GROUP")  # a text in place of a library
@@ -303,7 +306,8 @@ class MemberReading:
         self.secrets = tuple(
             kind
             for word, kind, pattern in _SECRETS
-            if word in self.text and re.search(pattern, self.text)
+            if word in self.text
+            and any(not _PLACEHOLDER.search(match[0]) for match in re.finditer(pattern, self.text))
         )
         if self._fatbins.found:
             self.code = code_of(self._fatbins.found)
@@ -381,6 +385,8 @@ class MemberReading:
         """
         if self._fatbins.has_too_many:
             raise FatbinFormatError(_TOO_MANY_FATBINS)
+        if self._fatbins.has_damage and self._fatbins.found:
+            raise FatbinFormatError("machine code in a fat binary has no valid ELF header")
         fatbins = self._fatbins.found
         loaded = set(fatbins)
         looked_at = 0

@@ -7,13 +7,15 @@ tag; the second follows from which package loads what.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from packaging.specifiers import SpecifierSet
 
+from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import Severity
 from cuwheel.check.audit.requirements import SupplierConditions
@@ -21,7 +23,10 @@ from cuwheel.check.audit.scan import ScannedLibrary
 from cuwheel.check.cuda.components import Component
 from cuwheel.check.cuda.frameworks import has_common_release, preloads
 from cuwheel.check.cuda.suppliers import is_cuda_library, is_from_driver, is_other_accelerator
+from cuwheel.check.linkage.search_path import resolve_entry
 
+_PREFIX = PurePosixPath("/")  # `sys.prefix`, and where site-packages is below it
+_SITE = PurePosixPath("/lib/python3/site-packages")
 _OPENED = "loaded before by the wheel's Python code"
 
 
@@ -91,18 +96,48 @@ class Chain:
         case = self.case
         if soname in case.files:
             return self._from_wheel(library, soname)
-        if soname in case.system or soname.startswith("ld-linux"):
-            return Supply(library.name, soname, "system")
-        if is_from_driver(soname):
-            rest = "from the GPU's driver, which the recipe doesn't declare"
-            is_declared = not case.contract or case.contract.has_driver
-            faults = () if is_declared else (Fault("error", "comes", "come", rest),)
-            return Supply(library.name, soname, "driver", faults=faults)
+        if (supply := self._from_machine(library, soname)) is not None:
+            return supply
         if component := self.conditions.component(library, soname):
             return self._from_component(library, soname, component)
         if soname in case.own:
             return self._from_wheel(library, soname)
         return self._unsupplied(library, soname)
+
+    def _from_machine(self, library: ScannedLibrary, soname: str) -> Supply | None:
+        """Return the supply of what the system, the driver or the environment's folder has."""
+        case, supplier, faults = self.case, "system", []
+        if "/" in soname:
+            supplier, faults = "", [self._relative(library)]
+        elif is_from_driver(soname):
+            supplier, rest = "driver", "from the GPU's driver, which the recipe doesn't declare"
+            if case.contract and not case.contract.has_driver:
+                faults.append(Fault("error", "comes", "come", rest))
+        elif is_from_driver(f"{soname}.1"):
+            supplier, rest = "driver", f"of the driver, but only {soname}.1 is on every machine"
+            faults.append(Fault(case.severity("warning"), "is", "are", f"{rest} with one"))
+        elif self._is_in_prefix(library, soname):
+            supplier = "wheel"
+        elif soname not in case.system and not soname.startswith("ld-linux"):
+            return None
+        return Supply(library.name, soname, supplier, faults=tuple(faults))
+
+    def _relative(self, library: ScannedLibrary) -> Fault:
+        is_error = self.case.is_imported(library.name) or self.case.contract
+        rest = "opened by its path, relative to the working folder: it needs a soname (-soname)"
+        return Fault("error" if is_error else "warning", "is", "are", rest)
+
+    def _is_in_prefix(self, library: ScannedLibrary, soname: str) -> bool:
+        """Return True if an rpath entry leads to a file of `.data/data`, below `sys.prefix`."""
+        marker = ".data/data/"
+        members = (name for name in self.case.scan.names if name.endswith(f"/{soname}"))
+        parts = (name.partition(marker)[2] for name in members if marker in name)
+        folders = {_PREFIX / PurePosixPath(part).parent for part in parts}
+        path = installed_path(library.name)
+        if not (folders and path and library.elf):
+            return False
+        place = _SITE / path
+        return any(resolve_entry(place, entry) in folders for entry in library.elf.search_path)
 
     def _from_wheel(self, library: ScannedLibrary, soname: str) -> Supply:
         folders = self.case.files.get(soname, ())
@@ -125,7 +160,7 @@ class Chain:
 
     def _lost_in_wheel(self, library: ScannedLibrary, soname: str) -> Fault:
         """Return the fault of a library in the wheel that isn't found, or has another name."""
-        is_lost = self._is_import_lost(library, soname)
+        is_lost = self._is_import_lost(library, soname, self.case.files.get(soname, ()))
         is_loaded = not library.is_program and any(
             preloads(dep.by, soname) for dep in self.case.dependencies
         )
@@ -137,14 +172,15 @@ class Chain:
         lost = "in the wheel, but no rpath entry points to"
         return Fault(severity, f"is {lost} it", f"are {lost} them")
 
-    def _is_import_lost(self, library: ScannedLibrary, soname: str) -> bool:
+    def _is_import_lost(
+        self, library: ScannedLibrary, soname: str, folders: Iterable[object]
+    ) -> bool:
         """Return True if importing a module of the wheel always fails for lack of `soname`.
 
         False if the library may be loaded before: by Python code, as a module itself, by a library
         that finds it, or by one that opens others by name.
         """
         case, graph = self.case, self.case.loader_graph
-        folders = case.files.get(soname, ())
         may_be_loaded = bool(case.scan.loaders) or any(
             (elf.uses_dlopen and not other.cudart)  # the linked CUDA runtime opens the driver
             or (elf.python_modules and other.name in graph.owners(soname))
@@ -161,7 +197,7 @@ class Chain:
             faults.append(Fault("error", "comes", "come", rest))
         condition, severity = self.conditions.condition(component, soname)
         if severity:
-            rest = f"from {component.distribution}, which isn't in Requires-Dist"
+            rest = f"from {component.distribution}, {self.conditions.why_missing(component)}"
             if other := self.conditions.other_release(component):
                 rest += f": {other}, which is, has the library for another CUDA"
             faults.append(Fault(severity, "comes", "come", rest))
@@ -176,7 +212,10 @@ class Chain:
             loader = loader or (_OPENED if self._is_opened(library, soname) else "")
             condition = ", ".join(part for part in (condition, loader) if part)
             rest = f"in {component.site_folder}, but no rpath entry points there"
-            severity = self._severity("warning")
+            is_lost = not self.case.unknown_projects and self._is_import_lost(
+                library, soname, (component.site_folder,)
+            )
+            severity = self._severity("error" if is_lost else "warning")
             if self.case.gpu_projects and self.case.scan.loaders and not library.is_program:
                 severity = self._severity("note")  # the wheel's code may load one's libraries
             if not loader or contract:
@@ -215,7 +254,8 @@ class Chain:
     def _missing(self, soname: str) -> Fault:
         is_cuda = is_cuda_library(soname)
         is_vital = self.case.loader_graph.is_vital((soname,))
-        severity: Severity = "error" if is_vital else "warning"
+        # NVIDIA's wheels have libraries for other machines, which others open by name.
+        severity: Severity = "error" if is_vital and not self.case.is_supplier else "warning"
         if self.case.contract:
             severity = "error"
         elif self.conditions.has_alternatives:

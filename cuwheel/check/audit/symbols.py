@@ -27,6 +27,7 @@ from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.scan import ScannedLibrary
 from cuwheel.check.audit.tags import minor_of
+from cuwheel.check.cuda.driver_functions import is_driver_function
 from cuwheel.check.cuda.frameworks import extras_of, has_common_release
 from cuwheel.check.cuda.suppliers import components_of, is_cuda_library, is_from_driver
 from cuwheel.check.cuda.torch_exports import (
@@ -41,6 +42,11 @@ _PYTHON = re.compile(r"_?Py[A-Z_]")
 _NUMBER = re.compile(r"\d+")
 _CUDA = re.compile(r"(__)?(cu|nv|npp|ncc)|_ZN?K?\d+nv")
 _STRING_ABI = re.compile(r"(?i)cxx11[-_.]?abi[-_.]?(true|false|)")
+_LINKED = "__cudaRegisterLinkedBinary_"  # which the device link defines
+# Those that don't load the driver's library themselves (`DT_NEEDED`).
+_NO_DRIVER = re.compile(
+    r"lib(cudart|cublas(Lt)?|cufft|curand|cusparse|cusolver|nvrtc|nvJitLink|npp\w+)\.so"
+)
 _TENSORRT = re.compile(r"libnv(infer|onnxparser)")  # its functions have no prefix
 # Up to librt, separate libraries before glibc 2.34.
 _SONAMES = (
@@ -170,15 +176,23 @@ class SymbolNeeds:
             return ()
         foreign = self.case.loader_graph.needs(library.name) - self.case.own.keys()
         kinds = {self._kind(soname) for soname in foreign}
-        if "unknown" in kinds:
-            return ()
+        is_driver_missing = not (
+            kinds & {"unknown", "torch"} or self._has_torch or self.case.scan.loaders
+        ) and all(self._kind(name) != "cuda" or _NO_DRIVER.match(name) for name in foreign)
         may_be_c = "system" in kinds
         return tuple(
             name
             for name in library.undefined
             if name not in self._own_exports
-            and not (may_be_c and not name.startswith("_Z"))
-            and not self._may_be_defined(name, kinds)
+            and (
+                name.startswith(_LINKED)
+                or (is_driver_missing and is_driver_function(name))
+                or (
+                    "unknown" not in kinds
+                    and not (may_be_c and not name.startswith("_Z"))
+                    and not self._may_be_defined(name, kinds)
+                )
+            )
         )
 
     @cached_property

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _GLIBC = re.compile(r"manylinux_(\d+)_(\d+)_")
 # Names before PEP 600, which defines them.
+_ON_ALL = "DEBUG_MESSAGE_LENGTH"  # of GLIBCXX, which no policy lists
 _OLD_GLIBC = {"manylinux1_": (2, 5), "manylinux2010_": (2, 12), "manylinux2014_": (2, 17)}
 MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}  # platform tag, ELF
 
@@ -40,7 +41,7 @@ def is_missing(symbol: str, policy: Policy) -> bool:
     """Return True if a policy knows a symbol's family, but not its version, `GLIBC_2.34`."""
     family, _, version = symbol.partition("_")
     known = policy.symbol_versions.get(family)
-    return known is not None and version not in known
+    return known is not None and version not in known and version != _ON_ALL
 
 
 def first_with(symbols: Iterable[str], machine: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +25,8 @@ from cuwheel.check.audit.rules.symbols import symbol_findings
 from cuwheel.check.audit.scan import WheelScan, join_codes, scan_wheel
 from cuwheel.check.audit.supply import Chain, Supply
 from cuwheel.check.audit.symbols import SymbolNeeds
+
+_Rule = Callable[[AuditCase], Iterable[AuditFinding]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,11 +90,12 @@ class AuditResult:
 def judge(case: AuditCase) -> AuditResult:
     """Check a wheel against its contract, or against the rules for any wheel."""
     chain = Chain(case=case)
-    findings = [*name_findings(case), *member_findings(case)]
-    findings += [*metadata_findings(case), *layout_findings(case), *python_findings(case)]
+    rules: list[_Rule] = [name_findings, member_findings, metadata_findings, layout_findings]
+    rules.append(python_findings)
     if case.is_read:
-        findings += [*library_findings(case), *supply_findings(chain), *symbol_findings(case)]
-    else:
+        rules += [library_findings, lambda _: supply_findings(chain), symbol_findings]
+    findings = [found for rule in rules for found in _applied(rule, case)]
+    if not case.is_read:
         fact = (
             f"the tag is for {', '.join(case.platforms)}: its libraries weren't checked, only "
             "those for Linux with glibc are"
@@ -108,6 +113,21 @@ def judge(case: AuditCase) -> AuditResult:
         min_driver=case.drivers,
         torch=SymbolNeeds(case=case).loads_with() if case.is_read else None,
     )
+
+
+def _applied(rule: _Rule, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield the findings of a rule; where it fails, those before, and the failure."""
+    try:
+        yield from rule(case)
+    except Exception as problem:  # noqa: BLE001 - the other rules' findings stay
+        yield finding(case.scan.file_name, "not checked", internal_error(problem), "warning")
+
+
+def internal_error(problem: Exception) -> str:
+    """Return what to report of a fault of cuwheel's."""
+    where = traceback.extract_tb(problem.__traceback__)[-1]
+    text = f"{type(problem).__name__} in {where.name}: {problem}"
+    return f"an internal error of cuwheel, please report it: {text}"
 
 
 def unreadable(path: Path, why: str) -> AuditResult:

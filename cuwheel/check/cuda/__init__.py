@@ -7,6 +7,7 @@ __all__ = [
     "frameworks",
     "installed_toolkits",
     "library_choice",
+    "library_functions",
     "suppliers",
     "toolkit_search",
     "toolkits",

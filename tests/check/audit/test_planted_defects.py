@@ -88,6 +88,15 @@ DARWIN = "pkg/_C.cpython-312-darwin.so"
 NEW_LINK = Code(calling("__nvJitLinkCreate_12_8"), ("libnvJitLink.so.12",), rpath(*CU12))
 
 
+CALLS = calling("cuInit") + MODULE
+RUNTIME_CALL = calling("cudaLibraryLoadData")
+RPATH12 = rpath(*CU12)
+PRIVATE = '__asm__(".symver __ctype_init,__ctype_init@GLIBC_PRIVATE");\n' + calling("__ctype_init")
+PTX = ".version 9.0\n.target sm_90\n"
+HERE = "import os\nfrom pathlib import Path\nhere = Path(__file__).parent\n"
+NGC_KEY = "nvapi-" + "aB3dE6gH9j" * 6 + "kLm4"
+GRAFTED = "pkg.libs/libstdc++-0a1b2c3d.so.6"
+
 DEFECTS = (
     # Python code that an import always runs.
     Plant("syntax", error(PY, "pkg/__init__.py"), package("def f(:\n")),
@@ -95,13 +104,13 @@ DEFECTS = (
     Plant("Python 2", error(PY, "pkg/__init__.py"), package('print "x"\n')),
     Plant(
         "match before 3.10",
-        warning(PY, "pkg/__init__.py"),
+        error(PY, "pkg/__init__.py"),
         package("match 1:\n    case 1: ...\n"),
         {"python": ">=3.8"},
     ),
     Plant(
         "walrus before 3.8",
-        warning(PY, "pkg/__init__.py"),
+        error(PY, "pkg/__init__.py"),
         package("(x := 1)\n"),
         {"python": ">=3.7"},
     ),
@@ -139,6 +148,39 @@ DEFECTS = (
         warning(PY, "pkg/a.py"),
         {"pkg/__init__.py": "", "pkg/a.py": "", "pkg/a/__init__.py": ""},
     ),
+    *(
+        Plant(
+            f"{code} from {python}",
+            breach(PY, "pkg/__init__.py"),
+            package(code),
+            {"python": python},
+        )
+        for code, python, breach in (
+            ("import tomllib\n", ">=3.9", error),
+            ("from typing import override\n", ">=3.10", error),
+            ("from collections import Mapping\n", ">=3.10", error),
+            ("import distutils.util\n", ">=3.12", error),
+            ("import distutils.util\n", ">=3.9", warning),
+            ("def f(x: int | None): ...\n", ">=3.9", error),
+            ("class A:\n    x: list[int]\n", ">=3.8", error),
+            ('__all__ = ["f", "g"]\nf = 1\n', ">=3.9", warning),
+            (f'{HERE}text = (here / "a.cu").read_text()\n', ">=3.9", error),
+            (
+                f'{HERE}text = open(os.path.join(here, "..", "pkg", "a.cu")).read()\n',
+                ">=3.9",
+                error,
+            ),
+            ('import ctypes\nctypes.CDLL("libnvrtc.so")\n', ">=3.9", warning),
+        )
+    ),
+    Plant(
+        "other file",
+        error(PY, "pkg/__init__.py"),
+        {
+            "pkg/__init__.py": f'import ctypes\n{HERE}ctypes.CDLL(str(here / "libx.so"))\n',
+            "pkg/libx.so.1": Code(),
+        },
+    ),
     # Entry points, scripts and programs.
     Plant("entry without function", error(PY, "entry_points.txt"), entry("tool = pkg.cli")),
     Plant("entry without module", error(PY, "entry_points.txt"), entry("tool = pkg.run:main")),
@@ -161,6 +203,19 @@ DEFECTS = (
         error(START, f"{DATA}/scripts/tool"),
         {f"{DATA}/scripts/tool": "#!/opt/build/venv/bin/python\n"},
     ),
+    Plant(
+        "interpreter with CR",
+        error(START, f"{DATA}/scripts/tool"),
+        {f"{DATA}/scripts/tool": "#!/bin/sh\r\n"},
+    ),
+    Plant(
+        "loader of builder",
+        error(START, TOOL),
+        {TOOL: Code(PROGRAM.text, flags=("-Wl,--dynamic-linker=/nix/ld.so",), is_program=True)},
+        {"modes": {TOOL: 0o755}},
+    ),
+    Plant("editable", error(START, "pkg.pth"), {"pkg.pth": "/home/me/pkg/src\n"}),
+    Plant("pth without module", error(START, "pkg.pth"), {"pkg.pth": "import pkg_hooks\n"}),
     Plant("no execute bit", warning(START, TOOL), {TOOL: PROGRAM}),
     Plant(
         "program by torch",
@@ -226,12 +281,59 @@ DEFECTS = (
         {"pkg/_C.abi3.so": Code(MODULE)},
         {"tag": "cp313-cp313t-manylinux_2_39_x86_64"},
     ),
+    Plant(
+        "module of one Python",
+        error("tag", EXTENSION),
+        {EXTENSION: Code(MODULE), "pkg/__init__.py": "from ._C import f\n"},
+        {"tag": "cp310-abi3-manylinux_2_39_x86_64"},
+    ),
+    Plant(
+        "name of many",
+        warning(TOP, "_C.cpython-312-x86_64-linux-gnu.so"),
+        {"_C.cpython-312-x86_64-linux-gnu.so": Code(MODULE)},
+        {"tag": CP312},
+    ),
+    Plant(
+        "two contents",
+        error("archive", f"{DATA}/purelib/pkg/a.py"),
+        {"pkg/a.py": "x = 1\n", f"{DATA}/purelib/pkg/a.py": "x = 2\n"},
+    ),
+    Plant(
+        "letter case",
+        ("note", "archive", "pkg/A.py"),
+        {"pkg/a.py": "x = 1\n", "pkg/A.py": "x = 2\n"},
+    ),
+    Plant(
+        "build tree",
+        warning("build path", "pkg/build/CMakeCache.txt"),
+        {"pkg/build/CMakeCache.txt": "", "pkg/x.py": ""},
+    ),
+    Plant(
+        "editable's origin",
+        warning(META, f"{INFO}/direct_url.json"),
+        {f"{INFO}/direct_url.json": "{}"},
+    ),
+    Plant("C++ runtime", warning("grafted library", GRAFTED), {GRAFTED: Code()}),
+    Plant("NGC key", warning("secret", "pkg/a.py"), {"pkg/a.py": f"KEY = '{NGC_KEY}'\n"}),
     Plant("private key", warning("secret", "pkg/server.pem"), {"pkg/server.pem": KEY}),
     Plant("token", warning("secret", "pkg/a.py"), {"pkg/a.py": f"TOKEN = '{TOKEN}'\n"}),
     Plant("settings", warning("secret", "pkg/.env"), {"pkg/.env": "X=1\n"}),
     Plant("git", warning("secret", "pkg/.git/config"), {"pkg/.git/config": "[core]\n"}),
     # Requirements and claims.
     Plant("address", warning(META, "METADATA"), {}, {"requires": ("a @ https://x.org/a.whl",)}),
+    Plant("star", error(META, "METADATA"), {}, {"requires": ("numpy>=2.0.*",)}),
+    Plant("extra not provided", warning(META, "METADATA"), {}, {"requires": ("a; extra == 'x'",)}),
+    Plant("no licence", warning(META, "METADATA"), {}, {"metadata": "License-File: COPYING\n"}),
+    Plant(
+        "licence twice",
+        warning(META, "METADATA"),
+        {},
+        {
+            "metadata": "License-Expression: MIT\n"
+            "Classifier: License :: OSI Approved :: MIT License\n"
+        },
+    ),
+    Plant("newer PTX", error("driver", "pkg/a.ptx"), {"pkg/a.ptx": PTX}, {"name": "pkg_cu12"}),
     Plant("own file", error(META, "METADATA"), {}, {"requires": ("a @ file:///home/me/a.whl",)}),
     Plant("contradiction", error(META, "METADATA"), {}, {"requires": ("numpy<2", "numpy>=2")}),
     Plant(
@@ -253,6 +355,44 @@ DEFECTS = (
         {"requires": (f"{LINK}>=12.1",)},
     ),
     Plant(
+        "older runtime",
+        warning(NEEDED, LIB),
+        {LIB: Code(RUNTIME_CALL, (CUDART,), RPATH12)},
+        {"requires": (f"{RUNTIME}>=12.1",)},
+    ),
+    Plant(
+        "older NCCL",
+        warning(NEEDED, LIB),
+        {LIB: Code(calling("ncclMemAlloc"), ("libnccl.so.2",), rpath("nvidia/nccl/lib"))},
+        {"requires": ("nvidia-nccl-cu12>=2.18",)},
+    ),
+    Plant(
+        "runtime by an extra",
+        warning(NEEDED, LIB),
+        {LIB: Code(needs=(CUDART,), flags=RPATH12)},
+        {"requires": (f'{RUNTIME}; extra == "cuda"',)},
+    ),
+    Plant(
+        "runtime never required",
+        error(NEEDED, LIB),
+        {LIB: Code(needs=(CUDART,), flags=RPATH12)},
+        {"requires": (f'{RUNTIME}; platform_system == "linux"',)},
+    ),
+    Plant(
+        "rpath for another layout",
+        error(NEEDED, EXTENSION),
+        {EXTENSION: Code(MODULE, (CUDART,), rpath("nvidia/cu13/lib"))},
+        {"requires": (RUNTIME,), "tag": CP312},
+    ),
+    Plant(
+        "path as soname",
+        error(NEEDED, EXTENSION),
+        {EXTENSION: "versions: needs by path"},
+        {"tag": CP312},
+    ),
+    Plant("driver without version", warning(NEEDED, LIB), {LIB: Code(needs=("libcuda.so",))}),
+    Plant("filter", error(NEEDED, LIB), {LIB: Code(flags=("-Wl,-F,libnone.so.1",))}),
+    Plant(
         "no torch required",
         warning(NEEDED, LIB),
         {LIB: Code(needs=(TORCH,), flags=rpath(*CU12))},
@@ -262,6 +402,36 @@ DEFECTS = (
         "own version",
         error(SYMBOL, LIB),
         {LIB: "versions: needs 2", "pkg/libv.so.1": "versions: has 1"},
+    ),
+    Plant("renamed runtime", error(SYMBOL, LIB), {LIB: "versions: needs libcudart.so.12"}),
+    Plant("driver's function", error(SYMBOL, EXTENSION), {EXTENSION: Code(CALLS)}, {"tag": CP312}),
+    Plant(
+        "no device link", warning(SYMBOL, LIB), {LIB: Code(calling("__cudaRegisterLinkedBinary_x"))}
+    ),
+    Plant(
+        "function of older Pythons",
+        error(SYMBOL, EXTENSION),
+        {EXTENSION: Code(calling("PyUnicode_AsUnicode") + MODULE)},
+        {"tag": CP312},
+    ),
+    Plant("glibc's own", error("platform tag", LIB), {LIB: Code(PRIVATE)}),
+    Plant(
+        "packed relocations",
+        error("platform tag", LIB),
+        {LIB: Code("int x; int *p = &x;\n", flags=("-Wl,-z,pack-relative-relocs",))},
+        {"tag": OLD},
+    ),
+    Plant(
+        "no dlopen",
+        error("library", EXTENSION),
+        {EXTENSION: Code(MODULE, flags=("-Wl,-z,nodlopen",))},
+        {"tag": CP312},
+    ),
+    Plant(
+        "program as module",
+        error("library", EXTENSION),
+        {EXTENSION: Code(PROGRAM.text + MODULE, flags=("-Wl,-E",), is_program=True)},
+        {"tag": CP312},
     ),
     Plant(
         "librt",
@@ -302,6 +472,78 @@ DEFECTS = (
 )
 
 SOUND = (
+    *(
+        Plant(f"{code} from {python}", None, package(code), {"python": python})
+        for code, python in (
+            ("import tomllib\n", ">=3.11"),
+            ("try:\n    import tomllib\nexcept ImportError: ...\n", ">=3.9"),
+            ("import distutils.util\n", ">=3.9,<3.12"),
+            ("from typing import override\n", ">=3.12"),
+            ("from __future__ import annotations\ndef f(x: int | None): ...\n", ">=3.9"),
+            ("def f():\n    def g(x: int | None): ...\n", ">=3.9"),
+            ("FLAGS = 1 | 2\ndef f(x: FLAGS | FLAGS): ...\n", ">=3.9"),
+            ('__all__ = ["f"]\ndef __getattr__(name): ...\n', ">=3.9"),
+            (f'{HERE}text = (here / "__init__.py").read_text()\n', ">=3.9"),
+            (f'{HERE}def f(): return (here / "a.cu").read_text()\n', ">=3.9"),
+            (f'{HERE}f = lambda: open(here / "a.cu")\n', ">=3.9"),
+            (f'{HERE}if not (here / "a").exists(): ...\nx = (here / "a").read_text()\n', ">=3.9"),
+            ('import ctypes\nctypes.CDLL("libcuda.so.1")\n', ">=3.9"),
+        )
+    ),
+    Plant(
+        "distutils by setuptools",
+        None,
+        package("import distutils\n"),
+        {"requires": ("setuptools",)},
+    ),
+    Plant("placeholder", None, {"pkg/a.py": f"T = 'hf_{'x' * 34}'\nA = 'AKIAIOSFODNN7EXAMPLE'\n"}),
+    Plant(
+        "C++ runtime for musl", None, {GRAFTED: Code()}, {"tag": "py3-none-musllinux_1_2_x86_64"}
+    ),
+    Plant("script with CR", None, {f"{DATA}/scripts/tool": "#!python\r\n", "pkg/x.py": ""}),
+    Plant("one content", None, {"pkg/a.py": "", f"{DATA}/purelib/pkg/a.py": ""}),
+    Plant("extra", None, {}, {"requires": ('a; extra == "x"',)}),
+    Plant(
+        "licence",
+        None,
+        {f"{INFO}/licenses/COPYING": "x"},
+        {"metadata": "License-Expression: MIT\nLicense-File: COPYING\n"},
+    ),
+    Plant("PTX", None, {"pkg/a.ptx": PTX}, {"name": "pkg_cu13"}),
+    Plant(
+        "runtime",
+        None,
+        {LIB: Code(RUNTIME_CALL, (CUDART,), RPATH12)},
+        {"requires": (f"{RUNTIME}>=12.8",)},
+    ),
+    Plant(
+        "driver's function by the driver",
+        None,
+        {EXTENSION: Code(CALLS, ("libcuda.so.1",))},
+        {"tag": CP312},
+    ),
+    Plant(
+        "packed relocations for newer systems",
+        None,
+        {LIB: Code("int x; int *p = &x;\n", flags=("-Wl,-z,pack-relative-relocs",))},
+    ),
+    Plant(
+        "library below the environment",
+        None,
+        {
+            LIB: Code(needs=("libdata.so.1",), flags=("-Wl,-rpath,$ORIGIN/../../..",)),
+            f"{DATA}/data/lib/libdata.so.1": Code("int data;\n"),
+        },
+    ),
+    Plant(
+        "folder of another project",
+        None,
+        {LIB: Code(needs=("libmore.so",), flags=rpath("more_libs"))},
+        {"requires": ("something",)},
+    ),
+    Plant(
+        "own name", None, {"pkg/_C.cpython-312-x86_64-linux-gnu.so": Code(MODULE)}, {"tag": CP312}
+    ),
     Plant("package", None, package("from .a import f\n", a="def f(): ...\n")),
     Plant(
         "optional import", None, package("try:\n    from . import _C\nexcept ImportError: ...\n")
@@ -437,19 +679,25 @@ def program(folder: Path, code: Code) -> Path:
         folder / "main.c",
         "-Wl,--no-as-needed",
         *stubs,
+        *code.flags,
     ]
     process.run([*words, "-o", folder / "tool"], env={"PATH": os.environ["PATH"]})
     return folder / "tool"
 
 
 def versioned(folder: Path, code: str) -> Path:
-    """Link a library with a symbol of version V_1 or V_2, or one that needs it."""
-    (folder / "map").write_text(f"V_{code[-1]} {{ global: answer; }};\n")
-    flags = (f"-Wl,--version-script={folder / 'map'}", "-Wl,-soname,libv.so.1")
+    """Link a library with a symbol of a version, or one that needs it, perhaps by its path."""
+    version = code.rpartition(" ")[2]
+    soname = "libcudart.so.13" if "cudart" in version else "libv.so.1"
+    soname = "v/libv.so" if version == "path" else soname
+    (folder / "map").write_text(
+        f"{version if version[0] == 'l' else 'V_' + version} {{ global: answer; }};\n"
+    )
+    flags = (f"-Wl,--version-script={folder / 'map'}", f"-Wl,-soname,{soname}")
     supplier = make_library(folder / "v", flags=flags)
     if "has" in code:
         return supplier
-    (folder / "user.c").write_text(calling("answer"))
+    (folder / "user.c").write_text(calling("answer") + MODULE)
     words = ("gcc", "-fPIC", folder / "user.c", supplier, "-Wl,-rpath,$ORIGIN")
     return compile_library(folder / "libx.so", *words)
 

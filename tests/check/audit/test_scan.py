@@ -10,7 +10,7 @@ from cuwheel.base.errors import UnsafeArchiveError
 from cuwheel.base.formats.binaries.archs import DeviceCode
 from cuwheel.base.system import process
 from cuwheel.check.audit.scan import scan_wheel
-from tests.support.check.scans import MIB, library_with, scan_file
+from tests.support.check.scans import MIB, begin_fatbin, library_with, scan_file
 from tests.support.factories import compile_cuda, compile_device_file, compile_library, write_wheel
 
 _KERNEL = "__global__ void twice(float *p) { p[threadIdx.x] *= 2; }\n"
@@ -127,3 +127,12 @@ def _deflated(folder: Path, files: dict[str, bytes | Path]) -> Path:
         for name in source.namelist():
             target.writestr(name, source.read(name))
     return path
+
+
+@pytest.mark.parametrize(("start", "is_damaged"), [(b"\x7fELF", False), (bytes(4), True)])
+def test_machine_code_begins_as_cubin(tmp_path: Path, start: bytes, *, is_damaged: bool) -> None:
+    content = library_with(tmp_path, "x") + begin_fatbin(80, 8, flags=0x11) + start + bytes(4)
+
+    (library,) = scan_file(tmp_path, content, "pkg/libx.so").libraries
+
+    assert ("ELF header" in library.damage) is is_damaged

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.version import InvalidVersion
 
 from cuwheel.base.errors import UnsafeArchiveError
+from cuwheel.check.audit import verdict
+from cuwheel.check.audit.case import AuditCase
+from cuwheel.check.audit.findings import AuditFinding
 from cuwheel.check.audit.verdict import audit_wheel, unreadable
 from tests.support.factories import compile_cuda, compile_library
 from tests.support.packages.defective_wheels import (
@@ -89,7 +94,8 @@ def test_driver_has_to_know_compression(tmp_path: Path, cuda_home: Path) -> None
     result = audited(tmp_path, {MEMBER: make_static(tmp_path, cuda_home, *flags)}, name="pkg_cu12")
 
     assert result.min_driver == ((12, "550.54.14"),)
-    assert [f.severity for f in result.findings if f.rule == "driver"] == ["warning"]
+    assert [f.severity for f in result.findings if "zstd" in f.fact] == ["warning"]
+    assert [f.severity for f in result.findings if "PTX 9.0" in f.fact] == ["warning"]
 
 
 def test_lazily_opened_runtime_tells_cuda(tmp_path: Path) -> None:
@@ -128,3 +134,17 @@ def test_file_that_is_no_wheel_has_one_error(tmp_path: Path) -> None:
     result = unreadable(path, "why")
     assert breaches(result) == [("error", "archive", path.name)]
     assert result.case.scan.size == 2
+
+
+def test_failing_rule_keeps_findings_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(case: AuditCase) -> Iterator[AuditFinding]:
+        raise InvalidVersion(case.project)
+
+    monkeypatch.setattr(verdict, "library_findings", fail)
+
+    result = audited_library(tmp_path, requires=("numpy<2", "numpy>=2"))
+
+    assert [f.rule for f in result.findings] == ["metadata", "not checked"]
+    assert "InvalidVersion in fail: pkg" in result.findings[1].fact

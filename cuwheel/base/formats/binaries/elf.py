@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import IO, Literal
 
 from cuwheel.base import limits
@@ -41,7 +42,7 @@ _MACHINES = {
     224: "EM_AMDGPU",
     243: "EM_RISCV",
 }
-_FLAG_EXECUTE = 1  # PF_X, System V ABI, "Program Header"
+_FLAG_EXECUTE, _FLAG_WRITE = 1, 2  # PF_X, PF_W, System V ABI, "Program Header"
 _LOAD = 1  # PT_LOAD
 _INTERPRETER = 3  # PT_INTERP
 _TLS = 7  # PT_TLS
@@ -55,6 +56,7 @@ _LEVELS = ((8, "x86-64-v4"), (4, "x86-64-v3"), (2, "x86-64-v2"))
 _PROPERTY = struct.Struct("<II")
 _PROPERTY_ALIGN = 8  # bytes, in files of 64 bits
 _NOTES_MAX = 1 << 20  # bytes
+_BOTH = _FLAG_EXECUTE | _FLAG_WRITE
 
 # System V ABI, "Dynamic Section"; those of versions: Linux Standard Base, "Symbol Versioning".
 _TEXT_RELOCATIONS, _BIND_NOW = 22, 24
@@ -62,20 +64,23 @@ _FLAGS, _FLAGS_1 = 30, 0x6FFFFFFB
 _VERSIONS, _VERSIONS_COUNT = 0x6FFFFFFE, 0x6FFFFFFF
 _DEFINED, _DEFINED_COUNT = 0x6FFFFFFC, 0x6FFFFFFD
 _FLAG_TEXT_RELOCATIONS, _FLAG_BIND_NOW, _FLAG_1_NOW = 4, 8, 1
-_FLAG_STATIC_TLS, _FLAG_1_PIE = 0x10, 0x08000000
+_FLAG_STATIC_TLS, _FLAG_1_PIE, _FLAG_1_NO_OPEN = 0x10, 0x08000000, 0x40
+_FILTER = 0x7FFFFFFF
 
 _MODULE_START = "PyInit_"  # PEP 489: the symbol that an import requires
 _LOADERS = ("dlopen", "dlmopen")
-_OWN_NAME = rb"PyInit_[^\0]{0,%d}|dlm?open(?=\0)" % limits.ELF_NAME
-# Functions of the driver and of nvJitLink, and mangled names in the namespaces of PyTorch (Itanium
-# C++ ABI, "External Names"), which are searched where a library with this start is needed.
+# Each pattern begins with a constant, so that the search is fast; together they wouldn't.
+_OWN_NAMES = (rb"(PyInit_[^\0]{0,%d})" % limits.ELF_NAME, rb"(dlm?open)(?=\0)")
+# Functions of the driver, the runtime and nvJitLink, and mangled names in PyTorch's namespaces
+# (Itanium C++ ABI, "External Names"): searched where a library with this start is needed.
 _INTERFACES = (
-    ("libcuda.so.1", rb"(?<=\0)cu[A-Z]\w*(?=\0)"),
+    ("libcuda.so.1", rb"\0(cu[A-Z]\w*)(?=\0)"),
     (
         ("libtorch", "libc10"),
-        rb"(?<=\0)_Z(?:T[VIST])?N?[VrK]*[RO]?(?:2at|3c10|5torch)\w*(?=\0)",
+        rb"\0(_Z(?:T[VIST])?N?[VrK]*[RO]?(?:2at|3c10|5torch)\w*)(?=\0)",
     ),
-    ("libnvJitLink.so", rb"(?<=\0)__nvJitLink\w+(?=\0)"),
+    ("libnvJitLink.so", rb"\0(__nvJitLink\w+)(?=\0)"),
+    ("libcudart.so", rb"\0(cuda[A-Z]\w*)(?=\0)"),
 )
 _CHUNK = 1 << 20  # bytes
 _KEPT = 128  # bytes of memory for a name, in addition to its own
@@ -100,7 +105,7 @@ class Elf:
         abi: version of the ABI, from the header; of interest in a cubin.
         flags: the machine's own, from the header; in a cubin they hold the arch.
         soname: `DT_SONAME`, empty where there is none.
-        needed: `DT_NEEDED`, in the file's order.
+        needed: `DT_NEEDED`, in the file's order, and `DT_FILTER`, which are opened likewise.
         rpath: entries of `DT_RPATH`.
         runpath: entries of `DT_RUNPATH`; the loader ignores `DT_RPATH` where there is one.
         versions: library and symbol version that it needs, e.g. `("libc.so.6", "GLIBC_2.34")`.
@@ -117,7 +122,11 @@ class Elf:
         torch_symbols: of PyTorch's C++ interface that it needs, mangled; searched where it needs
             a library of PyTorch's.
         nvjitlink_functions: of nvJitLink that it needs, which have a release in their names.
+        runtime_functions: of the CUDA runtime, `cudaMalloc`, likewise.
         is_program: it is started, not loaded.
+        interpreter: the loader of a program; of some libraries too.
+        refuses_import: why `dlopen` refuses it; empty: it doesn't.
+        has_writable_code: a part of its memory can be written and executed.
         static_tls: bytes of thread-local data that it needs in the block that a process reserves
             when it starts; 0 where it doesn't say so (`DF_STATIC_TLS`).
         instruction_set: the required level of x86-64, `x86-64-v3`; empty: none is stated.
@@ -145,7 +154,11 @@ class Elf:
     driver_functions: tuple[str, ...]
     torch_symbols: tuple[str, ...]
     nvjitlink_functions: tuple[str, ...]
+    runtime_functions: tuple[str, ...]
     is_program: bool
+    interpreter: str
+    refuses_import: str
+    has_writable_code: bool
     static_tls: int
     instruction_set: str
     page_size: int
@@ -200,7 +213,7 @@ def read_elf(stream: IO[bytes]) -> Elf:
 
 def _read(image: ElfImage) -> Elf:
     tags = image.dynamic
-    needed = image.texts(NEEDED)
+    needed = (*image.texts(NEEDED), *image.texts(_FILTER))
     stack = [segment.flags for segment in image.segments if segment.kind == _STACK]
     modules, uses_dlopen, interfaces = _symbol_facts(image, needed)
     names = image.section_names()
@@ -228,20 +241,45 @@ def _read(image: ElfImage) -> Elf:
         relro=_relro(image),
         python_modules=tuple(sorted(modules)),
         uses_dlopen=uses_dlopen,
-        driver_functions=tuple(sorted(name for name in interfaces if name.startswith("cu"))),
-        torch_symbols=tuple(sorted(name for name in interfaces if name.startswith("_Z"))),
-        nvjitlink_functions=tuple(sorted(name for name in interfaces if name.startswith("__nv"))),
+        driver_functions=_named(interfaces, r"cu(?!da[A-Z])"),
+        torch_symbols=_named(interfaces, "_Z"),
+        nvjitlink_functions=_named(interfaces, "__nv"),
+        runtime_functions=_named(interfaces, "cuda[A-Z]"),
         is_program=_is_program(image),
+        interpreter=_interpreter(image),
+        refuses_import=_refusal(image),
+        has_writable_code=any(
+            segment.kind == _LOAD and segment.flags & _BOTH == _BOTH for segment in image.segments
+        ),
         static_tls=_static_tls(image),
         instruction_set=_instruction_set(image),
         page_size=_page_size(image),
     )
 
 
+def _named(names: Iterable[str], start: str) -> tuple[str, ...]:
+    return tuple(sorted(name for name in names if re.match(start, name)))
+
+
 def _is_program(image: ElfImage) -> bool:
     """Return True for a program; some libraries have an interpreter too, which prints a version."""
-    is_started = image.kind == _PROGRAM or bool(image.first(_FLAGS_1) & _FLAG_1_PIE)
-    return is_started and any(segment.kind == _INTERPRETER for segment in image.segments)
+    return _is_executable(image) and any(s.kind == _INTERPRETER for s in image.segments)
+
+
+def _is_executable(image: ElfImage) -> bool:
+    return image.kind == _PROGRAM or bool(image.first(_FLAGS_1) & _FLAG_1_PIE)
+
+
+def _interpreter(image: ElfImage) -> str:
+    found = (segment for segment in image.segments if segment.kind == _INTERPRETER)
+    return next((image.name(segment.offset) for segment in found), "")
+
+
+def _refusal(image: ElfImage) -> str:
+    """Return what of a file the loader refuses in `dlopen` (glibc, elf/dl-load.c)."""
+    if image.first(_FLAGS_1) & _FLAG_1_NO_OPEN:
+        return "it is linked with -z nodlopen"
+    return "it is linked as a program (-pie), not with -shared" if _is_executable(image) else ""
 
 
 def _static_tls(image: ElfImage) -> int:
@@ -356,13 +394,13 @@ def _names_of_interest(image: ElfImage, needed: tuple[str, ...]) -> dict[int, st
         for libraries, pattern in _INTERFACES
         if any(soname.startswith(libraries) for soname in needed)
     ]
-    pattern = re.compile(b"|".join((_OWN_NAME, *interfaces)))
+    patterns = [re.compile(pattern) for pattern in (*_OWN_NAMES, *interfaces)]
     size, memory, names = image.first(STRINGS_SIZE), 0, {}
     for offset in range(0, size, _CHUNK):
         text = image.read(image.strings + offset, min(_CHUNK + limits.ELF_NAME, size - offset))
-        for match in pattern.finditer(text):
-            names[offset + match.start()] = match[0].decode("utf-8", "replace")
-            memory += len(match[0]) + _KEPT
+        for match in chain.from_iterable(pattern.finditer(text) for pattern in patterns):
+            names[offset + match.start(1)] = match[1].decode("utf-8", "replace")
+            memory += len(match[1]) + _KEPT
             if memory > limits.ELF_NAMES:
                 raise ElfFormatError(f"its names take more than {limits.ELF_NAMES} bytes")
     return names

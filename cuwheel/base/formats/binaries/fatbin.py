@@ -42,6 +42,8 @@ _START = struct.pack("<IHH", 0xBA55ED50, 1, _CONTAINER.size)
 # more, flags (u64).
 _ELEMENT = struct.Struct("<HHIQ8xHHI8xQ")
 _ZSTD = 1 << 15  # of the flags
+_LZ4 = 1 << 13
+_MAGIC = b"\x7fELF"
 PTX = 1
 SASS = 2
 _LTO = 8
@@ -101,6 +103,7 @@ class FatbinFinder:
 
     Attributes:
         sizes: bytes of all code of a kind in the found ones, with its headers.
+        has_damage: machine code that isn't compressed doesn't begin as a cubin.
     """
 
     def __init__(self, size: int) -> None:
@@ -114,6 +117,7 @@ class FatbinFinder:
         # Thousands of fat binaries hold the same few kinds: equal sets are kept once.
         self._kept: dict[frozenset[ElementKind], frozenset[ElementKind]] = {}
         self._is_padding = False  # behind a container
+        self.has_damage = False
 
     @property
     def has_too_many(self) -> bool:
@@ -170,6 +174,9 @@ class FatbinFinder:
         if len(fields) < _ELEMENT.size:
             fields = bytes(_ELEMENT.size)
         code, header, size = _parse_element(fields)
+        if _is_plain_code(fields):
+            start = window.data[at + header : at + header + len(_MAGIC)]
+            self.has_damage |= len(start) == len(_MAGIC) and start != _MAGIC
         if header < _ELEMENT.size or self._offset + header + size > end:
             self._open = None  # no fat binary, or a damaged one
             self._offset += 1
@@ -189,6 +196,12 @@ class FatbinFinder:
             self._found.append(Fatbin(*self._open, shared))
             self.sizes.update(self._open_sizes)
             self._open, self._is_padding = None, True
+
+
+def _is_plain_code(fields: bytes) -> bool:
+    """Return True for machine code that isn't compressed."""
+    kind, *_, flags = _ELEMENT.unpack(fields)
+    return kind == SASS and not flags & (_LZ4 | _ZSTD)
 
 
 def _parse_element(fields: bytes) -> tuple[ElementKind, int, int]:

@@ -146,6 +146,7 @@ def file_name(folder: Path) -> str:
     return f"{'-'.join(components)}.whl"
 
 
+@functools.lru_cache(maxsize=1 << 16)  # each of an audit's rules asks for all files
 def installed_path(name: str) -> PurePosixPath | None:
     """Return a member's path below site-packages; None when it goes elsewhere (scripts, data)."""
     first, *rest = PurePosixPath(name).parts

@@ -6,20 +6,19 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from packaging.version import Version
-
 from cuwheel.base.formats.binaries.archs import DeviceCode, runs_on
 from cuwheel.base.formats.binaries.elf import Elf
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.base.system.quantities import plural, show_size
+from cuwheel.base.system.versions import version_key
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.scan import ScannedLibrary, join_codes
 from cuwheel.check.audit.tags import MACHINES, first_with, is_missing
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS
 from cuwheel.check.cuda.driver_functions import release_of_function
-from cuwheel.check.cuda.drivers import ZSTD_DRIVER, is_older, oldest_driver
-from cuwheel.check.cuda.suppliers import is_from_driver, is_grafted
+from cuwheel.check.cuda.drivers import ZSTD_DRIVER, is_older, oldest_driver, release_of_ptx
+from cuwheel.check.cuda.suppliers import cuda_major_of, is_from_driver, is_grafted, stem_of
 from cuwheel.check.linkage.search_path import resolve_entry
 
 _SITE_FOLDERS = frozenset(component.site_folder for component in KNOWN_COMPONENTS)
@@ -100,6 +99,9 @@ def _import_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFind
         has = ", ".join(f"PyInit_{module}" for module in elf.python_modules[:_SHOWN])
         fact = f"importing it calls PyInit_{match['module']}, but it has {has}"
         yield finding(name, "library", fact)
+    if elf.python_modules and elf.refuses_import:
+        fact = f"importing it fails: {elf.refuses_import}"
+        yield finding(name, "library", fact)
 
 
 def _is_imported(match: re.Match[str], case: AuditCase) -> bool:
@@ -124,8 +126,20 @@ def _fits_abi(match: re.Match[str], case: AuditCase) -> bool:
 
 
 def _own_version_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
-    """Yield symbol versions that the wheel's own libraries don't define."""
+    """Yield symbol versions that the wheel's own libraries, or NVIDIA's, don't define.
+
+    The major release in the version names of NVIDIA's libraries is that of their sonames.
+    """
+    loaded = case.loader_graph.needs(name)
     for supplier, version in elf.versions:
+        if supplier not in loaded and not supplier.startswith("ld-linux"):
+            fact = f"it needs {version} of {supplier}, which it doesn't load"
+            yield finding(name, "undefined symbol", fact)
+        majors = {cuda_major_of(supplier), cuda_major_of(version)} - {""}
+        if len(majors) > 1 and stem_of(supplier) == stem_of(version):
+            fact = f"it needs the symbol version {version} of {supplier}, which has another: it "
+            fact += "was linked with one, and renamed to need the other"
+            yield finding(name, "undefined symbol", fact)
         owners = case.loader_graph.owners(supplier)
         defined = {
             text for owner in owners for text in case.loader_graph.elves[owner].defined_versions
@@ -165,13 +179,14 @@ def _symbol_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFind
 
 
 def _newest(symbols: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the newest version of each library and family (`GLIBC`)."""
+    """Return the newest version of each library and family (`GLIBC`), and all without a number."""
     newest: dict[tuple[str, str], str] = {}
     for supplier, symbol in symbols:
         family, _, version = symbol.partition("_")
-        key = (supplier, family)
-        newest[key] = max(version, newest.get(key, version), key=Version)
-    return [(supplier, f"{family}_{version}") for (supplier, family), version in newest.items()]
+        is_number = version[:1].isdecimal()
+        key = (supplier, family if is_number else symbol)
+        newest[key] = max(symbol, newest.get(key, symbol), key=version_key)
+    return [(supplier, symbol) for (supplier, _), symbol in newest.items()]
 
 
 def _page_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
@@ -195,6 +210,9 @@ def _hardening_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditF
         # Others may be for `LD_PRELOAD`, with which a process reserves enough.
         severity: Severity = "error" if case.is_imported(name) else "note"
         yield finding(name, "library", f"{fact}import gets about 1,700 at most", severity)
+    if elf.has_writable_code:
+        fact = "a part of its memory can be written and executed, which hardened systems refuse"
+        yield finding(name, "text relocations", fact, case.severity("note"))
     if elf.has_text_relocations:
         severity = case.severity("warning")
         yield finding(name, "text relocations", "the loader has to modify its code", severity)
@@ -296,6 +314,8 @@ def _arch_findings(case: AuditCase) -> Iterator[AuditFinding]:
     contract, codes = case.contract, device_codes(case)
     if contract is None:
         yield from _claim_findings(case, join_codes(code for _, code in codes))
+        for name, code in {**dict(codes), **case.scan.device_files}.items():
+            yield from _ptx_findings(name, code, case)
         return
     if not codes and (contract.archs or contract.ptx_archs):
         fact = f"no library contains device code, the target is for {_archs('sm', contract.archs)}"
@@ -320,6 +340,23 @@ def _claim_findings(case: AuditCase, code: DeviceCode) -> Iterator[AuditFinding]
         if arch not in (*code.sass, *code.ptx) and not is_served:
             fact = f"its version says sm_{arch}, it contains {_archs('sm', code.sass)}"
             yield finding(case.scan.file_name, "archs", fact, "warning")
+
+
+def _ptx_findings(name: str, code: DeviceCode, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield PTX that drivers of the named CUDA refuse, or that newer GPUs can't compile."""
+    version, release = ".".join(map(str, code.ptx_version)), release_of_ptx(code.ptx_version)
+    if code.ptx and case.name_cuda and release and _order(release)[0] > case.name_cuda:
+        fact = f"its PTX {version} needs the driver of CUDA {release}, but the wheel's name says "
+        severity: Severity = "warning" if code.sass else "error"
+        yield finding(name, "driver", f"{fact}CUDA {case.name_cuda}", severity)
+    if name in case.scan.device_files or name == case.scan.file_name:
+        return  # one file for each arch
+    if code.ptx and not code.sass:
+        fact = "it has only PTX, no machine code: the driver compiles it at first use"
+        yield finding(name, "archs", fact, "note")
+    elif code.ptx and not any(map(str.isdecimal, code.ptx)):
+        fact = f"its only PTX is {_archs('compute', code.ptx)}, which newer GPUs can't compile"
+        yield finding(name, "archs", fact, "note")
 
 
 def device_codes(case: AuditCase) -> list[tuple[str, DeviceCode]]:

@@ -15,6 +15,8 @@ from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.check.audit.case import AuditCase, Contract
 from cuwheel.check.audit.findings import AuditFinding, finding
+from cuwheel.check.audit.installed_projects import project_of_module
+from cuwheel.check.audit.leaked_paths import COVERAGE
 from cuwheel.check.cuda.components import COMPONENTS
 from cuwheel.check.cuda.frameworks import preloads
 from cuwheel.check.cuda.suppliers import (
@@ -48,6 +50,19 @@ _OWNED = frozenset(
 _NAMESPACES = frozenset({"cuda", "google", "jax_plugins", "mpl_toolkits", "nvidia"})
 _AT_START = frozenset({"sitecustomize.py", "usercustomize.py"})
 _RUNS = re.compile(rb"^import[ \t]", re.MULTILINE)  # in a `.pth` (documentation of `site`)
+_IMPORTED = re.compile(rb"^import[ \t]+([A-Za-z]\w*)", re.MULTILINE)
+_ABSOLUTE = re.compile(rb"^/[^\r\n]*", re.MULTILINE)
+# System V ABI, and musl: the loaders of Linux's distributions.
+_LOADER = re.compile(r"/lib(64)?/ld-(linux|musl)[-\w]*\.so\.\d+")
+_STANDARD_LIBRARY = "libstdc++"
+_ANYBODYS = re.compile(
+    r"_?(C|core|cuda|cuda_ext|ext|kernels?|lib|native|ops|utils)\.([-\w]+\.)?so$"
+)
+# Of CMake, Ninja and gcc's coverage.
+_BUILD_TREE = re.compile(
+    r"(^|/)(CMakeFiles/|CMakeCache\.txt$|\.ninja_(log|deps)$)|\.gc(da|no)$|(^|/)build/.*\.o(bj)?$"
+)
+_DEBUG_MIN = 100 << 10  # bytes
 _INTERPRETERS = (b"#!python", b"#!/usr/bin/", b"#!/bin/", b"#! /usr/bin/", b"#! /bin/")
 _REPLACED = re.compile(r"\.data/(scripts|data/bin)/((python|pip)(3(\.\d+)?)?|activate|uv)$")
 _SHOWN = 6  # names in one finding
@@ -65,6 +80,8 @@ def member_findings(case: AuditCase) -> Iterator[AuditFinding]:
         # The paths in a copy of NVIDIA's library are of NVIDIA's machines.
         severity = "note" if is_grafted(leak.name) else case.severity("note")
         fact = f"it contains {leak.text}{times}"
+        if leak.text.endswith(COVERAGE):
+            severity, fact = "warning", f"compiled with --coverage, it writes {leak.text}"
         yield finding(leak.name, "build path", fact, severity)
     yield from _graft_findings(case)
     for name, kind in case.scan.secrets:
@@ -79,6 +96,8 @@ def layout_findings(case: AuditCase) -> Iterator[AuditFinding]:
     yield from _top_level_findings(case)
     yield from _byte_code_findings(case)
     yield from _data_findings(case)
+    yield from _collision_findings(case)
+    yield from _build_tree_findings(case)
     yield from _foreign_findings(case)
     yield from _shadow_findings(case)
     yield from _start_findings(case)
@@ -97,6 +116,9 @@ def _graft_findings(case: AuditCase) -> Iterator[AuditFinding]:
             fact = "a library that belongs to another wheel is copied in"
             severity = case.severity("warning" if _is_second(name, file, case) else "note")
             yield finding(name, "grafted library", fact, severity)
+        elif stem_of(file) == _STANDARD_LIBRARY and case.is_read and not case.contract:
+            fact = "a second C++ runtime: a process may load both, or the older one for all"
+            yield finding(name, "grafted library", fact, "warning")
         elif case.contract and _is_unnamed_copy(name, case.contract):
             fact = "it was copied from the build machine, and is not in the recipe's `bundles`"
             yield finding(name, "grafted library", fact)
@@ -178,6 +200,52 @@ def _top_level_findings(case: AuditCase) -> Iterator[AuditFinding]:
         yield finding(place, "top level", fact, "warning")
 
 
+def _collision_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield files that installers write to one place, here or where case doesn't count."""
+    contents = case.scan.contents
+    moved = (name for name in dict.fromkeys(case.scan.names) if ".data/" in name)
+    for name in moved:
+        other = str(installed_path(name) or name)
+        if other != name and other in contents and contents[other] != contents[name]:
+            fact = f"{other} is installed to the same path, with other content: one overwrites it"
+            yield finding(name, "archive", fact)
+    folded: dict[str, str] = {}
+    for name in dict.fromkeys(case.scan.names):
+        other = folded.setdefault(name.lower(), name)
+        if other != name:
+            fact = f"{other} has the same name where letter case doesn't count, as on macOS"
+            yield finding(name, "archive", fact, "note")
+
+
+def _build_tree_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield what a build left in the package's folder, and what installers write themselves."""
+    files = [name for name in case.scan.names if _BUILD_TREE.search(name)]
+    if files:
+        size = show_size(sum(case.scan.contents[name].size for name in files))
+        fact = f"{plural(len(files), 'file')} of a build's own folder, {size}"
+        yield finding(files[0], "build path", fact, "warning")
+    origin = f"{case.scan.dist_info}/direct_url.json"
+    if origin in case.scan.names:
+        fact = "installers write it: pip freeze prints its address in place of the version"
+        yield finding(origin, "metadata", fact, "warning")
+    yield from _debug_findings(case)
+
+
+def _debug_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield the library with most debug information, if that is the larger part of it."""
+    sizes = {
+        library.name: sum(part.size for part in elf.sections if part.name.startswith(".debug_"))
+        for library, elf in case.host_libraries
+    }
+    wholes = {name: case.scan.contents[name].size for name in sizes}
+    large = [name for name in sizes if sizes[name] > max(_DEBUG_MIN, wholes[name] // 2)]
+    if large:
+        name = max(large, key=sizes.__getitem__)
+        fact = f"{show_size(sizes[name])} of its {show_size(wholes[name])} are debug information"
+        more = f", as in {plural(len(large) - 1, 'other library')}"
+        yield finding(name, "build path", fact + (more if len(large) > 1 else ""), "note")
+
+
 def _byte_code_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield a finding for byte code in `__pycache__`; elsewhere it is the package itself."""
     files = [name for name in case.scan.names if _CACHED.fullmatch(name)]
@@ -207,6 +275,9 @@ def _foreign_findings(case: AuditCase) -> Iterator[AuditFinding]:
         elif module in _NAMESPACES and is_package and not case.is_supplier:
             fact = "with its __init__.py other projects' modules in this folder are not found"
             yield finding(top, "top level", fact, "warning")
+        elif _ANYBODYS.match(top):
+            fact = "many projects have an extension module of that name: one overwrites another's"
+            yield finding(top, "top level", fact, "warning")
         elif module in sys.stdlib_module_names and (is_package or "." in top):
             fact = "Python's own module of that name is imported instead"
             yield finding(top, "top level", fact, "warning")
@@ -234,10 +305,30 @@ def _start_findings(case: AuditCase) -> Iterator[AuditFinding]:
         if is_top and path and path.name in _AT_START:
             fact = "it runs whenever Python starts, in place of others' files of that name"
             yield finding(name, "program", fact, "warning")
-        elif is_top and _RUNS.search(case.scan.sources.get(name, b"")) and name.endswith(".pth"):
-            yield finding(name, "program", "it runs code whenever Python starts", "warning")
+        elif is_top and name.endswith(".pth"):
+            yield from _pth_findings(name, case)
         elif _REPLACED.search(name) and PurePosixPath(name).name not in case.project:
             yield finding(name, "program", "it replaces the environment's own program")
+
+
+def _pth_findings(name: str, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield folders of another machine, and code that runs whenever Python starts."""
+    text = case.scan.sources.get(name, b"")
+    if match := _ABSOLUTE.search(text):
+        fact = f"it adds {match[0].decode(errors='replace')}, a folder of the machine that built it"
+        yield finding(name, "program", fact)
+    missing = (word.decode() for word in _IMPORTED.findall(text))
+    for module in (word for word in missing if _is_missing(word, case)):
+        fact = f"whenever Python starts it imports {module}, which isn't in the wheel"
+        yield finding(name, "program", fact)
+    if _RUNS.search(text):
+        yield finding(name, "program", "it runs code whenever Python starts", "warning")
+
+
+def _is_missing(module: str, case: AuditCase) -> bool:
+    is_known = module in {*case.code.modules, *case.code.folders, *sys.stdlib_module_names}
+    is_required = bool(case.unknown_projects) or project_of_module(module) in case.required
+    return not is_known and not is_required
 
 
 def _program_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -247,10 +338,16 @@ def _program_findings(case: AuditCase) -> Iterator[AuditFinding]:
         if elf.is_program and not is_script and library.name not in case.scan.executables:
             fact = "it is a program without the execute bit: starting it fails"
             yield finding(library.name, "program", fact, "warning")
+        if elf.is_program and elf.interpreter and not _LOADER.fullmatch(elf.interpreter):
+            fact = f"its loader is {elf.interpreter}, which other machines don't have"
+            yield finding(library.name, "program", fact)
     for name, text in case.scan.sources.items():
         first = text.partition(b"\n")[0]
         is_script = ".data/scripts/" in name and first.startswith(b"#!")
-        if is_script and not first.startswith(_INTERPRETERS):
+        if is_script and first.endswith(b"\r") and not first.startswith(b"#!python"):
+            fact = "its first line ends with CR, which the system takes as a part of the "
+            yield finding(name, "program", f"{fact}interpreter's name: write #!python")
+        elif is_script and not first.startswith(_INTERPRETERS):
             fact = f"its interpreter is {first[2:80].decode(errors='replace').strip()}, which "
             yield finding(name, "program", f"{fact}isn't on other machines: write #!python")
 

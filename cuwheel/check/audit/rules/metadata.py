@@ -32,6 +32,7 @@ _GLIBC = re.compile(r"^manylinux(_\d+_\d+|\d+)")
 _PYTHON_SUFFIX = re.compile(r"\.cpython-3(\d+)t?-[-\w]*\.so$")
 # Setuptools wrote it long before metadata 2.4 had it; twine lets it pass (7.0.0, `package.py`).
 _EARLY_FIELD = "license-file introduced in metadata version"
+_WITH_LICENSES = Version("2.4")  # of METADATA, from which the index looks for the files (PEP 639)
 _PATCHES = 100  # more patch releases than any Python has
 _WHEEL_MAJOR = 1  # of Wheel-Version: installers refuse a greater one (PEP 427)
 _DESCRIPTION_MAX = 1 << 20  # bytes that are rendered
@@ -160,7 +161,9 @@ def _module_findings(case: AuditCase) -> Iterator[AuditFinding]:
                 f"only Python 3.{min(minors)} can import it, but the tag is {list_tags(case.tags)}"
             )
             is_for_others = None not in required and minors.isdisjoint(required)
-            severity = "error" if is_for_others else case.severity("warning")
+            # A package may do without a module that it doesn't always import.
+            is_vital = any(map(case.code.is_always_loaded, names.values()))
+            severity = "error" if is_for_others or is_vital else case.severity("warning")
             yield finding(next(iter(names.values())), "tag", fact, severity)
 
 
@@ -188,7 +191,31 @@ def _specification_findings(case: AuditCase) -> Iterator[AuditFinding]:
             fact = " ".join(str(problem).split())
             if fact.startswith(_EARLY_FIELD):
                 continue
+            # Only the index refuses the others.
+            is_refused = fact.endswith("invalid for 'requires-dist'")
+            yield finding("METADATA", "metadata", fact, "error" if is_refused else "warning")
+    yield from _claim_findings(case)
+
+
+def _claim_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield files and extras of METADATA that aren't there, and licences stated twice."""
+    text, info = case.scan.metadata, case.scan.dist_info
+    stated = _version("".join(header(text, "metadata-version")))
+    is_checked = stated is not None and stated >= _WITH_LICENSES
+    for file in header(text, "license-file") if is_checked else ():
+        if not {f"{info}/licenses/{file}", f"{info}/{file}"} & {*case.scan.names}:
+            fact = f"License-File: {file} isn't in {info}/licenses"
             yield finding("METADATA", "metadata", fact, "warning")
+    licences = [name for name in header(text, "classifier") if name.startswith("License ::")]
+    if licences and header(text, "license-expression"):
+        fact = f"with License-Expression the index refuses the classifier {licences[0]}"
+        yield finding("METADATA", "metadata", fact, "warning")
+    declared = set(map(canonicalize_name, header(text, "provides-extra")))
+    parsed = filter(None, map(parse_requirement, dict.fromkeys(case.requires)))
+    extras = {extra for each in parsed for extra in extras_of(each)} - {""}
+    for extra in sorted({canonicalize_name(extra) for extra in extras} - declared):
+        fact = f"requirements are for the extra {extra}, which isn't in Provides-Extra: pip ignores"
+        yield finding("METADATA", "metadata", f"{fact} it", "warning")
 
 
 def _installer_findings(case: AuditCase) -> Iterator[AuditFinding]:

@@ -11,9 +11,16 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.base.formats.wheel.metadata import parse_requirement
 from cuwheel.check.audit.case import AuditCase
-from cuwheel.check.audit.findings import AuditFinding, finding
+from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by, project_of_module
 from cuwheel.check.audit.python_code import Import, PythonCode
+from cuwheel.check.audit.rules.python_files import file_findings
+from cuwheel.check.audit.rules.python_releases import (
+    ADDED_MODULES,
+    ADDED_NAMES,
+    REMOVED_MODULES,
+    REMOVED_NAMES,
+)
 
 _RULE = "Python code"
 # Of 3.12 and later: `type X = int`, `def f[T]()`, nested f-strings, `except A, B`, t-strings.
@@ -22,6 +29,9 @@ _NEW_SYNTAX = re.compile(
 )
 _THIS = sys.version_info.minor
 _OLDEST = 7  # of Python 3 that `ast` knows ("feature_version")
+_UNIONS = 10  # of Python 3, which evaluates `int | None`
+_NEVER = 99
+_SHOWN = 3  # names in one finding
 _STARTED = ("console_scripts", "gui_scripts")
 _VALUE = re.compile(r"^(?P<module>[\w.]+)\s*(:\s*(?P<attribute>[\w.]+)\s*)?(\[.*\])?$")
 # Programs that a script would replace in an environment.
@@ -32,9 +42,13 @@ def python_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield findings about code that an import always runs, and about entry points."""
     code = case.code
     yield from _syntax_findings(code, case.oldest_python)
+    yield from _release_findings(code, case)
+    yield from _annotation_findings(code, case.oldest_python)
     if not code.is_dynamic:
         yield from _missing_findings(code, case)
         yield from _undeclared_findings(code, case)
+        yield from _exported_findings(code)
+        yield from file_findings(case)
     yield from _entry_findings(code, case)
 
 
@@ -44,11 +58,54 @@ def _syntax_findings(code: PythonCode, oldest: int | None) -> Iterator[AuditFind
         if problem and not _may_be_new(problem, oldest):
             fact = f"importing it fails: line {problem.lineno}: {problem.msg}"
             yield finding(member, _RULE, fact)
-        elif not problem and oldest is not None and _OLDEST <= oldest < _THIS:
+        elif problem:
+            fact = f"Python 3.{_THIS}, with which the audit runs, can't read it: it wasn't checked"
+            yield finding(member, "not checked", fact, "note")
+        elif oldest is not None and _OLDEST <= oldest < _THIS:
             problem = code.syntax_error(member, oldest)
             if problem:
                 fact = f"Python 3.{oldest}, which is allowed, can't compile line {problem.lineno}: "
-                yield finding(member, _RULE, fact + problem.msg, "warning")
+                yield finding(member, _RULE, fact + problem.msg)
+
+
+def _release_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield imports from the standard library that some allowed Pythons don't have."""
+    oldest = case.oldest_python
+    done: set[tuple[str, str]] = set()
+    for item in code.imports if oldest else ():
+        for name in (item.module, *(f"{item.module}.{name}" for name in item.names)):
+            top = name.partition(".")[0]
+            if (item.importer, name) in done or top in code.modules:
+                continue
+            done.add((item.importer, name))
+            added = ADDED_MODULES.get(name) or ADDED_NAMES.get(name) or 0
+            removed = REMOVED_MODULES.get(top) or REMOVED_NAMES.get(name) or _NEVER
+            if added > (oldest or added):
+                fact = f"line {item.line} imports {name}, which Python has from 3.{added} on, but "
+                yield finding(item.importer, _RULE, f"{fact}3.{oldest} is allowed")
+            if removed <= case.newest_python and "setuptools" not in case.required:
+                fact = f"line {item.line} imports {name}, which Python has only before 3.{removed}"
+                severity: Severity = "error" if removed <= (oldest or 0) else "warning"
+                yield finding(item.importer, _RULE, fact, severity)
+
+
+def _annotation_findings(code: PythonCode, oldest: int | None) -> Iterator[AuditFinding]:
+    """Yield annotations that an import evaluates, and that the oldest Python can't."""
+    for member in code.run if oldest is not None and oldest < _UNIONS else ():
+        for line, text, minor in code.new_annotations(member):
+            if minor > (oldest or 0):
+                fact = f"line {line}: {text} fails before Python 3.{minor}, but 3.{oldest} is "
+                yield finding(member, _RULE, f"{fact}allowed")
+                break
+
+
+def _exported_findings(code: PythonCode) -> Iterator[AuditFinding]:
+    """Yield names in a package's `__all__` that it doesn't have."""
+    for module in code.roots:
+        missing = [name for name in code.exported(module) if not code.has_name(module, name)]
+        if missing:
+            fact = f"__all__ has {', '.join(missing[:_SHOWN])}, which isn't defined: from {module} "
+            yield finding(code.modules[module], _RULE, f"{fact}import * fails", "warning")
 
 
 def _may_be_new(problem: SyntaxError, oldest: int | None) -> bool:

@@ -11,13 +11,15 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from cuwheel.base.formats.wheel.metadata import project_of
+from cuwheel.base.system.versions import version_key
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.scan import ScannedLibrary
 from cuwheel.check.audit.supply import Chain, Fault
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS
-from cuwheel.check.cuda.frameworks import has_common_release, preloads
-from cuwheel.check.cuda.suppliers import components_of, is_from_driver, stem_of
+from cuwheel.check.cuda.frameworks import extras_of, has_common_release, preloads
+from cuwheel.check.cuda.library_functions import release_with
+from cuwheel.check.cuda.suppliers import components_of, is_from_driver, is_grafted, stem_of
 
 _SHOWN = 3  # names in one finding
 _RELEASE = re.compile(r"_(\d+)_(\d+)$")  # `__nvJitLinkCreate_12_8`
@@ -28,6 +30,7 @@ def supply_findings(chain: Chain) -> Iterator[AuditFinding]:
     """Yield findings about the suppliers of needed libraries."""
     yield from _needed_findings(chain)
     yield from _major_findings(chain)
+    yield from _runtime_findings(chain.case)
     yield from _unused_findings(chain)
     yield from _opened_findings(chain.case)
     yield from _release_findings(chain)
@@ -68,7 +71,8 @@ def _major_findings(chain: Chain) -> Iterator[AuditFinding]:
                 f"the runtime of CUDA {library.cudart} is linked into it, but the wheel's name "
                 f"says CUDA {case.name_cuda}"
             )
-            yield finding(library.name, "mixed CUDA majors", fact)
+            severity: Severity = "note" if case.is_supplier else "error"
+            yield finding(library.name, "mixed CUDA majors", fact, severity)
 
 
 def _brought_findings(chain: Chain, library: ScannedLibrary) -> Iterator[AuditFinding]:
@@ -108,10 +112,25 @@ def _framework_findings(
         yield finding(library.name, "mixed CUDA majors", fact, severity)
 
 
+def _runtime_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield a runtime that is linked into one library, where another needs the shared one."""
+    libraries = [library for library, _ in case.host_libraries if library.cudart]
+    linked = [library for library in libraries if not is_grafted(library.name)]
+    if linked and any(stem_of(soname) == "libcudart" for soname in case.needed):
+        fact = "CUDA's runtime is linked into it statically, and other libraries of the wheel need "
+        fact += "the shared one: each has its own state, streams of the one are none of the other"
+        yield finding(linked[0].name, "mixed CUDA majors", fact, "note")
+
+
 def _unused_findings(chain: Chain) -> Iterator[AuditFinding]:
     """Yield required wheels of NVIDIA that no library needs."""
     case = chain.case
     used = {supply.supplier.split(" ")[0] for supply in chain.supplies}
+    opened = {stem_of(name) for library, _ in case.host_libraries for name in library.opened}
+    for part in KNOWN_COMPONENTS:
+        stems = set(map(stem_of, part.sonames))
+        if not stems.isdisjoint(opened) or any(map(case.is_opened, stems)):
+            used.add(part.distribution)
     known = {part.distribution for part in KNOWN_COMPONENTS if part.cuda is not None}
     for name in sorted(case.required & known):
         if name not in used and not case.is_supplier:
@@ -147,22 +166,40 @@ def _is_installed(soname: str, installed: set[str]) -> bool:
 
 
 def _release_findings(chain: Chain) -> Iterator[AuditFinding]:
-    """Yield requirements of nvJitLink for releases that are older than a function's name."""
+    """Yield requirements for releases of NVIDIA's libraries that lack a needed function."""
     case = chain.case
     for library, elf in case.host_libraries:
-        releases = (_RELEASE.search(name) for name in elf.nvjitlink_functions)
-        newest = max(((int(m[1]), int(m[2])) for m in releases if m), default=(0, 0))
-        for line in case.requires if newest > (0, 0) else ():
-            project = project_of(line)
-            is_pinned = any(d.distribution == project != d.by for d in case.declared)
-            if not project.startswith("nvidia-nvjitlink") or is_pinned:
-                continue
-            major, minor = newest
-            allowed = Requirement(line).specifier
-            if has_common_release(SpecifierSet(f">={major},<{major}.{minor}"), allowed):
-                fact = f"it needs a function of nvJitLink {major}.{minor}, but {project}{allowed} "
-                fact += "is required"
-                yield finding(library.name, "needed library", fact, "warning")
+        nccl = [name for name in library.undefined if name.startswith("nccl")]
+        for start, functions in (
+            ("nvidia-nvjitlink", elf.nvjitlink_functions),
+            ("nvidia-cuda-runtime-cu12", elf.runtime_functions),
+            ("nvidia-nccl", nccl),
+        ):
+            releases = {name: _release_of(name) for name in functions}
+            newest = max(functions, key=lambda name: version_key(releases[name]), default="")
+            if release := releases.get(newest):
+                yield from _older_findings(library.name, newest, release, start, case)
+
+
+def _release_of(function: str) -> str:
+    match = _RELEASE.search(function)
+    return f"{match[1]}.{match[2]}" if match else release_with(function)
+
+
+def _older_findings(
+    library: str, function: str, release: str, start: str, case: AuditCase
+) -> Iterator[AuditFinding]:
+    for line in case.requires:
+        project = project_of(line)
+        is_pinned = any(d.distribution == project != d.by for d in case.declared)
+        if not project.startswith(start) or is_pinned:
+            continue
+        allowed = Requirement(line).specifier
+        older = SpecifierSet(f">={release.partition('.')[0]},<{release}")
+        if extras_of(Requirement(line)) and has_common_release(older, allowed):
+            fact = f"it needs {function}, which {project} has from {release} on, but "
+            fact += f"{project}{allowed} is required"
+            yield finding(library, "needed library", fact, "warning")
 
 
 def _exclude_findings(case: AuditCase) -> Iterator[AuditFinding]:

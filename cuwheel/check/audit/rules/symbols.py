@@ -11,11 +11,13 @@ from cuwheel.base.formats.binaries.elf_symbols import plain_name
 from cuwheel.base.system.quantities import plural
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
+from cuwheel.check.audit.rules.python_releases import REMOVED_FUNCTIONS as REMOVED
 from cuwheel.check.audit.scan import ScannedLibrary
 from cuwheel.check.audit.symbols import SymbolNeeds, TorchFit
-from cuwheel.check.audit.tags import oldest_minor
+from cuwheel.check.audit.tags import minor_of, oldest_minor
 from cuwheel.check.cuda.torch_exports import describe_releases
 
+_FOR_PYTHON = re.compile(r"\.cpython-3(\d+)t?-[-\w]*\.so$")
 _PYTHON = re.compile(r"_?Py[A-Z_]")
 # PyTorch's C interface (torch/csrc/inductor/aoti_torch/c/shim.h), as used by modules that are
 # imported only where torch is.
@@ -33,6 +35,7 @@ def symbol_findings(case: AuditCase) -> Iterator[AuditFinding]:
     needs = SymbolNeeds(case=case)
     for library, _ in case.host_libraries:
         yield from _undefined_findings(library, needs)
+        yield from _removed_findings(library, case)
         yield from _stable_abi_findings(library, case)
     if needs.is_torch_judged:
         yield from _torch_findings(case, needs)
@@ -55,6 +58,17 @@ def _undefined_findings(library: ScannedLibrary, needs: SymbolNeeds) -> Iterator
         )
         severity = "note"
     yield finding(library.name, "undefined symbol", fact, severity)
+
+
+def _removed_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield functions that the only Python of a module doesn't have any more."""
+    match = _FOR_PYTHON.search(library.name)
+    minors = {int(match[1])} if match else set(map(minor_of, case.tags))
+    minor = minors.pop() if len(minors) == 1 else None
+    removed = [name for name in library.undefined if minor and REMOVED.get(name, 99) <= minor]
+    if removed:
+        fact = f"it needs {_some(removed)}, which Python 3.{minor} doesn't have"
+        yield finding(library.name, "undefined symbol", fact)
 
 
 def _torch_findings(case: AuditCase, needs: SymbolNeeds) -> Iterator[AuditFinding]:
@@ -119,7 +133,7 @@ def _stable_abi_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[A
             f"it needs {_some(newer)}, which is in the stable ABI from Python 3.{minor} on, but "
             f"the tag says 3.{oldest}"
         )
-        yield finding(library.name, "stable ABI", fact, "warning")
+        yield finding(library.name, "stable ABI", fact)
 
 
 def _some(names: Iterable[str]) -> str:

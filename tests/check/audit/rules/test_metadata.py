@@ -177,7 +177,7 @@ def test_checks_metadata(
 def test_finds_metadata_that_index_refuses(tmp_path: Path) -> None:
     findings = library_breaches(tmp_path, requires=("not a requirement!",))
 
-    assert findings == [("warning", "metadata", "METADATA")]
+    assert findings == [("error", "metadata", "METADATA")]
 
 
 def test_plain_python_wheel_passes(tmp_path: Path) -> None:

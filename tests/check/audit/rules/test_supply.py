@@ -122,7 +122,7 @@ def test_finds_requirement_on_releases_with_other_sonames(
         ("nvidia-cufft-cu12==11.*",),
         ("nvidia-cufft-cu12",),
         ("nvidia-cufft-cu12>=12; sys_platform == 'win32'", "nvidia-cufft-cu12==11.3.3.83"),
-        ("nvidia-cufft-cu12>=12; extra == 'new'", "nvidia-cufft-cu12<12"),
+        ('nvidia-cufft-cu12>=12; extra == "new"', "nvidia-cufft-cu12<12"),
     ],
 )
 def test_requirement_on_releases_with_the_soname_passes(

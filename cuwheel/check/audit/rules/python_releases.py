@@ -1,0 +1,100 @@
+"""What releases of Python 3 added to the standard library, and removed from it and from the C API.
+
+Modules and names: its documentation, "What's New in Python" of each release and the notes "New in
+version". Functions: public names that libpython of one release (3.7.16 to 3.13.0) exports and that
+of the next doesn't.
+"""
+
+from __future__ import annotations
+
+
+def _by_name(table: dict[int, str]) -> dict[str, int]:
+    return {name: minor for minor, names in table.items() for name in names.split()}
+
+
+ADDED_MODULES = _by_name(
+    {
+        8: "importlib.metadata multiprocessing.shared_memory",
+        9: "graphlib zoneinfo",
+        11: "tomllib wsgiref.types importlib.resources.abc",
+        14: "annotationlib compression string.templatelib concurrent.interpreters",
+    }
+)
+REMOVED_MODULES = _by_name(
+    {
+        9: "dummy_threading _dummy_threading",
+        10: "formatter parser symbol",
+        11: "binhex",
+        12: "asynchat asyncore distutils imp smtpd",
+        13: "aifc audioop cgi cgitb chunk crypt imghdr lib2to3 mailcap nis nntplib ossaudiodev "
+        "pipes sndhdr spwd sunau telnetlib uu xdrlib",
+    }
+)
+ADDED_NAMES = _by_name(
+    {
+        8: "typing.Final typing.Literal typing.Protocol typing.SupportsIndex typing.TypedDict "
+        "typing.final typing.get_args typing.get_origin typing.runtime_checkable math.dist "
+        "math.isqrt math.prod math.perm math.comb functools.cached_property "
+        "functools.singledispatchmethod",
+        9: "typing.Annotated functools.cache math.lcm math.nextafter math.ulp random.randbytes "
+        "importlib.resources.files importlib.resources.as_file asyncio.to_thread",
+        10: "typing.Concatenate typing.ParamSpec typing.ParamSpecArgs typing.ParamSpecKwargs "
+        "typing.TypeAlias typing.TypeGuard typing.is_typeddict itertools.pairwise "
+        "types.EllipsisType types.NoneType types.NotImplementedType types.UnionType "
+        "contextlib.aclosing dataclasses.KW_ONLY inspect.get_annotations",
+        11: "typing.LiteralString typing.Never typing.NotRequired typing.Required typing.Self "
+        "typing.TypeVarTuple typing.Unpack typing.assert_never typing.assert_type "
+        "typing.clear_overloads typing.dataclass_transform typing.get_overloads "
+        "typing.reveal_type enum.EnumCheck enum.EnumType enum.FlagBoundary enum.ReprEnum "
+        "enum.StrEnum enum.member enum.nonmember enum.verify enum.property enum.global_enum "
+        "asyncio.Runner asyncio.TaskGroup asyncio.timeout asyncio.timeout_at asyncio.Barrier "
+        "contextlib.chdir datetime.UTC hashlib.file_digest math.cbrt math.exp2 operator.call "
+        "inspect.getmembers_static logging.getLevelNamesMapping",
+        12: "typing.TypeAliasType typing.override itertools.batched math.sumprod "
+        "types.get_original_bases collections.abc.Buffer inspect.BufferFlags calendar.Month "
+        "calendar.Day",
+        13: "typing.NoDefault typing.ReadOnly typing.TypeIs typing.get_protocol_members "
+        "typing.is_protocol warnings.deprecated copy.replace queue.ShutDown math.fma "
+        "types.CapsuleType os.process_cpu_count",
+        14: "annotationlib.get_annotations functools.Placeholder",
+    }
+)
+REMOVED_NAMES = _by_name(
+    {
+        9: "base64.encodestring base64.decodestring fractions.gcd",
+        10: "collections.Callable collections.Container collections.Hashable collections.Iterable "
+        "collections.Iterator collections.Mapping collections.MutableMapping "
+        "collections.MutableSequence collections.MutableSet collections.Sequence "
+        "collections.Set collections.Sized",
+        11: "asyncio.coroutine inspect.formatargspec inspect.getargspec binascii.b2a_hqx "
+        "binascii.a2b_hqx",
+        12: "pkgutil.ImpImporter pkgutil.ImpLoader configparser.SafeConfigParser "
+        "ssl.match_hostname ssl.wrap_socket sqlite3.OptimizedUnicode",
+        13: "typing.io typing.re locale.resetlocale unittest.findTestCases unittest.makeSuite "
+        "unittest.getTestCaseNames",
+        14: "ast.Bytes ast.Ellipsis ast.NameConstant ast.Num ast.Str pkgutil.find_loader "
+        "pkgutil.get_loader importlib.abc.ResourceReader importlib.abc.Traversable "
+        "importlib.abc.TraversableResources asyncio.AbstractChildWatcher "
+        "asyncio.get_child_watcher",
+    }
+)
+REMOVED_FUNCTIONS = _by_name(
+    {
+        10: "PyAST_CompileEx PyAST_CompileObject PyAST_FromNode PyAST_FromNodeObject "
+        "PyLong_FromUnicode PyNode_Compile PyNode_Free PyNode_New PyParser_ASTFromFile "
+        "PyParser_ASTFromString PyParser_ParseFile PyParser_ParseString "
+        "PyParser_SimpleParseFileFlags PyParser_SimpleParseStringFlags PySymtable_Build "
+        "PyUnicode_AsUnicodeCopy PyUnicode_GetMax Py_SymtableString Py_UNICODE_strcat "
+        "Py_UNICODE_strchr Py_UNICODE_strcmp Py_UNICODE_strcpy Py_UNICODE_strlen "
+        "Py_UNICODE_strncmp Py_UNICODE_strncpy Py_UNICODE_strrchr",
+        11: "PyFrame_BlockPop PyFrame_BlockSetup PyUnicodeEncodeError_Create "
+        "PyUnicodeTranslateError_Create PyUnicode_Encode PyUnicode_EncodeASCII "
+        "PyUnicode_EncodeCharmap PyUnicode_EncodeDecimal PyUnicode_EncodeLatin1 "
+        "PyUnicode_EncodeRawUnicodeEscape PyUnicode_EncodeUTF16 PyUnicode_EncodeUTF32 "
+        "PyUnicode_EncodeUTF7 PyUnicode_EncodeUTF8 PyUnicode_EncodeUnicodeEscape "
+        "PyUnicode_TransformDecimalToASCII PyUnicode_TranslateCharmap",
+        12: "PyCode_New PyCode_NewWithPosOnlyArgs PyUnicode_AsUnicode PyUnicode_AsUnicodeAndSize "
+        "PyUnicode_FromUnicode",
+        13: "PySymtable_Lookup Py_SetStandardStreamEncoding",
+    }
+)

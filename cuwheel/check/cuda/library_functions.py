@@ -1,0 +1,40 @@
+"""Functions of NVIDIA's libraries that were added while the library kept its name, by release.
+
+A library that needs one can't be loaded with an older release, which a requirement may allow. Those
+of the runtime: names that `libcudart.so.12` of a wheel exports and the one before doesn't, from
+nvidia-cuda-runtime-cu12 12.0.146 to 12.9.79. Those of NCCL: its documentation, chapter "NCCL API".
+"""
+
+from __future__ import annotations
+
+_VARIANTS = ("_ptsz", "_ptds")  # of the same release
+_ADDED = {
+    "12.1": "cudaGetKernel",
+    "12.2": "cudaGraphAddNode cudaGraphExecNodeSetParams cudaGraphNodeSetParams cudaMemAdvise_v2 "
+    "cudaMemPrefetchAsync_v2",
+    "12.3": "cudaFuncGetName cudaGraphAddDependencies_v2 cudaGraphAddNode_v2 "
+    "cudaGraphConditionalHandleCreate cudaGraphGetEdges_v2 cudaGraphNodeGetDependencies_v2 "
+    "cudaGraphNodeGetDependentNodes_v2 cudaGraphRemoveDependencies_v2 "
+    "cudaStreamBeginCaptureToGraph cudaStreamGetCaptureInfo_v3 "
+    "cudaStreamUpdateCaptureDependencies_v2",
+    "12.4": "cudaDeviceRegisterAsyncNotification cudaDeviceUnregisterAsyncNotification "
+    "cudaFuncGetParamInfo",
+    "12.5": "cudaGetDriverEntryPointByVersion",
+    "12.8": "cudaEventElapsedTime_v2 cudaKernelSetAttributeForDevice cudaLibraryEnumerateKernels "
+    "cudaLibraryGetGlobal cudaLibraryGetKernel cudaLibraryGetKernelCount cudaLibraryGetManaged "
+    "cudaLibraryGetUnifiedFunction cudaLibraryLoadData cudaLibraryLoadFromFile cudaLibraryUnload "
+    "cudaMemcpy3DBatchAsync cudaMemcpyBatchAsync cudaStreamGetDevice",
+    "2.18": "ncclCommSplit",
+    "2.19": "ncclCommDeregister ncclCommRegister ncclMemAlloc ncclMemFree",
+    "2.22": "ncclGroupSimulateEnd",
+    "2.23": "ncclCommInitRankScalable",
+    "2.27": "ncclCommShrink ncclCommWindowDeregister ncclCommWindowRegister",
+}
+_RELEASES = {name: release for release, names in _ADDED.items() for name in names.split()}
+
+
+def release_with(function: str) -> str:
+    """Return the release of CUDA 12 or NCCL that added a function; empty: not known."""
+    for variant in _VARIANTS:
+        function = function.removesuffix(variant)
+    return _RELEASES.get(function, "")
