@@ -11,6 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.check.cuda.components import COMPONENTS
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.check.diagnose.rules.context import RuleContext
@@ -71,12 +72,6 @@ class UnmetRequirement:
     def has_local_version(self) -> bool:
         """True if it requires a build (`==2.11.0+cu128`), which no known index has."""
         return any("+" in part.version for part in self.requirement.specifier)
-
-    @property
-    def pin(self) -> str:
-        """The only release that meets it; empty where several may."""
-        pins = (part.version for part in self.requirement.specifier if part.operator == "==")
-        return next((version for version in pins if not version.endswith(".*")), "")
 
 
 def find_unmet_requirements(environment: PythonEnvironment) -> tuple[UnmetRequirement, ...]:
@@ -190,14 +185,19 @@ def _is_met(requirement: Requirement, environment: PythonEnvironment) -> bool:
 def _optional_parts(
     distribution: Distribution, environment: PythonEnvironment
 ) -> Iterator[UnmetRequirement]:
-    """Yield its own parts (`jax-cuda12-plugin`) in a version that none of its extras takes."""
-    if not any(name.startswith(f"{distribution.name}-") for name in environment.distributions):
+    """Yield its own parts and NVIDIA's wheels in a version that none of its extras takes."""
+
+    def is_part(project: str) -> bool:
+        return project.startswith(f"{distribution.name}-") or is_nvidias(project)
+
+    lines = (line for line in distribution.requires if "extra" in line)
+    if not any(is_part(project_of(line)) for line in lines):
         return
     parts: dict[str, list[Requirement]] = {}
     for extra in extras_of(distribution, environment.markers):
         for requirement in _requirements(distribution, extra, environment.markers):
             project = canonicalize_name(requirement.name)
-            if project.startswith(f"{distribution.name}-") and project in environment.distributions:
+            if is_part(project) and project in environment.distributions:
                 parts.setdefault(project, []).append(requirement)
     for name, requirements in parts.items():
         there = environment.distributions[name]
@@ -356,7 +356,7 @@ class UnmetJudge:
     def _is_fatal(self, unmet: UnmetRequirement) -> bool:
         """Return True for a missing library of CUDA, or what stops a framework or its part."""
         if unmet.installed:
-            return unmet.is_optional
+            return unmet.is_optional and not is_nvidias(unmet.project)
         imported = {known.name for known in self.context.frameworks if known.was_imported}
         failed = {own.name for name, own in self.context.projects.items() if name not in imported}
         return is_nvidias(unmet.project) or unmet.root in failed
@@ -369,16 +369,31 @@ class UnmetJudge:
         owners = requirers(self.context.environment)
         frameworks = {project.name for project in self.context.projects.values()}
         for unmet in lacking:
-            if not unmet.pin or unmet.project in frameworks:
+            if unmet.project in frameworks:
                 continue
             for name, requirement in owners.get(unmet.project, {}).items():
                 is_other = name != unmet.owner.partition(" ")[0]
-                if is_other and not requirement.specifier.contains(unmet.pin, prereleases=True):
+                if is_other and _exclude(unmet.requirement, requirement):
                     return (
                         f"{name} requires {requirement.name}{requirement.specifier}: use a "
                         "separate environment for each, or compatible releases of both"
                     )
         return ""
+
+
+def _exclude(first: Requirement, second: Requirement) -> bool:
+    """Return True if one of two requirements excludes the only release that meets the other."""
+    return any(
+        pin and not other.specifier.contains(pin, prereleases=True)
+        for one, other in ((first, second), (second, first))
+        for pin in [_pin(one)]
+    )
+
+
+def _pin(requirement: Requirement) -> str:
+    """Return the only release that meets a requirement; empty where several may."""
+    pins = (part.version for part in requirement.specifier if part.operator == "==")
+    return next((version for version in pins if not version.endswith(".*")), "")
 
 
 def _is_covered(root: str, groups: Mapping[str, Iterable[UnmetRequirement]]) -> bool:
