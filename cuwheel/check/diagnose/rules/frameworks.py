@@ -196,7 +196,8 @@ def _trouble(
     otherwise = f"list the devices with {framework.name} itself; --verify-files finds damaged "
     anchor, line, fix = explain(framework.trouble, f"{otherwise}files", remedy)
     is_broken = remedy is not None or _HOLLOW.search(framework.trouble)
-    return (broken if is_broken else warns)(anchor, what, line, fix, remedy or "")
+    judged = broken if is_broken else warns
+    return judged(anchor, what, line, fix, remedy or "")
 
 
 def _nvrtc_fix(

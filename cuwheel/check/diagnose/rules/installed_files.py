@@ -323,7 +323,8 @@ class InstallationJudge:
         if lost:
             removal = f"{again} && {removal}" if again and removal else ""
         left = f"an interrupted pip left {plural(len(folders), 'folder')} in {site}"
-        return (broken if lost else warns)(
+        judged = broken if lost else warns
+        return judged(
             "diagnose-damaged-installation",
             f"{names} isn't installed any more: {left}" if lost else left,
             f"{', '.join(path.name for path in folders)}: what pip was removing or replacing",
