@@ -15,6 +15,7 @@ from typing import Protocol
 from packaging.utils import canonicalize_name
 
 from cuwheel.base.spelling import as_typed
+from cuwheel.base.system.versions import version_key
 from cuwheel.check.cuda.library_choice import LibraryPerCuda
 from cuwheel.check.diagnose.facts.environment import Distribution
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts, ModuleRun
@@ -47,6 +48,10 @@ class ChoosingRecipe(Protocol):
     @property
     def toolkits(self) -> tuple[str, ...]:
         """The releases of CUDA that it builds for, `12.8`."""
+
+    @property
+    def version(self) -> str:
+        """The release that it builds."""
 
     @property
     def library_per_cuda(self) -> LibraryPerCuda | None:
@@ -198,7 +203,7 @@ class LibraryJudge:
                 f"{title} lacks {choice.library}",
                 f"{choice.decided_by} selects {choice.release}; the package has "
                 f"{', '.join(choice.held) or 'none'}",
-                choice.hint or self._fix_for_choice(framework),
+                *self._fix_for_missing(framework),
             )
         elif has_gpu and framework.available is False:
             yield warns(
@@ -224,6 +229,17 @@ class LibraryJudge:
     @property
     def _anchor(self) -> str:
         return self.declared.explained or "diagnose-no-library"
+
+    def _fix_for_missing(self, framework: FrameworkFacts) -> tuple[str, str]:
+        """Return fix and command; the recipe knows a release with that library, if it is newer."""
+        choice, recipe, name = self.choice, self.recipe, self.distribution.name
+        words = choice.hint or self._fix_for_choice(framework)
+        is_newer = version_key(recipe.version) > version_key(self.distribution.version)
+        if choice.hint or not is_newer or framework.cuda not in recipe.toolkits:
+            return words, ""
+        newer = f"install {name} {recipe.version} or newer, which is built for CUDA"
+        command = self.context.installer.install(f"{name}>={recipe.version}")
+        return f"{newer} {framework.cuda}, or {words}", command
 
     def _fix_for_choice(self, framework: FrameworkFacts) -> str:
         """Return how to load a library that the package has, or to get the missing one."""

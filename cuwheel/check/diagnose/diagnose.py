@@ -30,8 +30,13 @@ from cuwheel.check.diagnose.facts.startup import find_ending_file, find_endless_
 from cuwheel.check.diagnose.facts.variables import find_culprit
 from cuwheel.check.diagnose.report import print_report
 from cuwheel.check.diagnose.rules.driver import judge_driver
-from cuwheel.check.diagnose.rules.variables import judge_start, judge_variables
-from cuwheel.check.diagnose.toolkits import Installations, find_installations, judge_installations
+from cuwheel.check.diagnose.rules.variables import judge_start, judge_switches, judge_variables
+from cuwheel.check.diagnose.toolkits import (
+    Installations,
+    find_installations,
+    judge_extension_building,
+    judge_installations,
+)
 from cuwheel.check.diagnose.verdict import (
     LEVELS,
     Diagnosis,
@@ -147,13 +152,16 @@ def diagnose(
     verdicts = [] if faults["NVIDIA's driver"] else [*judge_driver(driver, host, environ)]
     verdicts += [judge_start(change)] if change else []
     verdicts += judge_variables(environ)
+    installed = environment.distributions if environment else {}
+    verdicts += judge_switches(environ, installed, has_gpu=bool(driver.gpus))
     if inner:
         inner.judge(driver, host, verifies_files=options.verifies_files)
-    has_triton = bool(environment and "triton" in environment.distributions)
-    has_triton = has_triton and not environ.get("CC")
+    has_triton = "triton" in installed and not environ.get("CC")
     frameworks = inner.frameworks if inner else ()
     torch = next((known for known in frameworks if known.name == "torch"), None)
     verdicts += judge_installations(installations, torch, environ, has_triton=has_triton)
+    if torch:
+        verdicts += judge_extension_building(installations, host, has_ninja="ninja" in installed)
     targets: tuple[DiagnosedTarget, ...] = ()
     if fit:
         call = partial(fit, driver, host, environment.version if environment else "")

@@ -244,7 +244,7 @@ class EnvironmentDiagnosis:
         self.verdicts += judge_caches(context)
         faulty = frozenset((*files.remedies, *(requirement.project for requirement in lacking)))
         self.verdicts += judge_nvidia_wheels(context, faulty)
-        for package in self.packages:
+        for package in map(self._without_repetition, self.packages):
             choice = self.chosen_libraries.get(package.name)
             names = [package.name, *sorted(required_by(context.environment, (package.name,)))]
             self.verdicts += judge_package(
@@ -254,6 +254,18 @@ class EnvironmentDiagnosis:
                 is_faulty=package.name in repairs,
                 hint=choice.hint if choice else "",
             )
+        self.verdicts = [*{verdict.what: verdict for verdict in reversed(self.verdicts)}.values()]
+        self.verdicts.reverse()
+
+    def _without_repetition(self, package: DiagnosedPackage) -> DiagnosedPackage:
+        """Return a package; what fails in one that extends it, numba-cuda, is that one's."""
+        installed = self._environment.distributions
+        same = [one for one in self.packages if one.without_cuda == package.without_cuda]
+        for other in same:
+            requires = map(project_of, installed[other.name].requires)
+            if other is not package and package.name in requires:
+                return replace(package, without_cuda="", available=None)
+        return package
 
     def _answer(self, what: str, call: TimedCall[Answer], otherwise: Other) -> Answer | Other:
         """Return the result of a call; without one `otherwise`, with a verdict about `what`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,7 @@ from cuwheel.check.cuda.installed_toolkits import (
 from cuwheel.check.cuda.toolkit_search import HOMES, merge_toolkits, toolkit_candidates
 from cuwheel.check.cuda.toolkits import TOOLKITS
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts
+from cuwheel.check.diagnose.facts.machine import HostFacts
 from cuwheel.check.diagnose.facts.probe import TimedCall
 from cuwheel.check.diagnose.facts.variables import find_culprit
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, notes, warns, works
@@ -31,6 +33,7 @@ _NUMBER = re.compile(r"\b\d+(?:\.\d+)+\b")
 _ROOT = Path("/")
 _FOR_CLANG = Path("usr", "lib", "cuda")
 _TOOLS = ("gcc", "g++", "clang", "cmake", "ninja")
+_OLDEST_GCC = 9
 _HOST = ("NVCC_CCBIN", "CUDAHOSTCXX")  # what nvcc and CMake take before g++
 
 
@@ -176,12 +179,34 @@ def judge_installations(
         *_link_fault(usable[0]),
         *_incompleteness(usable[0]),
         *_foreign_headers(usable[0], installations, environ),
-        *_host_fault(installations.host, usable[0]),
+        *_host_fault(installations.host, usable[0], environ.get("PATH", os.defpath)),
         *_torch_fault(usable[0], torch),
     ]
     yield from problems
     if not problems:
         yield works(f"builds use nvcc {usable[0].version}, {usable[0].path}")
+
+
+def judge_extension_building(
+    installations: Installations, host: HostFacts | None, *, has_ninja: bool
+) -> Iterator[Diagnosis]:
+    """Judge what `torch.utils.cpp_extension` and compiled kernels need of the machine."""
+    ninja = next((tool for tool in installations.tools if tool.name == "ninja"), None)
+    if ninja and not ninja.path and not has_ninja:
+        yield notes(
+            "ninja-missing",
+            "PyTorch's extensions can't be compiled when they are used: ninja isn't installed",
+            "`torch.utils.cpp_extension.load` needs it, and other builds are slower without",
+            "pip install ninja, if something compiles extensions",
+        )
+    if host and host.noexec:
+        yield notes(
+            "permission-denied",
+            f"no program can run from {host.noexec}",
+            "it is mounted noexec; compiled kernels and extensions are loaded from the folder for "
+            "temporary files",
+            "set TMPDIR to another folder, or mount it without noexec",
+        )
 
 
 def _disagreement(installations: Installations) -> Iterator[Diagnosis]:
@@ -278,7 +303,9 @@ def _foreign_headers(
         )
 
 
-def _host_fault(host: ToolkitProgram | None, nvcc: InstalledToolkit) -> Iterator[Diagnosis]:
+def _host_fault(
+    host: ToolkitProgram | None, nvcc: InstalledToolkit, path: str
+) -> Iterator[Diagnosis]:
     known = next((each.max_gcc for each in TOOLKITS if each.release == nvcc.release), None)
     newest = (newest_gcc_for(nvcc.headers.parent) if nvcc.headers else None) or known
     if host is None or not host.version or newest is None or "clang" in host.name:
@@ -291,8 +318,18 @@ def _host_fault(host: ToolkitProgram | None, nvcc: InstalledToolkit) -> Iterator
             f"nvcc {nvcc.release} doesn't support {host.name} {host.version}",
             f"{nvcc.path} supports GCC up to {newest}; {host.path} is the compiler "
             "that it would call",
-            f"apt-get install g++-{newest} and set NVCC_CCBIN=g++-{newest}, or use a newer toolkit",
+            *_older_host(newest, path),
         )
+
+
+def _older_host(newest: int, path: str) -> tuple[str, str]:
+    """Return fix and command that make nvcc call an older g++, an installed one if there is."""
+    names = (f"g++-{major}" for major in range(newest, _OLDEST_GCC - 1, -1))
+    installed = next(filter(None, (which(name, path) for name in names)), None)
+    words = f"set NVCC_CCBIN to a g++ up to {newest}"
+    if installed:
+        return f"{words}, or use a newer toolkit", f"export NVCC_CCBIN={shlex.quote(installed)}"
+    return f"install one (the newest that the system offers) and {words}, or a newer toolkit", ""
 
 
 def _torch_fault(nvcc: InstalledToolkit, torch: FrameworkFacts | None) -> Iterator[Diagnosis]:

@@ -310,3 +310,15 @@ def test_fixes_extension_for_numpy_1(
 
     assert verdict.what == "dep 1.2.3 is built for NumPy 1, and 2.0.2 is installed"
     assert verdict.command.partition(" install --python ")[2].partition(" ")[2] == end
+
+
+def test_takes_metadata_that_list_themselves(env: Env) -> None:
+    """A copy lists the files of the folder that it was made from."""
+    install_ext(env)
+    shutil.copytree(env.site / "ext-1.2.3.dist-info", env.site / "ext-0.9.dist-info")
+    metadata = env.site / "ext-0.9.dist-info" / "METADATA"
+    metadata.write_text("Metadata-Version: 2.4\nName: ext\nVersion: 0.9\n")
+
+    verdict = verdict_on(look_into(env), _DAMAGED)
+
+    assert verdict.command == f"rm -r {metadata.parent}"

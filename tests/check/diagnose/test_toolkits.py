@@ -8,8 +8,8 @@ import pytest
 
 from cuwheel.base.system.process import run
 from cuwheel.check.cuda import installed_toolkits
-from cuwheel.check.diagnose.toolkits import find_installations
-from tests.check.diagnose.samples import toolkit_verdicts
+from cuwheel.check.diagnose.toolkits import find_installations, judge_extension_building
+from tests.check.diagnose.samples import make_host, toolkit_verdicts
 from tests.support.factories import write_compiler
 from tests.support.toolchains.layouts import write_debian, write_toolkit
 
@@ -194,3 +194,30 @@ def test_names_missing_compiler_of_triton(tmp_path: Path) -> None:
     [verdict] = toolkit_verdicts(triton=True, PATH=str(tmp_path))
 
     assert verdict.anchor == "triton-no-c-compiler"
+
+
+@pytest.mark.parametrize(("other", "is_offered"), [("g++-14", True), ("g++-17", False)])
+def test_offers_an_installed_compiler(tmp_path: Path, other: str, *, is_offered: bool) -> None:
+    home = write_toolkit(tmp_path / "cuda", "13.0")
+    for name, version in (("g++", "16.1.0"), (other, "14.1.0")):
+        write_compiler(tmp_path / "bin", name, version)
+
+    verdicts = toolkit_verdicts(CUDA_HOME=str(home), PATH=str(tmp_path / "bin"))
+
+    [verdict] = [one for one in verdicts if one.anchor == "host-compiler-too-new"]
+    assert verdict.command == f"export NVCC_CCBIN={tmp_path / 'bin' / other}" * is_offered
+
+
+@pytest.mark.parametrize(
+    ("noexec", "has_ninja", "found"),
+    [("", True, []), ("/t", True, ["permission-denied"]), ("", False, ["ninja-missing"])],
+)
+def test_names_what_compiling_extensions_lacks(
+    noexec: str, found: list[str], *, has_ninja: bool
+) -> None:
+    installations = find_installations({"PATH": "/nonexistent"})
+    host = make_host(noexec=noexec)
+
+    verdicts = judge_extension_building(installations, host, has_ninja=has_ninja)
+
+    assert [one.anchor for one in verdicts] == found

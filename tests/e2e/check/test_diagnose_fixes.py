@@ -244,7 +244,7 @@ _FIRST = "first fix what else this report says about it, then run this again"
 # Each place that passes a command: the words beside it, and the defect that makes it print one.
 TRIED: dict[str, tuple[str, Defect]] = {
     "installed_files._leftovers_in": (
-        "remove them, and install the package again if it is missing",
+        "install torch 2.11.0 again, then remove them",
         interrupt_removal,
     ),
     "installed_files._shared": (
@@ -257,12 +257,15 @@ TRIED: dict[str, tuple[str, Defect]] = {
         cut_module,
     ),
     "frameworks._import_fault 2": (_FIRST, lack_runtime),
-    "frameworks._cuda_fault": ("install the same release with CUDA", have_torch_without_cuda),
-    "frameworks._visibility_fault": (_FIRST, lack_what_asks_for_gpus),
+    "frameworks._cuda_fault": (
+        "install the same release with CUDA; this is how PyPI names it, other indexes may not",
+        have_torch_without_cuda,
+    ),
+    "frameworks._trouble 3": (_FIRST, lack_what_asks_for_gpus),
     "frameworks.judge_nvidia_wheels": ("remove those that nothing requires", mix_releases),
     "packages._unimportable": ("reinstall it with this Python", have_other_python),
     "packages._broken": (
-        "install the same torch with CUDA, or a torchvision for the CPU",
+        "install the same torch with CUDA, or a torchvision for torch 2.11.0+cu130",
         have_torch_without_cuda,
     ),
     "packages._broken 2": ("install it with extra cuda", lack_extra),
@@ -276,7 +279,15 @@ TRIED_OTHERWISE = {
     "environment_diagnosis._chosen_packages": "test_installs_package_that_is_named",
     "frameworks._blind_jax": "a variable is its shell's alone",
     "frameworks._blind_jax 2": "tests/check/diagnose/rules/test_frameworks.py: JAX needs a GPU",
-    "frameworks._plugin_fault": "tests/check/diagnose/rules/test_frameworks.py: likewise",
+    "frameworks._plugin_fault": "jax-cuda12-plugin without its extra",
+    "frameworks._plugin_fault 2": "tests/check/diagnose/rules/test_frameworks.py: likewise",
+    "frameworks._trouble": "LD_LIBRARY_PATH with another cuDNN",
+    "frameworks._trouble 2": "CuPy 13.6 without NVRTC",
+    "frameworks._two_plugins": "JAX with plugins for CUDA 12 and 13",
+    "installed_files._hidden": "pynvml over nvidia-ml-py",
+    "installed_files._other_site": "a variable is its shell's alone",
+    "packages._without_cuda": "numba-cuda without an extra",
+    "variables.judge_switches": "a variable is its shell's alone",
     "packages._import_failure": "that of installed_files._faults",
     "diagnose._judge_endless": "tests/check/diagnose/test_hidden_causes.py: a FIFO, removed",
     # test_broken_environments.py, with real packages:

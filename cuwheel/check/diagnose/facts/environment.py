@@ -114,9 +114,11 @@ class PythonEnvironment:
         shadowed: distributions that another one of the same name comes before on the path, or that
             are there with the metadata of another release.
         leftovers: pip's folders, `~orch`, of an interrupted installation or removal.
+        lost: the projects that these held, which are installed no more.
         managed: the file by which a system keeps installers out of its own Python; empty elsewhere.
         startup_faults: by file, the exception of a `.pth` or a `sitecustomize` at each start.
         scheme: folders that wheels are installed into, by sysconfig's names: `purelib`, `data`.
+        started: modules that each start has imported before it comes to the working folder.
     """
 
     python: Path
@@ -130,9 +132,11 @@ class PythonEnvironment:
     damaged: tuple[tuple[str, str], ...] = ()
     shadowed: tuple[Distribution, ...] = ()
     leftovers: tuple[Path, ...] = ()
+    lost: tuple[Distribution, ...] = ()
     managed: str = ""
     startup_faults: Mapping[str, str] = field(default_factory=dict)
     scheme: Mapping[str, Path] = field(default_factory=dict)
+    started: frozenset[str] = frozenset()
 
     @property
     def journal(self) -> Path:
@@ -284,6 +288,7 @@ def read_environment(
             distributions[distribution.name] = distribution
         shadowed.append(first if is_real else distribution)
     folders = (path for metadata in leftovers for path in _leftovers(metadata))
+    left = [_distribution(row) for row in installed if row["name"] and row not in rows]
     return PythonEnvironment(
         python=python,
         version=answer["version"],
@@ -296,21 +301,25 @@ def read_environment(
         damaged=tuple((row["place"], row["fault"]) for row in rows if row["fault"]),
         shadowed=tuple(shadowed),
         leftovers=tuple(dict.fromkeys(folders)),
+        lost=tuple(one for one in left if one.name not in distributions),
         managed=answer.get("managed", ""),
         startup_faults=_startup_faults(output),
         scheme={name: Path(path) for name, path in answer.get("scheme", {}).items()},
+        started=frozenset(answer.get("started", ())),
     )
 
 
-def _fit(distribution: Distribution) -> int:
-    """Return how many files have the size that the metadata say."""
+def _fit(distribution: Distribution) -> tuple[int, bool]:
+    """Return how many files have the size that the metadata say, and whether these list itself."""
+    own = f"{distribution.metadata.name}/"
     try:
-        rows = record_rows(read_text(distribution.metadata / "RECORD"))
+        rows = list(record_rows(read_text(distribution.metadata / "RECORD")))
         sizes = {distribution.site / name: size for name, _, size in rows if size.isdecimal()}
     except (OSError, UnicodeDecodeError, RecordFormatError):
-        return 0
+        return 0, False
     files = ((path, size) for path, size in sizes.items() if os.access(path, os.R_OK))
-    return sum(str(path.stat().st_size) == size for path, size in files)
+    count = sum(str(path.stat().st_size) == size for path, size in files)
+    return count, any(name.startswith(own) for name, _, _ in rows)
 
 
 def _startup_faults(output: str) -> dict[str, str]:

@@ -98,6 +98,7 @@ class DiagnosedPackage:
         libraries: those that are judged.
         loaded: the files of GPU libraries that are mapped after its import.
         failure: the end of the traceback of its import; empty: it was imported, or has no module.
+        without_cuda: the end of the traceback of its part for CUDA; empty: that works.
         available: it sees a GPU; None where it couldn't be queried.
     """
 
@@ -110,6 +111,7 @@ class DiagnosedPackage:
     libraries: tuple[InstalledLibrary, ...]
     loaded: tuple[Path, ...] = ()
     failure: str = ""
+    without_cuda: str = ""
     available: bool | None = None
 
     @property
@@ -238,6 +240,7 @@ def with_loaded(
         suppliers=_suppliers(libraries),
         loaded=tuple(path for path in result.libraries if _is_watched(path.name)),
         failure=result.failure,
+        without_cuda=result.without_cuda,
         available=result.available,
     )
 

@@ -23,7 +23,9 @@ FRAMEWORKS = ("torch", "jax", "cupy", "tensorflow")
 # Their distributions are named for CUDA releases.
 _OF_FRAMEWORK = {"cupy": ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")}
 # Its import takes long and prints much, so only its metadata count.
-_REFUSAL = re.compile(r"JAX plugin .*not be used")
+_REFUSAL = re.compile(
+    r"JAX plugin .*not be used|Unable to load \w+\. Is it installed\?|Outdated .*found"
+)
 _EXCEPTION = re.compile(r"\w+(Error|Exception): ")
 _ONLY_READ = ("tensorflow",)
 
@@ -97,6 +99,7 @@ class PackageImport:
     Attributes:
         failure: the end of the traceback, or that it took too long; empty: it was imported.
         module: that can't be imported; empty where the process ended before.
+        without_cuda: the end of the traceback of its part for CUDA; empty: that works.
         available: it sees a GPU; None where it couldn't be queried.
         libraries: what was loaded then.
         call: the function of the package that loads more, `package.preload()`; empty: none.
@@ -105,6 +108,7 @@ class PackageImport:
 
     failure: str = ""
     module: str = ""
+    without_cuda: str = ""
     available: bool | None = None
     libraries: tuple[Path, ...] = ()
     call: str = ""
@@ -125,8 +129,8 @@ class FrameworkImport:
 
     @property
     def failure(self) -> str:
-        """The end of the traceback of its import; empty: it was imported."""
-        return self.facts.failure
+        """The end of the traceback of its import, or of what followed; empty: all works."""
+        return self.facts.failure or self.facts.trouble
 
 
 ImportCall = Callable[[Mapping[str, str]], FrameworkImport | PackageImport]
@@ -188,6 +192,7 @@ def import_package(
     return PackageImport(
         failure="" if module in first else failure,
         module=module,
+        without_cuda=answer.get("without_cuda", ""),
         available=answer.get("available"),
         libraries=tuple(map(Path, answer.get("libraries", ()))),
         call=answer.get("call", ""),
@@ -235,7 +240,7 @@ def import_framework(
             for gpu in answer.get("devices", ())
         ),
         libraries=tuple(map(Path, answer.get("libraries", ()))),
-        trouble=answer.get("trouble", "") or fault,
+        trouble=answer.get("trouble", "") or (f"{output}\n{fault}" if fault else ""),
     )
     return FrameworkImport(facts=facts, modules=tuple(answer.get("modules", ())))
 

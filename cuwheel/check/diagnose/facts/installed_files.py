@@ -6,6 +6,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import struct
 import zipfile
 from collections import defaultdict
@@ -26,6 +27,10 @@ _ELF = b"\x7fELF"
 _STRAY = frozenset({"benchmarks", "docs", "examples", "test", "tests"})  # packaged by mistake
 _DEBIANS = "dist-packages"  # pip writes its name into what it installs there
 _PIECE = 1 << 20  # bytes that are read at once
+_LINE = 512  # bytes at the beginning of a program
+# As pip writes it, also where the path is too long or has a space.
+_FIRST_LINE = re.compile(rb"#!(?:/bin/sh\n'{3}exec' )?\"?(/[^\"\n]+?/bin/python[\d.]*)[\" \n]")
+_OWN_PROGRAM = re.compile(r"nvidia/.*/bin/|triton/.*/bin/")  # that packages start: ptxas
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +102,7 @@ class InstallationFacts:
     Attributes:
         builds: of distributions that are for another Python or machine.
         for_numpy_1: extensions that need NumPy 1, where NumPy 2 is installed.
+        hidden: modules `x.py` that a folder `x` of another one hides: both, and the folder.
         is_complete: all files were read in time.
     """
 
@@ -105,6 +111,7 @@ class InstallationFacts:
     shadows: tuple[Shadow, ...] = ()
     builds: Mapping[str, OtherBuild] = field(default_factory=dict)
     for_numpy_1: Mapping[str, str] = field(default_factory=dict)
+    hidden: tuple[tuple[Distribution, Distribution, Path], ...] = ()
     is_complete: bool = True
 
 
@@ -120,7 +127,8 @@ def read_installation(
         checked: those with libraries to read; a truncated one doesn't show what it was for.
         verified: names of those of which every file is compared with its hash.
     """
-    shared = tuple(_shared(environment, frozenset(owner.name for owner in examined)))
+    claims = _claims(environment)
+    shared = tuple(_shared(environment, frozenset(owner.name for owner in examined), claims))
     contested = {path for group in shared for path in group.paths}
     faults: dict[str, tuple[FileFault, ...]] = {}
     checked = tuple(checked)
@@ -135,6 +143,7 @@ def read_installation(
         shared=shared,
         builds={name: build for name, build in builds.items() if build},
         for_numpy_1=dict(_for_numpy_1(environment, checked)),
+        hidden=tuple(_hidden(environment, claims)),
     )
 
 
@@ -150,12 +159,33 @@ def _for_numpy_1(
                 yield own.name, file
 
 
-def _shared(environment: PythonEnvironment, examined: frozenset[str]) -> Iterator[SharedFiles]:
-    """Yield groups of owners with other files: any libraries, modules of examined owners."""
+def _claims(environment: PythonEnvironment) -> dict[Path, dict[str, str]]:
+    """Return the hash of each module and library by each owner's name."""
     claims: dict[Path, dict[str, str]] = defaultdict(dict)
     for distribution in environment.distributions.values():
         for file in module_files(distribution):
             claims[file.path][distribution.name] = file.digest
+    return claims
+
+
+def _hidden(
+    environment: PythonEnvironment, claims: Mapping[Path, Mapping[str, str]]
+) -> Iterator[tuple[Distribution, Distribution, Path]]:
+    """Yield two owners of a module and of a folder that Python imports instead."""
+    for path, owners in claims.items():
+        folder = path.with_suffix("")
+        others = claims.get(folder / "__init__.py", {}).keys() - owners.keys()
+        if path.suffix == ".py" and path.parent in environment.sites and others:
+            first, second = min(others), min(owners)
+            yield environment.distributions[first], environment.distributions[second], folder
+
+
+def _shared(
+    environment: PythonEnvironment,
+    examined: frozenset[str],
+    claims: Mapping[Path, Mapping[str, str]],
+) -> Iterator[SharedFiles]:
+    """Yield groups of owners with other files: any libraries, modules of examined owners."""
     groups: dict[tuple[str, ...], list[Path]] = defaultdict(list)
     for path, digests in claims.items():
         if len(set(digests.values())) > 1:
@@ -186,6 +216,7 @@ def find_shadows(
     """
     if distribution.site not in environment.sites:
         return
+    started = environment.started  # imported before the working folder counts
     installed = (*environment.shadowed, *environment.distributions.values())
     sites = {owner.site for owner in installed}
     here = [] if start in environment.sites else [start]
@@ -208,7 +239,8 @@ def find_shadows(
     ]
     shadows: dict[str, Shadow] = {}
     for module, entry, file in places:
-        if module not in shadows and _has_file(entry, file):
+        is_too_late = entry in here and module in started
+        if module not in shadows and not is_too_late and _has_file(entry, file):
             shadows[module] = Shadow(
                 distribution=distribution.name,
                 module=module,
@@ -341,6 +373,18 @@ def importable_modules(distribution: Distribution) -> tuple[str, ...]:
     return (*names, *(name for name in modules if name in parts - {*names})) if names else modules
 
 
+def lost_interpreters(environment: PythonEnvironment) -> dict[str, list[str]]:
+    """Return the programs of a virtual environment whose first line names a Python that is gone."""
+    lost: dict[str, list[str]] = defaultdict(list)
+    if (environment.prefix / "pyvenv.cfg").is_file():
+        for path in sorted((environment.prefix / "bin").glob("*")):
+            with contextlib.suppress(OSError), open_file(path) as stream:
+                match = _FIRST_LINE.match(stream.read(_LINE))
+                if match and not os.path.exists(match[1]):  # noqa: PTH110 - bytes
+                    lost[match[1].decode(errors="replace")].append(path.name)
+    return lost
+
+
 def _namespaces(distribution: Distribution) -> set[str]:
     """Return its folders below site-packages that have no `__init__.py`: `nvidia`."""
     paths = (file.path.relative_to(distribution.site) for file in module_files(distribution))
@@ -356,7 +400,10 @@ def find_faults(distribution: Distribution, *, verifies: bool) -> tuple[FileFaul
     """
     paths = distribution.libraries
     files = {path: RecordedFile(path=path, digest="", size=None) for path in paths}
-    recorded = _recorded(distribution, lambda name: verifies or _is_library(name))
+    recorded = _recorded(
+        distribution,
+        lambda name: verifies or _is_library(name) or bool(_OWN_PROGRAM.match(name)),
+    )
     files |= {file.path: file for file in recorded}
     here = [file for path, file in files.items() if not _is_left_behind(path, distribution)]
     faults = (_fault_of(file, verifies=verifies) for file in here)

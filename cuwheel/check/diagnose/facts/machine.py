@@ -113,6 +113,7 @@ class HostFacts:
         free_disk: bytes free where a build would work.
         shared_memory: bytes of /dev/shm.
         has_device_files: /dev/nvidia* are there.
+        noexec: the folder for temporary files if no program can run from it; else empty.
     """
 
     system: str
@@ -128,6 +129,7 @@ class HostFacts:
     free_disk: int
     shared_memory: int
     has_device_files: bool
+    noexec: str = ""
 
 
 def find_driver(environ: Mapping[str, str]) -> Driver:
@@ -212,7 +214,15 @@ def read_host_facts(folder: Path, environ: Mapping[str, str]) -> HostFacts:
         free_disk=machine.free_disk(folder),
         shared_memory=shared.f_blocks * shared.f_frsize if shared else 0,
         has_device_files=any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists(),
+        noexec=_noexec(environ.get("TMPDIR") or "/tmp"),  # noqa: S108 - only looked at
     )
+
+
+def _noexec(folder: str) -> str:
+    try:
+        return folder if os.statvfs(folder).f_flag & os.ST_NOEXEC else ""
+    except OSError:
+        return ""
 
 
 def newest_glibcxx(library: Path) -> str:

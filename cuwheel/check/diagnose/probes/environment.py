@@ -81,7 +81,7 @@ def write_facts(answer: EnvironmentAnswer) -> None:
             "sys_platform": sys.platform,
         },
     )
-    answer.write(distributions=list(_distributions()))
+    answer.write(started=sorted(_EARLY), distributions=list(_distributions()))
 
 
 def _managed() -> str:
@@ -196,14 +196,15 @@ def _read_torch(answer: EnvironmentAnswer, torch: Any) -> None:
             cuda.init()
         except BaseException as problem:  # noqa: BLE001 - its message is the reason
             answer.write(why_not=str(problem).splitlines()[:1])
-        return
-    answer.write(
-        devices=[
-            {"name": cuda.get_device_name(index), "capability": cuda.get_device_capability(index)}
-            for index in range(cuda.device_count())
-        ]
-    )
-    # Looks whether the cuDNN that is loaded is the one that torch was built with.
+    else:
+        answer.write(
+            devices=[
+                {"name": cuda.get_device_name(one), "capability": cuda.get_device_capability(one)}
+                for one in range(cuda.device_count())
+            ]
+        )
+    # Looks whether the cuDNN that is loaded is the one that torch was built with. It may end the
+    # process: what is known was written before.
     answer.write(cudnn=str(torch.backends.cudnn.version() or ""))
 
 
@@ -230,7 +231,7 @@ def _read_cupy(answer: EnvironmentAnswer, cupy: Any) -> None:
         count = runtime.getDeviceCount()
     except BaseException as problem:  # noqa: BLE001 - its message is the reason
         answer.write(available=False, why_not=str(problem).splitlines()[:1])
-        return
+        count = 0
     for index in range(count):
         properties = runtime.getDeviceProperties(index)
         name = properties["name"]
@@ -241,13 +242,16 @@ def _read_cupy(answer: EnvironmentAnswer, cupy: Any) -> None:
             }
         )
     answer.write(available=bool(devices), devices=devices)
+    nvrtc = getattr(cupy.cuda, "nvrtc", None)
+    if nvrtc:  # a compiler of kernels, which CuPy opens for the first one
+        nvrtc.getVersion()
 
 
 _READERS = {"torch": _read_torch, "jax": _read_jax, "cupy": _read_cupy}
 
 
-def _read_numba(answer: EnvironmentAnswer, numba: Any) -> None:
-    cuda = importlib.import_module(numba.__name__ + ".cuda")
+def _read_numba(answer: EnvironmentAnswer, _: Any) -> None:
+    cuda = importlib.import_module("numba.cuda")
     answer.write(available=bool(cuda.is_available()))
 
 
@@ -256,7 +260,11 @@ def _read_onnxruntime(answer: EnvironmentAnswer, onnxruntime: Any) -> None:
     answer.write(available="CUDAExecutionProvider" in providers)
 
 
-_PACKAGE_READERS = {"numba": _read_numba, "onnxruntime": _read_onnxruntime}
+_PACKAGE_READERS = {
+    "numba": _read_numba,
+    "numba_cuda": _read_numba,
+    "onnxruntime": _read_onnxruntime,
+}
 
 
 def write_package(answer: EnvironmentAnswer, before: list[str], modules: list[str]) -> None:
@@ -281,7 +289,7 @@ def write_package(answer: EnvironmentAnswer, before: list[str], modules: list[st
             try:
                 reader(answer, module)
             except BaseException:  # noqa: BLE001 - likewise
-                answer.write(trouble=_failure())
+                answer.write(without_cuda=_failure())
     answer.write(importing="", libraries=loaded_libraries(), modules=loaded_modules())
     if "failure" in answer.content:
         return

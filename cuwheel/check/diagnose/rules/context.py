@@ -57,4 +57,5 @@ class RuleContext:
         if project is None or self.environment.is_conda:
             return ""
         release = project.version.partition("+")[0]
-        return self.installer.exchange(project.name, f"{project.name}=={release}")
+        # `==` would take a build for the CPU, `2.13.0+cpu`, where an index or a folder has one.
+        return self.installer.exchange(project.name, f"{project.name}==={release}")

@@ -50,8 +50,9 @@ def judge_driver(
         of_all = f" of {len(driver.gpus)}" if count != len(driver.gpus) else ""
         newest = f", supports CUDA up to {driver.newest_cuda}" if driver.newest_cuda else ""
         yield works(f"driver {driver.version}{newest}; {plural(count, 'GPU')}{of_all} usable")
-    if host and host.container and driver.gpus and host.shared_memory < _LEAST_SHARED:
-        yield warns(
+    if host and host.container and host.shared_memory < _LEAST_SHARED:
+        judged = warns if driver.gpus else notes
+        yield judged(
             "nccl-shm-too-small",
             f"shared memory is {show_size(host.shared_memory)}",
             "NCCL and PyTorch's data loaders use it, and containers have little by default",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 
 from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code, runs_on
@@ -10,15 +11,25 @@ from cuwheel.base.system.quantities import plural
 from cuwheel.base.system.versions import version_key
 from cuwheel.check.cuda.components import COMPONENTS
 from cuwheel.check.cuda.drivers import oldest_driver
+from cuwheel.check.cuda.suppliers import components_of
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts
 from cuwheel.check.diagnose.facts.machine import Driver
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.import_failures import explain, explain_variable
-from cuwheel.check.diagnose.rules.requirements import is_nvidias, required_by, requirers
+from cuwheel.check.diagnose.rules.requirements import (
+    extra_fix,
+    is_nvidias,
+    required_by,
+    requirers,
+)
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns, works
 
 _SUFFIX = re.compile(r"-cu(\d+)$")
+_PLUGIN = re.compile(r"jax-cuda(\d+)-plugin")
+_BARE = re.compile(r"Unable to load|Outdated")
+_NVRTC = re.compile(r"failed to load (libnvrtc\.so\.(\d+))")
+_HOLLOW = re.compile(r"AttributeError: (partially initialized )?module '\w+' has no attribute")
 
 
 def judge_frameworks(context: RuleContext, remedies: Mapping[str, str]) -> Iterator[Diagnosis]:
@@ -68,7 +79,7 @@ def _cuda_fault(name: str, framework: FrameworkFacts, context: RuleContext) -> I
             "built-without-cuda",
             f"{name} is built without CUDA",
             "it is the CPU-only build",
-            "install the same release with CUDA",
+            "install the same release with CUDA; this is how PyPI names it, other indexes may not",
             context.cuda_build(framework.name),
         )
         return
@@ -87,18 +98,42 @@ def _cuda_fault(name: str, framework: FrameworkFacts, context: RuleContext) -> I
 def _plugin_fault(
     name: str, framework: FrameworkFacts, context: RuleContext
 ) -> Iterator[Diagnosis]:
-    """Yield a verdict about a plugin that JAX doesn't use: that of another jaxlib."""
+    """Yield a verdict about a plugin that JAX doesn't use: of another jaxlib, without libraries."""
     installed = context.environment.distributions
     jaxlib, plugin = installed.get("jaxlib"), f"jax-cuda{framework.major}-plugin"
-    if "not be used" in framework.why_not and jaxlib:
+    majors = [match[1] for match in map(_PLUGIN.fullmatch, installed) if match]
+    what = f"{name} doesn't use its plugin for CUDA, and runs on the CPU"
+    if framework.name == "jax" and len(majors) > 1:
+        yield _two_plugins(name, majors, context)
+    elif _BARE.search(framework.why_not) and plugin in installed:
+        fix, command = extra_fix(context, installed[plugin])
+        anchor = "libcudnn-not-found" if "cuDNN" in framework.why_not else "libcudart-not-found"
+        yield broken(anchor, what, framework.why_not, fix, command)
+    elif "JAX plugin" in framework.why_not and jaxlib:
         release = jaxlib.version.partition("+")[0]
         yield broken(
             "diagnose-versions",
-            f"{name} doesn't use its plugin for CUDA, and runs on the CPU",
+            what,
             framework.why_not,
             f"install the plugin of jaxlib {release}",
             context.installer.install(f"{plugin}=={release}"),
         )
+
+
+def _two_plugins(name: str, majors: list[str], context: RuleContext) -> Diagnosis:
+    """Judge plugins for two releases of CUDA; the one with more of NVIDIA's wheels stays."""
+    installed = context.environment.distributions
+    wheels = cuda_majors(installed)
+    kept = max(majors, key=lambda major: (len(wheels.get(major, ())), major))
+    others = [major for major in majors if major != kept]
+    parts = [f"jax-cuda{major}-{part}" for major in others for part in ("plugin", "pjrt")]
+    return broken(
+        "diagnose-mixed-cuda",
+        f"{name} has plugins for CUDA {' and '.join(sorted(majors))}",
+        "both register the platform cuda, and which one JAX takes is chance",
+        f"remove what is for CUDA {' and '.join(others)}, unless that is the one you want",
+        context.installer.remove(part for part in parts if part in installed),
+    )
 
 
 def _blind_jax(name: str, framework: FrameworkFacts, context: RuleContext) -> Iterator[Diagnosis]:
@@ -129,9 +164,7 @@ def _visibility_fault(
         yield from known
         return
     if framework.trouble:
-        otherwise = f"list the devices with {framework.name} itself; --verify-files finds damaged "
-        anchor, line, fix = explain(framework.trouble, f"{otherwise}files", remedy)
-        yield warns(anchor, f"{name} failed to report its CUDA devices", line, fix, remedy or "")
+        yield _trouble(name, framework, context, remedy)
     elif is_blind:
         yield broken(
             "no-cuda-device",
@@ -147,6 +180,42 @@ def _visibility_fault(
     )
     fix = f"install a {framework.name} built for {{}}: an older release for an older GPU, a newer "
     yield from judge_archs(name, code, driver, f"{fix}one for a newer") if parts else ()
+
+
+def _trouble(
+    name: str, framework: FrameworkFacts, context: RuleContext, remedy: str | None
+) -> Diagnosis:
+    """Judge a framework that was imported, and fails when it is asked for CUDA."""
+    project, what = context.projects[framework.name], f"{name} failed to report its CUDA devices"
+    if change := context.changes.get(project.name):
+        anchor, line, fix, command = explain_variable(framework.trouble, change)
+        return broken(anchor, what, line.replace("be imported", "report them"), fix, command)
+    if match := _NVRTC.search(framework.trouble):
+        fix, command = _nvrtc_fix(context, project, *match.groups())
+        return broken("libnvrtc-missing", f"{name} can't compile kernels", match[0], fix, command)
+    otherwise = f"list the devices with {framework.name} itself; --verify-files finds damaged "
+    anchor, line, fix = explain(framework.trouble, f"{otherwise}files", remedy)
+    is_broken = remedy is not None or _HOLLOW.search(framework.trouble)
+    judged = broken if is_broken else warns
+    return judged(anchor, what, line, fix, remedy or "")
+
+
+def _nvrtc_fix(
+    context: RuleContext, project: Distribution, soname: str, major: str
+) -> tuple[str, str]:
+    """Return fix and command where CuPy opens NVRTC by its name alone."""
+    words, command = extra_fix(context, project)
+    wheel = next((part for part in components_of(soname) if str(part.cuda) == major), None)
+    if command or wheel is None:
+        return words, command
+    folder = shlex.quote(str(project.site / wheel.site_folder))
+    export = f"export LD_LIBRARY_PATH={folder}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
+    if wheel.distribution in context.environment.distributions:
+        words = f"{wheel.distribution} is installed, but not where the loader looks"
+        return f"{words}: add its folder to LD_LIBRARY_PATH", export
+    again = context.installer.install(wheel.distribution)
+    words = f"install {wheel.distribution} and add its folder to LD_LIBRARY_PATH, or install a "
+    return f"{words}toolkit of CUDA {major}", f"{again} && {export}" if again else ""
 
 
 def judge_archs(title: str, code: DeviceCode, driver: Driver, fix: str) -> Iterator[Diagnosis]:
@@ -217,9 +286,15 @@ def judge_nvidia_wheels(context: RuleContext, faulty: frozenset[str]) -> Iterato
             else "install what requires them for the same CUDA",
             context.installer.remove(spare) if spare else "",
         )
-    elif wheels and not any(map(is_nvidias, faulty)):
+    elif (
+        wheels and not any(map(is_nvidias, faulty)) and not any(map(_lacks_library, used.values()))
+    ):
         of = f" of CUDA {listed}" if majors else ""
         yield works(f"the {len(wheels)} NVIDIA wheels{of} meet all requirements")
+
+
+def _lacks_library(framework: FrameworkFacts) -> bool:
+    return bool(_BARE.search(framework.why_not))
 
 
 def _spare(environment: PythonEnvironment, names: list[str], faulty: frozenset[str]) -> list[str]:

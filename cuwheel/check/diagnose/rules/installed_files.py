@@ -18,13 +18,17 @@ from cuwheel.check.diagnose.facts.imports import FrameworkFacts, read_framework
 from cuwheel.check.diagnose.facts.installed_files import (
     InstallationFacts,
     SharedFiles,
+    lost_interpreters,
     named_files,
 )
 from cuwheel.check.diagnose.facts.variables import without_entry
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.installer import same_release
-from cuwheel.check.diagnose.rules.requirements import numpy_fix, requirers
+from cuwheel.check.diagnose.rules.requirements import is_nvidias, numpy_fix, requirers
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns
+
+_SHOWN = 3  # names of programs
+_WITHOUT_USERS = "export PYTHONNOUSERSITE=1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +54,9 @@ class InstallationJudge:
         yield from self._other_release()
         for path, fault in self.context.environment.startup_faults.items():
             yield self._startup_fault(path, fault)
+        yield from self._moved()
         yield from self._duplicates()
+        yield from self._hidden()
         for site in dict.fromkeys(path.parent for path in self.context.environment.leftovers):
             yield self._leftovers_in(site)
         yield from self._shadows()
@@ -83,7 +89,8 @@ class InstallationJudge:
             for shadow in shadows
             if shadow.distribution
         }
-        return hidden | {name: verdict.command for name, verdict in self._of_distributions}
+        of_files = {name: verdict.command for name, verdict in self._of_distributions}
+        return hidden | self._of_user_site | of_files
 
     def _other_release(self) -> Iterator[Diagnosis]:
         """Judge an environment with the packages of another Python release, and without its own."""
@@ -101,6 +108,47 @@ class InstallationJudge:
                     f"Python {environment.release} doesn't see {plural(count, 'package')} here",
                     f"they are in {site}, for {release}; the environment's Python was replaced",
                     f"create the environment again with {release}, or install them again",
+                )
+
+    def _moved(self) -> Iterator[Diagnosis]:
+        """Judge programs that start a Python which isn't there: the environment was moved."""
+        for interpreter, names in lost_interpreters(self.context.environment).items():
+            yield warns(
+                "diagnose-damaged-installation",
+                f"{plural(len(names), 'program')} of the environment can't be started",
+                f"{', '.join(names[:_SHOWN])}{' and more' * (len(names) > _SHOWN)} start "
+                f"{interpreter}, which isn't there: the environment was moved or copied",
+                "create it again where it is, or start them as `python -m NAME`",
+            )
+
+    @cached_property
+    def _of_user_site(self) -> dict[str, str]:
+        """Commands for packages that the user's own folder hides, by name."""
+        environment = self.context.environment
+        return {
+            second.name: _WITHOUT_USERS
+            for second in environment.shadowed
+            if self._is_users(environment.distributions[second.name].site)
+        }
+
+    def _is_users(self, site: Path) -> bool:
+        """Return True for the folder of `pip install --user`."""
+        environ = self.context.environ
+        base = environ.get("PYTHONUSERBASE") or f"{environ.get('HOME', '/nonexistent')}/.local"
+        return site.is_relative_to(base) and site not in self.context.environment.scheme.values()
+
+    def _hidden(self) -> Iterator[Diagnosis]:
+        """Judge a package that hides the module of another one in the same folder."""
+        installer = self.context.installer
+        for first, second, folder in self.facts.hidden:
+            if second.name in self.needed or is_nvidias(second.name):
+                removed, again = installer.remove((first.name,)), installer.reinstall(second)
+                yield warns(
+                    "diagnose-shadowed-module",
+                    f"{first.title} hides {second.title}",
+                    f"`import {folder.name}` takes the folder {folder}, not {folder.name}.py",
+                    f"remove {first.name}, and install {second.name} again",
+                    f"{removed} && {again}" if removed and again else "",
                 )
 
     def _startup_fault(self, path: str, fault: str) -> Diagnosis:
@@ -121,7 +169,20 @@ class InstallationJudge:
         shared = [(group, self._shared(group)) for group in self.facts.shared]
         verdicts = [(owner.name, verdict) for group, verdict in shared for owner in group.owners]
         installed = self.context.environment.distributions
-        builds = [(name, self._other_build(installed[name])) for name in self.facts.builds]
+        sites = dict.fromkeys(installed[name].site for name in self.facts.builds)
+        ways = {site: self._without(site) for site in sites}
+        foreign = [
+            (name, self._other_site(site))
+            for site in sites
+            if ways[site]
+            for name in self.facts.builds
+            if installed[name].site == site
+        ]
+        builds = [
+            (name, self._other_build(installed[name]))
+            for name in self.facts.builds
+            if not ways[installed[name].site]
+        ]
         others = [name for name in self.facts.faults if name not in self.facts.builds]
         faults = [(name, self._faults(installed[name])) for name in others]
         names = self.facts.for_numpy_1.keys() - self.replaced
@@ -134,7 +195,7 @@ class InstallationJudge:
             for name in sorted(self.needed)
             if installed[name].lacks_record
         ]
-        return [*verdicts, *builds, *faults, *old, *lost, *unlisted]
+        return [*verdicts, *foreign, *builds, *faults, *old, *lost, *unlisted]
 
     def _other_build(self, distribution: Distribution) -> Diagnosis:
         """Judge a wheel for another Python or machine."""
@@ -150,6 +211,27 @@ class InstallationJudge:
             f"its wheel has the tag {build.tag}",
             "reinstall it with this Python",
             self.context.installer.reinstall(distribution),
+        )
+
+    def _other_site(self, site: Path) -> Diagnosis:
+        """Judge a folder of PYTHONPATH with packages for another Python."""
+        environment, command = self.context.environment, self._without(site)
+        builds = {
+            name: build
+            for name, build in self.facts.builds.items()
+            if environment.distributions[name].site == site
+        }
+        first = environment.distributions[next(iter(builds))]
+        others = f" and {len(builds) - 1} more are" if len(builds) > 1 else " is"
+        again = f"{environment.python} -m pip install --target FOLDER {same_release(first)}"
+        return broken(
+            "python-version-unsupported",
+            f"{site} has packages for another Python than {environment.release}",
+            f"PYTHONPATH names it; {first.title}{others} built for another one: its wheel has the "
+            f"tag {builds[first.name].tag}",
+            "remove it from PYTHONPATH, then install with this Python what is needed, for a folder "
+            f"`{again}`",
+            command,
         )
 
     def _for_numpy_1(self, distribution: Distribution) -> Diagnosis:
@@ -189,6 +271,8 @@ class InstallationJudge:
             is_gpu = needs_gpu(second) or needs_gpu(first)
             if first.site == second.site and (is_gpu or first.name in self.needed):
                 yield self._second_metadata(first, second)
+            elif first.name in self.facts.builds and self._without(first.site):
+                continue  # judged with all others there
             elif is_gpu or (first.name in self.needed and self._is_hidden(second, first)):
                 fix, command = self._without_first(first)
                 yield warns(
@@ -219,6 +303,8 @@ class InstallationJudge:
         """Return fix and command that take the first of two folders from the path."""
         if command := self._without(first.site):
             return f"remove {first.site} from PYTHONPATH", command
+        if self._is_users(first.site):
+            return f"uninstall {first.title}, or keep Python from that folder", _WITHOUT_USERS
         sites = self.context.environment.sites
         files = (file for site in sites if site.is_dir() for file in sorted(site.glob("*.pth")))
         naming = next((file for file in files if _mentions(file, first.site)), None)
@@ -227,20 +313,35 @@ class InstallationJudge:
         return "remove one of the two", ""
 
     def _leftovers_in(self, site: Path) -> Diagnosis:
-        folders = [path for path in self.context.environment.leftovers if path.parent == site]
-        return warns(
+        environment, installer = self.context.environment, self.context.installer
+        folders = [path for path in environment.leftovers if path.parent == site]
+        lost = [own for own in environment.lost if own.site == site]
+        names = ", ".join(own.title for own in lost)
+        releases = list(map(same_release, lost))
+        again = installer.install(*releases) if all(releases) else ""
+        removal = f"rm -r {shlex.join(map(str, folders))}" if not installer.obstacle else ""
+        if lost:
+            removal = f"{again} && {removal}" if again and removal else ""
+        left = f"an interrupted pip left {plural(len(folders), 'folder')} in {site}"
+        judged = broken if lost else warns
+        return judged(
             "diagnose-damaged-installation",
-            f"an interrupted pip left {plural(len(folders), 'folder')} in {site}",
+            f"{names} isn't installed any more: {left}" if lost else left,
             f"{', '.join(path.name for path in folders)}: what pip was removing or replacing",
-            "remove them, and install the package again if it is missing",
-            f"rm -r {shlex.join(map(str, folders))}" if not self.context.installer.obstacle else "",
+            f"install {names} again, then remove them"
+            if lost
+            else "remove them; what they held is installed",
+            removal,
         )
 
     def _shadows(self) -> Iterator[Diagnosis]:
-        for shadow in self.facts.shadows:
+        by_file = {shadow.path: shadow for shadow in reversed(self.facts.shadows)}
+        for shadow in reversed(by_file.values()):
             environment = self.context.environment
             hidden = environment.distributions.get(shadow.distribution)
             title = hidden.title if hidden else f"Python's own module {shadow.module}"
+            count = sum(one.path == shadow.path for one in self.facts.shadows) - 1
+            title += f" and {plural(count, 'more package')}" if count else ""
             site = hidden.site if hidden else environment.scheme["stdlib"]
             if shadow.is_start:
                 yield broken(

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
 
 from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.base.system.process import which
@@ -29,6 +32,7 @@ class Installer:
             environment's own, and a user's own projects.
         fixed: of these, where another release would have no effect: a user's own, and those in
             folders that come before the environment's.
+        installed: versions by project; what they meet is never installed, which would do nothing.
     """
 
     python: str
@@ -36,6 +40,7 @@ class Installer:
     obstacle: Diagnosis | None = None
     untouchable: frozenset[str] = frozenset()
     fixed: frozenset[str] = frozenset()
+    installed: Mapping[str, str] = field(default_factory=dict)
 
     def install(self, *requirements: str, again: bool = False) -> str:
         """Return the command that installs requirements; empty where none may.
@@ -46,8 +51,29 @@ class Installer:
         kept = self.untouchable if again else self.fixed
         if not kept.isdisjoint(map(project_of, requirements)):
             return ""
+        # A name alone, beside others, asks for the release that fits them.
+        is_alone = len(requirements) == 1
+        if not again and all(self._is_met(text, is_alone=is_alone) for text in requirements):
+            return ""
+        return self._install(requirements, again=again)
+
+    def complete(self, requirement: str) -> str:
+        """Return the command that installs what an installed release requires; empty: none may."""
+        return "" if project_of(requirement) in self.fixed else self._install((requirement,))
+
+    def _install(self, requirements: tuple[str, ...], *, again: bool = False) -> str:
         options = ("--force-reinstall", *_ALONE) * again
         return self._command("install", (*options, *requirements))
+
+    def _is_met(self, text: str, *, is_alone: bool) -> bool:
+        try:
+            requirement = Requirement(text)
+            there = Version(self.installed.get(project_of(text), ""))
+        except (InvalidRequirement, InvalidVersion):
+            return False
+        is_plain = not requirement.extras and not requirement.url
+        is_plain = is_plain and (is_alone or bool(requirement.specifier))
+        return is_plain and requirement.specifier.contains(there, prereleases=True)
 
     def reinstall(self, distribution: Distribution) -> str:
         """Return the command that installs the same wheel again; empty if its origin is unknown."""
@@ -61,7 +87,9 @@ class Installer:
 
     def exchange(self, project: str, requirement: str) -> str:
         """Return the command that installs another build; what it requires stays where it fits."""
-        removed, installed = self.remove((project,)), self.install(requirement)
+        there = {name: version for name, version in self.installed.items() if name != project}
+        removed, other = self.remove((project,)), replace(self, installed=there)
+        installed = other.install(requirement)
         return f"{removed} && {installed}" if installed and removed else ""
 
     def remove(self, projects: Iterable[str]) -> str:
@@ -98,6 +126,7 @@ def installer_of(
         or _obstacle(environment, has_installer=has_pip or has_uv),
         untouchable=frozenset(_untouchable(environment)),
         fixed=frozenset(_untouchable(environment, _after_own(environment))),
+        installed={own.name: own.version for own in environment.distributions.values()},
     )
 
 

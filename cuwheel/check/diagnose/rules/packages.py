@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 from cuwheel.base.formats.binaries.archs import DeviceCode, runs_on
 from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.base.system.versions import version_key
@@ -16,14 +18,14 @@ from cuwheel.check.diagnose.facts.gpu_packages import DiagnosedPackage
 from cuwheel.check.diagnose.facts.installed_files import importable_modules
 from cuwheel.check.diagnose.facts.machine import newest_glibcxx
 from cuwheel.check.diagnose.rules.context import RuleContext
-from cuwheel.check.diagnose.rules.frameworks import judge_archs
+from cuwheel.check.diagnose.rules.frameworks import cuda_majors, judge_archs
 from cuwheel.check.diagnose.rules.import_failures import (
     FIRST,
     exception_in,
     explain,
     explain_variable,
 )
-from cuwheel.check.diagnose.rules.requirements import extras_of, numpy_fix
+from cuwheel.check.diagnose.rules.requirements import extra_fix, extras_of, numpy_fix
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns, works
 
 _CUDA_IN_NAME = re.compile(r"-cu(\d\d)(?=-|$)")
@@ -47,6 +49,8 @@ _FATAL = frozenset(
         "python-version-unsupported",
     }
 )
+# Their wheels' major releases are those of their names.
+_NUMBERED = re.compile(r"lib(?:cudnn|nvinfer|nvonnxparser)\w*\.so\.(\d+)")
 _OF_TORCH_CUDA = ("libc10_cuda.so", "libtorch_cuda.so")
 
 
@@ -101,7 +105,7 @@ class _PackageJudge:
             return
         if not failure:
             yield from found
-            yield from self._blindness()
+            yield from self._without_cuda() if package.without_cuda else self._blindness()
             return
         if change := self.context.changes.get(package.name):  # of which others may follow
             anchor, line, fix, command = explain_variable(failure, change)
@@ -154,6 +158,15 @@ class _PackageJudge:
         names = importable_modules(self.context.environment.distributions[self.package.name])
         return next(iter(names), self.package.name)
 
+    def _without_cuda(self) -> Iterator[Diagnosis]:
+        """Judge a package whose part for CUDA can't be imported."""
+        package = self.package
+        own = self.context.environment.distributions[package.name]
+        failure = package.without_cuda
+        fix, command = extra_fix(self.context, own) if self.remedy is None else (FIRST, self.remedy)
+        anchor, line, _ = explain(failure, fix, self.remedy)
+        yield broken(anchor, f"{package.title} can't use CUDA", line, fix, command)
+
     def _blindness(self) -> Iterator[Diagnosis]:
         """Judge a package that sees no GPU though CUDA programs do."""
         if self.package.available is False and self.context.driver.visible:
@@ -190,7 +203,7 @@ class _PackageJudge:
         package, context = self.package, self.context
         names = [library.path.name for library in package.libraries if library.is_unimportable]
         again = context.installer.install(f"{package.name}=={package.version}", again=True)
-        if names:
+        if names and self.remedy is None:  # else its wheel's tag shows it
             yield broken(
                 "python-version-unsupported",
                 f"{package.title} is built for another Python than {context.environment.release}",
@@ -348,13 +361,14 @@ class _PackageJudge:
         package, context = self.package, self.context
         what = f"{package.title} doesn't find {', '.join(unfound)}"
         if context.torch and self._lacks_cuda_of_torch:
-            version = context.torch.version
+            version, other = context.torch.version, self._other_torch(context.torch.version)
+            with_cuda = f"install {other or 'the same torch'} with CUDA"
             return broken(
                 "built-without-cuda",
                 what,
                 f"it is built for a torch with CUDA, and torch {version} is for the CPU",
-                f"install the same torch with CUDA, or a {package.name} for the CPU",
-                context.cuda_build("torch"),
+                f"{with_cuda}, or a {package.name} for torch {version}",
+                "" if other else context.cuda_build("torch"),
             )
         first, path = next(iter(unfound.items()))
         fix, command = (self.hint, "") if self.hint else self._fix(unfound)
@@ -376,7 +390,7 @@ class _PackageJudge:
             return words, context.installer.install(requirement)
         suppliers = [self._supplier(soname) for soname in unfound]
         if all(suppliers) and all(map(self._has_rpath_to, unfound)):
-            wheels = sorted(set(suppliers))
+            wheels = sorted(set(map(self._requirement, unfound)))
             return "install the wheels that contain them", context.installer.install(*wheels)
         torch, majors = context.torch, sorted(package.cuda)
         installed = context.environment.distributions.get(suppliers[0])
@@ -388,10 +402,16 @@ class _PackageJudge:
         elif torch and torch.major and majors and torch.major not in majors:
             words = f"install the package for CUDA {torch.major}, which torch uses; it is built "
             words += f"for CUDA {' and '.join(majors)}"
+        elif majors and (others := self._other_wheels(majors)):
+            words = (
+                f"install a release of it for CUDA {others}, as NVIDIA's wheels here are, maybe "
+            )
+            words += f"a newer one; it is built for CUDA {' and '.join(majors)}"
         elif not suppliers[0]:
             words = "install the package that contains them, for the CUDA of the framework"
         else:
-            words = f"install {', '.join(sorted({*suppliers} - {''}))}, then import torch first "
+            names = ", ".join(sorted({*map(self._requirement, unfound)} - {""}))
+            words = f"install {names}, then import torch first "
             words += "or add their folders to LD_LIBRARY_PATH: no rpath entry points to them"
         return words, ""
 
@@ -408,6 +428,28 @@ class _PackageJudge:
             if covering and not set(covering) & set(chosen):
                 chosen.append(covering[0])
         return sorted(chosen) if "+" not in package.version else []
+
+    def _other_torch(self, version: str) -> str:
+        """Return the package's requirement of torch if the installed one doesn't meet it."""
+        lines = [line for line in self._requires if project_of(line) == "torch"]
+        requirements = (Requirement(line) for line in lines)
+        unmet = (one for one in requirements if not one.specifier.contains(version, True))
+        return next((f"torch{one.specifier}" for one in unmet), "")
+
+    def _other_wheels(self, majors: Iterable[str]) -> str:
+        """Return the CUDA of NVIDIA's installed wheels if none is for one of these."""
+        installed = cuda_majors(self.context.environment.distributions)
+        return "" if set(majors) & installed.keys() else " and ".join(sorted(installed))
+
+    def _requirement(self, soname: str) -> str:
+        """Return the supplier in a release with that library."""
+        supplier, number = self._supplier(soname), _NUMBERED.fullmatch(soname)
+        family, _, _ = supplier.rpartition("-")
+        if family and self.package.name.startswith(f"{family}-") and "nvidia" not in family:
+            return f"{supplier}=={self.package.version}"  # published together
+        if supplier and number:
+            return f"{supplier}>={number[1]},<{int(number[1]) + 1}"
+        return supplier
 
     def _supplier(self, soname: str) -> str:
         """Return the distribution with a library, for the CUDA of the package if that is known."""

@@ -11,9 +11,11 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.check.cuda.components import COMPONENTS
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.check.diagnose.rules.context import RuleContext
+from cuwheel.check.diagnose.rules.import_failures import FIRST
 from cuwheel.check.diagnose.rules.installer import is_from_folder, same_release
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns
 
@@ -70,12 +72,6 @@ class UnmetRequirement:
     def has_local_version(self) -> bool:
         """True if it requires a build (`==2.11.0+cu128`), which no known index has."""
         return any("+" in part.version for part in self.requirement.specifier)
-
-    @property
-    def pin(self) -> str:
-        """The only release that meets it; empty where several may."""
-        pins = (part.version for part in self.requirement.specifier if part.operator == "==")
-        return next((version for version in pins if not version.endswith(".*")), "")
 
 
 def find_unmet_requirements(environment: PythonEnvironment) -> tuple[UnmetRequirement, ...]:
@@ -145,17 +141,63 @@ def extras_of(distribution: Distribution, markers: Mapping[str, str]) -> dict[st
     }
 
 
+def extra_fix(context: RuleContext, distribution: Distribution) -> tuple[str, str]:
+    """Return fix and command that install NVIDIA's wheels by an extra; empty without such a one.
+
+    Of extras for several releases of CUDA the one that most is installed of, then that of the
+    frameworks, then the oldest, which newer drivers run too.
+    """
+    environment = context.environment
+    offered = {
+        extra: projects
+        for extra, projects in extras_of(distribution, environment.markers).items()
+        if all(name.startswith(("nvidia-", "cuda-")) for name in projects)
+    }
+    used = {framework.major for framework in context.frameworks if framework.major}
+
+    def rank(extra: str) -> tuple[int, bool]:
+        present = offered[extra] & environment.distributions.keys()
+        return len(present), any(extra.endswith(major) for major in used)
+
+    chosen = max(sorted(offered), key=rank, default="")
+    lacking = [
+        requirement
+        for requirement in _requirements(distribution, chosen, environment.markers)
+        if not _is_met(requirement, environment)
+    ]
+    if not chosen or not lacking or "+" in distribution.version:
+        return "install the libraries of CUDA that it needs", ""
+    others = f" (or {', '.join(sorted({*offered} - {chosen}))})" * (len(offered) > 1)
+    texts = ", ".join(f"{one.name}{one.specifier}" for one in lacking[:_LISTED])
+    more = f" and {len(lacking) - _LISTED} more" * (len(lacking) > _LISTED)
+    requirement = f"{distribution.name}[{chosen}]=={distribution.version}"
+    return (
+        f"install its extra {chosen}{others}, which adds {texts}{more}",
+        context.installer.install(requirement),
+    )
+
+
+def _is_met(requirement: Requirement, environment: PythonEnvironment) -> bool:
+    there = environment.distributions.get(canonicalize_name(requirement.name))
+    return bool(there and _fits(requirement, there.version))
+
+
 def _optional_parts(
     distribution: Distribution, environment: PythonEnvironment
 ) -> Iterator[UnmetRequirement]:
-    """Yield its own parts (`jax-cuda12-plugin`) in a version that none of its extras takes."""
-    if not any(name.startswith(f"{distribution.name}-") for name in environment.distributions):
+    """Yield its own parts and NVIDIA's wheels in a version that none of its extras takes."""
+
+    def is_part(project: str) -> bool:
+        return project.startswith(f"{distribution.name}-") or is_nvidias(project)
+
+    lines = (line for line in distribution.requires if "extra" in line)
+    if not any(is_part(project_of(line)) for line in lines):
         return
     parts: dict[str, list[Requirement]] = {}
     for extra in extras_of(distribution, environment.markers):
         for requirement in _requirements(distribution, extra, environment.markers):
             project = canonicalize_name(requirement.name)
-            if project.startswith(f"{distribution.name}-") and project in environment.distributions:
+            if is_part(project) and project in environment.distributions:
                 parts.setdefault(project, []).append(requirement)
     for name, requirements in parts.items():
         there = environment.distributions[name]
@@ -273,32 +315,48 @@ class UnmetJudge:
 
     def _fix(self, root: str, lacking: tuple[UnmetRequirement, ...]) -> tuple[str, str]:
         """Return the fix in words, and as a command; empty where none ends in a clean report."""
-        if contradiction := self._contradiction(lacking):
-            return contradiction, ""
+        if obstacle := self._contradiction(lacking) or self._hidden(lacking):
+            return obstacle, ""
         versions = {project.name: project.version for project in self.context.projects.values()}
         others = [unmet.project for unmet in lacking if unmet.installed and root not in versions]
         kept = next((name for name in others if name in versions), "")
         if kept:  # the framework stays, and the package is for another release of it
-            release = versions[kept].partition("+")[0]
-            # Of a package for another CUDA the index can have none for this framework.
-            majors = self.cuda.get(root, frozenset())
-            used = {framework.major for framework in self.context.frameworks if framework.major}
-            may_be_published = root in _SIBLINGS or not majors or used & majors
-            command = self.context.installer.install(f"{kept}=={release}", root)
-            return f"install a {root} for {kept} {release}", command if may_be_published else ""
+            return self._fix_for_framework(root, kept, versions[kept])
         words = "install what it requires"
         if any(unmet.has_local_version for unmet in lacking):
             return words, ""
         whole = same_release(self.context.environment.distributions[root])
         if len(lacking) > _LISTED and whole and not any(unmet.is_optional for unmet in lacking):
-            return words, self.context.installer.install(whole)
+            return words, self.context.installer.complete(whole)
         texts = dict.fromkeys(unmet.text for unmet in lacking)
         return words, self.context.installer.install(*texts)
+
+    def _fix_for_framework(self, root: str, kept: str, version: str) -> tuple[str, str]:
+        """Return fix and command of a package for another release of an installed framework."""
+        release = version.partition("+")[0]
+        frameworks = self.context.frameworks
+        # Of a package for another CUDA the index can have none for this framework.
+        majors = self.cuda.get(root, frozenset())
+        if majors and any(own.is_cpu_only for own in frameworks if own.name == kept):
+            return f"install a {root} for {kept} {version} from the index that {kept} is of", ""
+        used = {framework.major for framework in frameworks if framework.major}
+        may_be_published = root in _SIBLINGS or not majors or used & majors
+        command = self.context.installer.install(f"{kept}=={release}", root)
+        return f"install a {root} for {kept} {release}", command if may_be_published else ""
+
+    def _hidden(self, lacking: tuple[UnmetRequirement, ...]) -> str:
+        """Return the fix if releases that fit are installed, and others come before them."""
+        hidden = {known.name: known for known in self.context.environment.shadowed}
+        fits = all(
+            unmet.project in hidden and _fits(unmet.requirement, hidden[unmet.project].version)
+            for unmet in lacking
+        )
+        return FIRST if fits else ""
 
     def _is_fatal(self, unmet: UnmetRequirement) -> bool:
         """Return True for a missing library of CUDA, or what stops a framework or its part."""
         if unmet.installed:
-            return unmet.is_optional
+            return unmet.is_optional and not is_nvidias(unmet.project)
         imported = {known.name for known in self.context.frameworks if known.was_imported}
         failed = {own.name for name, own in self.context.projects.items() if name not in imported}
         return is_nvidias(unmet.project) or unmet.root in failed
@@ -311,16 +369,31 @@ class UnmetJudge:
         owners = requirers(self.context.environment)
         frameworks = {project.name for project in self.context.projects.values()}
         for unmet in lacking:
-            if not unmet.pin or unmet.project in frameworks:
+            if unmet.project in frameworks:
                 continue
             for name, requirement in owners.get(unmet.project, {}).items():
                 is_other = name != unmet.owner.partition(" ")[0]
-                if is_other and not requirement.specifier.contains(unmet.pin, prereleases=True):
+                if is_other and _exclude(unmet.requirement, requirement):
                     return (
                         f"{name} requires {requirement.name}{requirement.specifier}: use a "
                         "separate environment for each, or compatible releases of both"
                     )
         return ""
+
+
+def _exclude(first: Requirement, second: Requirement) -> bool:
+    """Return True if one of two requirements excludes the only release that meets the other."""
+    return any(
+        pin and not other.specifier.contains(pin, prereleases=True)
+        for one, other in ((first, second), (second, first))
+        for pin in [_pin(one)]
+    )
+
+
+def _pin(requirement: Requirement) -> str:
+    """Return the only release that meets a requirement; empty where several may."""
+    pins = (part.version for part in requirement.specifier if part.operator == "==")
+    return next((version for version in pins if not version.endswith(".*")), "")
 
 
 def _is_covered(root: str, groups: Mapping[str, Iterable[UnmetRequirement]]) -> bool:

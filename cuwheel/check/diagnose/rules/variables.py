@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from cuwheel.check.diagnose.facts.variables import VariableChange, entries_of, without_entry
-from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns
+from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns
 
 
 def judge_start(change: VariableChange) -> Diagnosis:
@@ -18,6 +19,37 @@ def judge_start(change: VariableChange) -> Diagnosis:
         f"remove {change.taken} from {change.name}",
         change.command,
     )
+
+
+# What switches the GPU off: variable, pattern of its value, the package that reads it.
+_OFF = (
+    ("CUDA_VISIBLE_DEVICES", r"\s*(-1|none)?\s*(,.*)?", ""),
+    ("JAX_PLATFORMS", r"(?!.*(cuda|gpu)).+", "jax"),
+    ("JAX_PLATFORM_NAME", r"cpu", "jax"),
+    ("NUMBA_DISABLE_CUDA", r"[1-9]\d*", "numba"),
+    ("NUMBA_ENABLE_CUDASIM", r"[1-9]\d*", "numba"),
+)
+
+
+def judge_switches(
+    environ: Mapping[str, str], installed: Collection[str], *, has_gpu: bool
+) -> Iterator[Diagnosis]:
+    """Yield a verdict on each variable that switches GPUs off, without effect where there is none.
+
+    Args:
+        installed: the names of projects.
+        has_gpu: what sees no GPU has verdicts of its own then.
+    """
+    for name, value, reader in _OFF:
+        is_off = name in environ and re.fullmatch(value, environ[name], re.IGNORECASE)
+        if not has_gpu and is_off and (not reader or reader in installed):
+            yield notes(
+                "no-cuda-device",
+                f"{name}={environ[name]!r} switches the GPU off for {reader or 'all programs'}",
+                "on a machine with a GPU it would not be used either",
+                f"unset {name}, unless that is intended",
+                f"unset {name}",
+            )
 
 
 def judge_variables(environ: Mapping[str, str]) -> Iterator[Diagnosis]:

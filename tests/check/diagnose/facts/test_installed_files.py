@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from cuwheel.check.diagnose.facts.installed_files import (
     modules_of,
     read_installation,
 )
-from tests.check.diagnose.samples import make_distribution
+from tests.check.diagnose.samples import make_distribution, make_environment
 from tests.support.check.environments import Env
 from tests.support.factories import compile_library, write_wheel
 
@@ -240,3 +241,24 @@ def test_finds_modules_of_editable_project(env: Env, file: str) -> None:
     modules = modules_of(environment_of(env).distributions["mine"])
 
     assert modules == (("mine",) if file else ())
+
+
+@pytest.mark.parametrize(("file", "count"), [("nvidia/nvcc/bin/ptxas", 1), ("ext/bin/tool", 0)])
+def test_names_lost_program_of_nvidias(tmp_path: Path, file: str, count: int) -> None:
+    files = {file: b"x", "ext/__init__.py": b""}
+    unpack_wheel(write_wheel(tmp_path / "wheels", files, name="ext"), tmp_path)
+    (tmp_path / file).unlink()
+    own = make_distribution("ext", tmp_path, metadata=tmp_path / "ext-1.2.3.dist-info")
+
+    assert len(find_faults(own, verifies=False)) == count
+
+
+@pytest.mark.parametrize(("started", "count"), [(frozenset({"ext"}), 0), (frozenset(), 1)])
+def test_hides_nothing_that_python_has_imported_before(
+    installed: Distribution, tmp_path: Path, started: frozenset[str], count: int
+) -> None:
+    (tmp_path / "ext.py").write_text("")
+    environment = make_environment(installed)
+    environment = replace(environment, sites=(installed.site,), started=started)
+
+    assert len([*find_shadows(installed, environment, tmp_path)]) == count

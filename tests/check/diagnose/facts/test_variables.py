@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from cuwheel.check.diagnose.facts.variables import VariableChange, find_culprit, without_entry
+from cuwheel.check.diagnose.rules.variables import judge_switches
 
 
 @pytest.mark.parametrize(
@@ -42,3 +43,21 @@ def test_blames_no_variable_without_which_it_fails_too(environ: dict[str, str]) 
 
 def test_changes_no_list_without_the_entry() -> None:
     assert without_entry({"PYTHONPATH": "/a:/b"}, "PYTHONPATH", "/c") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "count"),
+    [
+        ("CUDA_VISIBLE_DEVICES", "", 1),
+        ("CUDA_VISIBLE_DEVICES", "-1", 1),
+        ("CUDA_VISIBLE_DEVICES", "0,1", 0),
+        ("JAX_PLATFORMS", "cpu", 1),
+        ("JAX_PLATFORMS", "cuda,cpu", 0),
+        ("NUMBA_DISABLE_CUDA", "1", 0),
+    ],
+)
+def test_names_variable_that_switches_the_gpu_off(name: str, value: str, count: int) -> None:
+    verdicts = list(judge_switches({name: value}, {"jax"}, has_gpu=False))
+
+    assert [one.command for one in verdicts] == [f"unset {name}"] * count
+    assert list(judge_switches({name: value}, {"jax"}, has_gpu=True)) == []

@@ -129,3 +129,58 @@ def test_names_folder_of_kernels_that_can_not_be_written(tmp_path: Path) -> None
     assert str(home / ".cupy") in verdict.what
     writable = make_context(distribution, environ={"CUPY_CACHE_DIR": str(tmp_path / "new")})
     assert list(judge_caches(writable)) == []
+
+
+def problems_of_jax(*installed: str, why: str = "") -> list[Diagnosis]:
+    jax = FrameworkFacts(name="jax", version="0.7.2", cuda="12", was_imported=True, why_not=why)
+    wants = ('nvidia-cudnn-cu12; extra == "with-cuda"',)
+    parts = (make_distribution(name, requires=wants) for name in installed)
+    context = make_context(make_distribution("jax"), *parts, frameworks=(jax,))
+    return [one for one in judge_frameworks(context, {}) if one.level != "ok"]
+
+
+@pytest.mark.parametrize("wheel", ["nvidia-cudnn-cu12", "nvidia-cudnn-cu13"])
+def test_names_second_plugin_of_jax(wheel: str) -> None:
+    plugins = ("jax-cuda12-plugin", "jax-cuda13-plugin")
+    [verdict] = problems_of_jax(*plugins, wheel)
+
+    [kept] = [name for name in plugins if name[8:10] == wheel[-2:]]
+    assert verdict.anchor == "diagnose-mixed-cuda"
+    assert kept not in verdict.command
+    assert problems_of_jax(kept, wheel) == []
+
+
+@pytest.mark.parametrize(
+    ("why", "command"),
+    [
+        ("Unable to load cuDNN. Is it installed?", "'jax-cuda12-plugin[with-cuda]==1.0'"),
+        ("operation cuInit(0) failed", ""),
+    ],
+)
+def test_installs_libraries_of_the_plugin(why: str, command: str) -> None:
+    verdicts = problems_of_jax("jax-cuda12-plugin", why=why)
+
+    assert [one.command.rpartition(" ")[2] for one in verdicts] == [command] * bool(command)
+
+
+@pytest.mark.parametrize("flags", ["--a", ""])
+def test_names_variable_with_which_cudnn_ends_the_process(env: Env, flags: str) -> None:
+    ends = "import os\nclass backends:\n class cudnn: "
+    ends += "version = staticmethod(lambda: os.environ.get('XLA_FLAGS') and os.abort())"
+    env.install_torch(more=ends)
+
+    found = [one.command for one in look_into(env, XLA_FLAGS=flags).verdicts if one.command]
+
+    assert found == ["unset XLA_FLAGS"] * bool(flags)
+
+
+@pytest.mark.parametrize(("installed", "start"), [(True, "export LD_"), (False, "")])
+def test_names_compiler_of_kernels_that_cupy_does_not_open(*, installed: bool, start: str) -> None:
+    trouble = "RuntimeError: CuPy failed to load libnvrtc.so.12: OSError"
+    cupy = FrameworkFacts(name="cupy", version="13", was_imported=True, trouble=trouble)
+    wheels = [make_distribution("nvidia-cuda-nvrtc-cu12")] * installed
+    own = make_distribution("cupy-cuda12x")
+    [verdict] = judge_frameworks(make_context(own, *wheels, frameworks=(cupy,)), {})
+
+    assert verdict.anchor == "libnvrtc-missing"
+    assert verdict.command.startswith(start or "python -m pip install nvidia-cuda-nvrtc-cu12 && ")

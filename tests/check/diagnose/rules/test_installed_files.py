@@ -37,6 +37,7 @@ def test_names_the_folder_of_each_leftover(env: Env) -> None:
     for folder, name in ((env.site, "first"), (more, "second")):
         env.install(name)
         folder.mkdir(exist_ok=True)
+        env.install(name, version="2")
         (env.site / f"{name}-1.2.3.dist-info").rename(folder / f"~{name[1:]}-1.2.3.dist-info")
 
     report = look_into(env, PYTHONPATH=str(more))
@@ -76,3 +77,68 @@ def test_removes_none_where_two_are_required(env: Env, names: tuple[str, ...]) -
 
     assert (verdict.level, verdict.command) == ("warning", "")
     assert verdict.fix.startswith("torch requires first; torch requires second: ")
+
+
+def test_installs_again_what_only_a_leftover_has(env: Env) -> None:
+    env.offer("first")
+    env.install("first", {"first/__init__.py": b""})
+    (env.site / "first-1.2.3.dist-info").rename(env.site / "~irst-1.2.3.dist-info")
+    (env.site / "first").rename(env.site / "~irst")
+
+    verdict = verdict_on(look_into(env), "diagnose-damaged-installation")
+
+    assert verdict.level == "broken"
+    assert verdict.what.startswith("first 1.2.3 isn't installed any more: ")
+    env.shell(verdict.command)
+    assert anchors(look_into(env)) == {"no-cuda-device"}
+    assert not [*env.site.glob("~*")]
+
+
+@pytest.mark.parametrize(("line", "is_lost"), [("#!/gone/bin/python3", True), ("#!{}", False)])
+def test_names_programs_of_a_moved_environment(env: Env, line: str, *, is_lost: bool) -> None:
+    (env.python.parent / "prog").write_text(f"{line.format(env.python)}\nx = 1\n")
+
+    whats = [one.what for one in look_into(env).verdicts]
+
+    assert ("1 program of the environment can't be started" in whats) == is_lost
+
+
+@pytest.mark.parametrize(("other", "is_hidden"), [("mod", True), ("mod2", False)])
+def test_names_folder_that_hides_a_module(env: Env, other: str, *, is_hidden: bool) -> None:
+    env.install("nvidia_ml_py", {"mod.py": b""})
+    env.install("other", {f"{other}/__init__.py": b""})
+
+    found = [one for one in look_into(env).verdicts if one.anchor == "diagnose-shadowed-module"]
+
+    assert [one.what for one in found] == ["other 1.2.3 hides nvidia-ml-py 1.2.3"] * is_hidden
+
+
+def test_names_a_file_that_hides_several_packages_once(env: Env) -> None:
+    for name in ("nvidia_cublas", "nvidia_cufft"):
+        env.install(name, {f"nvidia/{name}/x.py": b""})
+    work = env.folder / "work"
+    work.mkdir()
+    (work / "nvidia.py").write_text("")
+
+    verdict = verdict_on(look_into(env, PYTHONPATH=str(work)), "diagnose-shadowed-module")
+
+    assert verdict.what.endswith(" and 1 more package")
+
+
+@pytest.mark.parametrize(
+    ("base", "command"), [("user", "export PYTHONNOUSERSITE=1"), ("other", "")]
+)
+def test_keeps_python_from_the_users_folder(env: Env, base: str, command: str) -> None:
+    env.install_torch()
+    env.install("numpy", version="2")
+    env.install("ext", {"ext/__init__.py": b"import numpy, torch"}, requires=("numpy<3", "torch"))
+    user = env.folder / "user" / "lib" / "site-packages"
+    env.install("numpy", version="3")
+    user.mkdir(parents=True)
+    (env.site / "numpy-3.dist-info").rename(user / "numpy-3.dist-info")
+    (env.site / "first.pth").write_text(f"import sys; sys.path.insert(0, {str(user)!r})\n")
+
+    report = look_into(env, "ext", PYTHONUSERBASE=str(env.folder / base))
+
+    [verdict] = [one for one in report.verdicts if one.what == "numpy is installed twice"]
+    assert verdict.command == command

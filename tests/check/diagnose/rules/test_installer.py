@@ -105,3 +105,20 @@ def test_installs_over_package_of_a_folder_that_comes_after(
     verdict = verdict_on(look_into(env), "diagnose-versions")
 
     assert verdict.command.rpartition(" ")[2] == command
+
+
+@pytest.mark.parametrize(
+    ("requirements", "is_met"),
+    [
+        (("a>=1",), True),
+        (("a",), True),
+        (("a>2",), False),
+        (("a[x]",), False),
+        (("a>=1", "b"), False),
+        (("a===1",), False),
+    ],
+)
+def test_installs_nothing_that_is_installed(requirements: tuple[str, ...], *, is_met: bool) -> None:
+    installer = Installer(python="", has_pip=True, installed={"a": "1+cpu", "b": "1"})
+
+    assert (not installer.install(*requirements)) == is_met

@@ -160,4 +160,40 @@ def test_names_supplier_for_the_cuda_in_the_packages_name(env: Env) -> None:
 
     [verdict] = [one for one in look_into(env).verdicts if "libnvinfer" in one.what]
 
-    assert verdict.fix.startswith("install tensorrt-cu13-libs, ")
+    assert verdict.fix.startswith("install tensorrt-cu13-libs==1.2.3, ")
+
+
+@pytest.mark.parametrize(
+    ("soname", "wheel"),
+    [("libcudnn.so.8", "nvidia-cudnn-cu11>=8,<9"), ("libcublas.so.11", "nvidia-cublas-cu11")],
+)
+def test_names_release_of_the_wheel_by_the_librarys_name(env: Env, soname: str, wheel: str) -> None:
+    env.install("ext_cu11", {"ext/libext.so": env.extension("", soname)})
+
+    [verdict] = [one for one in look_into(env).verdicts if soname in one.what]
+
+    assert verdict.fix.startswith(f"install {wheel}, then ")
+
+
+@pytest.mark.parametrize(("installed", "is_other"), [("cu12", True), ("cu11", False)])
+def test_wants_the_cuda_of_nvidias_wheels(env: Env, installed: str, *, is_other: bool) -> None:
+    env.install(f"nvidia_cufft_{installed}")
+    env.install("ext", {"ext/libext.so": env.extension("", "libcublas.so.11")})
+
+    [verdict] = [one for one in look_into(env).verdicts if "libcublas" in one.what]
+
+    assert verdict.fix.startswith("install a release of it for CUDA 12, ") == is_other
+
+
+@pytest.mark.parametrize(("part", "is_broken"), [("raise OSError('no')\n", True), ("", False)])
+def test_imports_the_part_for_cuda(env: Env, part: str, *, is_broken: bool) -> None:
+    cuda = f"{part}def is_available(): return False\n".encode()
+    env.install("numba", {"numba/__init__.py": b"", "numba/cuda.py": cuda})
+    extras = ("numba", 'nvidia-cublas-cu12; extra == "cu12"', 'nvidia-cublas; extra == "cu13"')
+    env.install("numba_cuda", {"numba_cuda/__init__.py": b""}, requires=extras)
+
+    verdicts = [one for one in look_into(env).verdicts if "can't use CUDA" in one.what]
+
+    found = [(one.what.partition(" ")[0], one.cause) for one in verdicts]
+    assert found == [("numba-cuda", "OSError: no")] * is_broken
+    assert all(one.command.endswith("'numba-cuda[cu12]==1.2.3'") for one in verdicts)

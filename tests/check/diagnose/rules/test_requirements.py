@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.check.diagnose.rules.requirements import find_unmet_requirements
-from tests.check.diagnose.samples import make_distribution, make_environment
+from cuwheel.check.diagnose.facts.imports import FrameworkFacts
+from cuwheel.check.diagnose.rules.requirements import extra_fix, find_unmet_requirements
+from tests.check.diagnose.samples import make_context, make_distribution, make_environment
 from tests.support.check.environments import CALL_OF_TORCH, Env, anchors, look_into, verdict_on
 
 
@@ -169,3 +170,37 @@ def test_removes_only_wheels_that_nothing_requires(env: Env) -> None:
     verdict = verdict_on(look_into(env), "diagnose-mixed-cuda")
 
     assert verdict.command.endswith(" nvidia-cublas-cu12 nvidia-cudnn-cu12")
+
+
+@pytest.mark.parametrize(("wanted", "count"), [(">=9.8", 1), (">=1", 0)])
+def test_finds_nvidia_wheel_that_no_extra_takes(wanted: str, count: int) -> None:
+    wants = (f'nvidia-cudnn-cu12{wanted}; extra == "cuda"',)
+
+    assert len(unmet(plugin=wants, **{"nvidia-cudnn-cu12": ()})) == count
+
+
+@pytest.mark.parametrize(
+    ("installed", "major", "command"),
+    [
+        ((), "", "'numba-cuda[cu12]==1.0'"),
+        ((), "13", "'numba-cuda[cu13]==1.0'"),
+        (("nvidia-nvvm",), "", "'numba-cuda[cu13]==1.0'"),
+        (("nvidia-nvvm", "cuda-bindings"), "", ""),
+    ],
+)
+def test_takes_the_extra_with_the_libraries(
+    installed: tuple[str, ...], major: str, command: str
+) -> None:
+    wants = (
+        'nvidia-cuda-nvcc-cu12; extra == "cu12"',
+        'nvidia-nvvm; extra == "cu13"',
+        'cuda-bindings; extra == "cu13"',
+        'numba-cuda[cu12]; extra == "test-cu12"',
+    )
+    own = make_distribution("numba-cuda", requires=wants)
+    torch = FrameworkFacts(name="torch", version="2", cuda=f"{major}.0") if major else None
+    context = make_context(
+        own, *map(make_distribution, installed), frameworks=(torch,) if torch else ()
+    )
+
+    assert extra_fix(context, own)[1].rpartition("install ")[2] == command
