@@ -152,7 +152,8 @@ class Explainer:
             OSError: it can't be read.
         """
         scan = self._scanner.scan(stream)
-        facts = _completed({**scan.facts, **(known or {})}, self._signs)
+        named = {"cuda": scan.facts["nvcc"]} if "nvcc" in scan.facts else {}
+        facts = _completed({**scan.facts, **(known or {}), **named}, self._signs)
         error = _error(scan)
         if error and error.kind != "wrappers":
             scan.signs.add("first-error")
