@@ -47,6 +47,8 @@ _COMPARED = re.compile(
 )
 _TRACED = re.compile(r"\++ \S")  # a command that `set -x` prints
 _WARNING = re.compile(r":\d+: \w*Warning: ")  # of Python's module warnings
+# A program's own warning, with or without a time before it.
+_WARNED = re.compile(r"\W*(?:[\d:.,TZ/+-]+\W+){0,2}WARN(?:ING)?\b\W", re.IGNORECASE)
 _SAME_MESSAGE = 2  # lines between two matches of one message
 _KINDS = ("exceptions", "diagnostics", "messages", "endings", "wrappers")  # the most specific first
 
@@ -150,7 +152,8 @@ class Explainer:
             OSError: it can't be read.
         """
         scan = self._scanner.scan(stream)
-        facts = _completed({**scan.facts, **(known or {})}, self._signs)
+        named = {"cuda": scan.facts["nvcc"]} if "nvcc" in scan.facts else {}
+        facts = _completed({**scan.facts, **(known or {}), **named}, self._signs)
         error = _error(scan)
         if error and error.kind != "wrappers":
             scan.signs.add("first-error")
@@ -246,7 +249,11 @@ def _weighed(
     for match in matches:
         if not _holds(match, scan, facts) or (caught and match.number in caught):
             continue
-        if _TRACED.match(match.text) or _is_warning(match, error) or _is_compared(match, error):
+        if (
+            _TRACED.match(match.text)
+            or _is_warning(match, error, scan.lines)
+            or _is_compared(match, error)
+        ):
             continue
         is_before = match.number < start and not match.pattern.is_lasting
         if is_before and error is not None and _OWN_OR_KEY.match(error.line.text):
@@ -269,9 +276,11 @@ def _is_aside(match: MatchedLine, captured: Sequence[Node], error: FailureLine |
     )
 
 
-def _is_warning(match: MatchedLine, error: FailureLine | None) -> bool:
-    """Return True for a warning of Python's in a log whose failure is another line's exception."""
-    if error is None or error.kind != "exceptions":
+def _is_warning(match: MatchedLine, error: FailureLine | None, lines: int) -> bool:
+    """Return True for a warning after which a log goes on, or of Python's beside an exception."""
+    if error is None:
+        return lines - match.number > _SAME_MESSAGE and _WARNED.match(match.text) is not None
+    if error.kind != "exceptions":
         return False
     is_near = abs(error.line.number - match.number) <= _SAME_MESSAGE
     return not is_near and _WARNING.search(match.text) is not None

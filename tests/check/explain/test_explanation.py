@@ -50,6 +50,20 @@ def test_fills_in_known_facts(explainer: Explainer) -> None:
     assert "CUDA 12.1" in result.why
 
 
+@pytest.mark.parametrize(
+    ("before", "slug"),
+    [
+        ("", "wrong-nvcc-picked"),
+        ("Cuda compilation tools, release 13.0, V13.0.88", "arch-dropped-by-nvcc"),
+        ("/usr/local/cuda-9.1/bin/nvcc -arch=sm_70 -c a.cu", "arch-newer-than-nvcc"),
+    ],
+)
+def test_nvcc_that_ran_decides(before: str, slug: str, explainer: Explainer) -> None:
+    line = "nvcc fatal   : Unsupported gpu architecture 'compute_70'"
+
+    assert explain(explainer, before, line, cuda="12.4").causes[0].slug == slug
+
+
 @pytest.mark.parametrize(("cuda", "package"), [("13.0.88", "dev-13-0"), ("", "dev-12-4")])
 def test_names_packages_for_the_cuda_of_the_log(
     cuda: str, package: str, explainer: Explainer

@@ -182,7 +182,7 @@ TRIALS = (
         settings="""venv; unset PIP_FIND_LINKS
         export PIP_INDEX_URL=http://127.0.0.1:9/simple PIP_RETRIES=1""",
         command="pip install ${WHAT-tiny}",
-        advice="or download the file once and install it by path",
+        advice="or install the file by path",
         action="WHAT=dist/tiny-1.0-py3-none-any.whl",
     ),
     Trial(
