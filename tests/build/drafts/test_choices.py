@@ -136,6 +136,7 @@ def test_reports_nothing_of_a_flag_that_the_draft_takes_away(tmp_path: Path) -> 
         ('os.getenv("MY_CUDA_ARCHS", "8.0;9.0")', {"MY_CUDA_ARCHS": "{torch_archs}"}),
         ('os.getenv("MY_GENCODE", "-gencode arch=compute_80")', {"MY_GENCODE": "{gencode}"}),
         ('os.getenv("GPU_ARCHS", "native"); os.getenv("X_ARCH", "80")', {"X_ARCH": "{archs}"}),
+        ('os.getenv("MY_ARCH", "").split()', {}),
     ],
 )
 def test_gives_archs_in_the_form_of_the_default(
@@ -144,7 +145,7 @@ def test_gives_archs_in_the_form_of_the_default(
     build = value(draft(tmp_path, FILES, **{"setup.py": setup(line)}), "build")
 
     assert isinstance(build, Call)
-    assert build.keywords["env"] == env
+    assert build.keywords.get("env", {}) == env
 
 
 def test_reports_that_another_torch_is_required(tmp_path: Path) -> None:

@@ -180,12 +180,17 @@ def _included_headers(tree: Path) -> Iterator[SourceFact]:
                 yield SourceFact(kind="header", name=library, where=where)
 
 
+def listings_of(tree: Path) -> list[Path]:
+    """Return setuptools' lists of modules, which lie in the folder of `package_dir`, if set."""
+    return [path for top in ("", "*/") for path in tree.glob(f"{top}*.egg-info/top_level.txt")]
+
+
 def _packages(tree: Path, metadata: Metadata) -> Iterator[str]:
     """Yield packages as the backend finds them: from its settings, else from the folders."""
     named = metadata.tools.get("scikit-build", {}).get("wheel", {}).get("packages", [])
     for name in named:
         yield str(name).rpartition("/")[2]
-    listings = sorted(tree.glob("*.egg-info/top_level.txt"))
+    listings = listings_of(tree)
     for path in listings:
         yield from (name for name in read_text(path).split() if name not in _ASIDE)
     if named or listings:
