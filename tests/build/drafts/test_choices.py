@@ -98,13 +98,24 @@ def test_drafts_cmake_package(tmp_path: Path) -> None:
         ),
         ("import psutil", "requires", "psutil (setup.py:3)"),
         ('Extension("x", ["y.cu"], libraries=["odd"])', "link", "what supplies odd"),
-        ('Extension("x", ["y.cu"], py_limited_api=True)', "python", "stable ABI"),
     ],
 )
 def test_reports_what_to_look_at(line: str, field: str, words: str, tmp_path: Path) -> None:
     recipe = draft(tmp_path, FILES, **{"setup.py": setup(line)})
 
     assert words in notes(recipe, field)
+
+
+@pytest.mark.parametrize(
+    ("value", "times"), [("True", 1), ("False", 0), ("OFF", 0), ("MAYBE", 1), ("UNKNOWN", 1)]
+)
+def test_reports_a_stable_abi_that_may_be_on(value: str, times: int, tmp_path: Path) -> None:
+    lines = ("OFF = False", "MAYBE = False", "MAYBE = torch.version.cuda > '13'")
+    text = setup(*lines, f'Extension("x", ["y.cu"], py_limited_api={value})')
+
+    recipe = draft(tmp_path, FILES, **{"setup.py": text})
+
+    assert notes(recipe, "python").count("stable ABI") == times
 
 
 @pytest.mark.parametrize("name", ["cuda", "cublasLt", "torch_cuda", "nvrtc"])

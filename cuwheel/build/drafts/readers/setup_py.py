@@ -130,10 +130,19 @@ class _Reader:
             yield self._fact("only with gpu" if self._is_demanded(node) else "gpu", name, node)
         elif _EXTENSIONS.fullmatch(name) or "sources" in keywords:
             yield from self._read_extension(node, keywords)
-        if "use_ninja" in keywords and _is_false(keywords["use_ninja"]):
+        if "use_ninja" in keywords and self._is_false(keywords["use_ninja"]):
             yield self._fact("no ninja", "use_ninja=False", node)
-        if "py_limited_api" in keywords and not _is_false(keywords["py_limited_api"]):
+        if "py_limited_api" in keywords and not self._is_false(keywords["py_limited_api"]):
             yield self._fact("stable ABI", f"py_limited_api in {name}", node)
+
+    def _is_false(self, node: ast.expr) -> bool:
+        """Return True for `False`, and for a name that is set to nothing else."""
+        values = [node]
+        if isinstance(node, ast.Name):
+            assignments = (part for part in ast.walk(self._module) if isinstance(part, ast.Assign))
+            values = [a.value for a in assignments if node.id in map(ast.unparse, a.targets)]
+        constants = [part.value for part in values if isinstance(part, ast.Constant)]
+        return bool(values) and constants == [False] * len(values)
 
     def _is_demanded(self, node: ast.expr) -> bool:
         """Return True for `if not …: raise …`."""
@@ -242,10 +251,6 @@ def _raises(block: ast.AST) -> bool:
 
 def _elements(node: ast.expr | None) -> list[ast.expr]:
     return node.elts if isinstance(node, ast.List | ast.Tuple) else []
-
-
-def _is_false(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is False
 
 
 def _text(node: ast.AST | None) -> str:
