@@ -295,10 +295,13 @@ def test_sets_its_own_switch_alone(tmp_path: Path) -> None:
 
 
 def test_links_by_headers_where_nothing_is_compiled_by_nvcc(tmp_path: Path) -> None:
-    files = {"setup.py": setup().replace(", torch", ""), "x.cpp": "#include <cuda.h>\n"}
+    text = setup("try: import torch", "except ImportError: torch = None").replace(", torch", "")
+    files = {"setup.py": text, "x.cpp": "#include <cuda.h>\n"}
 
     recipe = draft(tmp_path, files)
 
+    assert value(recipe, "archs") == ()
+    assert value(recipe, "build") == Call(name="Setuptools")  # torch doesn't compile it
     assert value(recipe, "link") == Call(name="Link", args=("cudart", "driver"))
     assert "driver: x.cpp:1 includes its header" in notes(recipe, "link")
 

@@ -93,7 +93,7 @@ class _Reader:
         for node in ast.walk(self._module):
             for name in sorted({name.partition(".")[0] for name in _imported(node)}):
                 if name not in sys.stdlib_module_names and not _files_of(self._roots, name):
-                    yield self._fact(self._kind_of_import(node), name, node)
+                    yield self._fact(self._kind_of_import(node, name), name, node)
         for node in ast.walk(self._module):
             if isinstance(node, ast.Call):
                 yield from self._read_call(node)
@@ -106,8 +106,10 @@ class _Reader:
                 yield from read_flags(text, self._at(node), self._guard(node))
                 yield from (self._fact("program", name, node) for name in _SCRIPT.findall(text))
 
-    def _kind_of_import(self, node: ast.AST) -> Kind:
-        """Return whether a `try` around an import goes on without the package."""
+    def _kind_of_import(self, node: ast.AST, package: str) -> Kind:
+        """Return whether it is of PyTorch's build helpers, or in a `try` that goes on without."""
+        if package == "torch" and any("cpp_extension" in name for name in _imported(node)):
+            return "torch extension"
         child, parent = node, self._parents.get(node)
         while parent is not None:
             if isinstance(parent, ast.Try) and child in parent.body:
