@@ -27,6 +27,8 @@ from cuwheel.build.recipe.source import Folder
 from cuwheel.check.cuda.toolkits import toolkit_by_release
 
 _NAME = re.compile(r"[\w.\-]+(\[[^]]*\])?")
+# A field's own lines of comments, and the indent of its line.
+_COMMENTS_ABOVE = re.compile(r"^ +(?P<first>#.*\n(?: +#.*\n)*) *\Z", re.MULTILINE)
 _NOT_COPIED = {"framework", "references"}  # of a release of CUDA, not of another one
 
 
@@ -235,6 +237,8 @@ class _Edits:
             self._put(*span_of(self._text, keyword.value), json.dumps(declared))
         elif following := self._keyword(before):
             start = span_of(self._text, following)[0]
+            if comments := _COMMENTS_ABOVE.search(self._text[:start]):
+                start = comments.start("first")
             self._put(start, start, f"{name}={json.dumps(declared)},\n    ")
         else:
             raise self._refusal(name)
