@@ -64,7 +64,8 @@ def _variables(survey: Survey) -> Iterator[tuple[SourceFact, str, str]]:
         if _FORCE.search(name):
             comparison = f' == "{variable.wants}"' if variable.wants else ""
             yield variable, variable.wants or "1", f" requires {name}{comparison}"
-        elif _ARCH.search(name) and default != "native":
+        # PyTorch adds the archs where a package has none.
+        elif _ARCH.search(name) and default != "native" and (default or not survey.uses_torch):
             form = f"by default {default}" if default else f"in a format to find out; {_FORMS}"
             yield variable, _arch_placeholder(default), f" reads the archs from {name}, {form}"
 

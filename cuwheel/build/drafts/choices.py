@@ -161,10 +161,10 @@ def _required_torch(survey: Survey) -> SpecifierSet:
 
 def _choose_archs(draft: Draft, survey: Survey) -> None:
     """Choose one arch for each generation of GPUs, and note what makes the source ignore them."""
-    known = toolkit_by_release(draft.toolkit).archs
+    known = toolkit_by_release(draft.toolkit).archs if survey.has_device_code else ()
     draft.values["archs"] = tuple(arch for arch in ARCHS if arch in known)
     generations = "machine code for one runs on all GPUs of its generation: Ampere, Hopper, …"
-    draft.guess("archs", generations)
+    draft.guess("archs", generations if known else "the source has no .cu file")
     fixed = survey.relevant("gencode")
     variables = (name for name in survey.variables() if not name.startswith("TORCH_"))
     if fixed and not any("ARCH" in name for name in variables):

@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.build.drafts.draft import TORCH, Call, Draft, Value
 from cuwheel.build.drafts.readers.facts import SourceFact
-from cuwheel.build.drafts.readers.survey import Survey
+from cuwheel.build.drafts.readers.survey import Survey, listings_of
 from cuwheel.build.recipe.recipe_lock import QUESTION
 
 # Modules that builds import, and the projects that provide them.
@@ -181,7 +181,7 @@ def choose_smoke(draft: Draft, survey: Survey, requires: tuple[str, ...]) -> Non
     if not imports:
         text = "which modules to import: no package or extension module was found"
         draft.find_out("smoke", text)
-    elif not any(survey.tree.glob("*.egg-info/top_level.txt")):
+    elif not listings_of(survey.tree):
         text = "the packages found in the source; keep those that the wheel contains"
         draft.guess("smoke", text)
     keywords: dict[str, Value] = {"imports": imports}

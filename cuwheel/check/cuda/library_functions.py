@@ -2,7 +2,8 @@
 
 A library that needs one can't be loaded with an older release, which a requirement may allow. Those
 of the runtime: names that `libcudart.so.12` of a wheel exports and the one before doesn't, from
-nvidia-cuda-runtime-cu12 12.0.146 to 12.9.79. Those of NCCL: its documentation, chapter "NCCL API".
+nvidia-cuda-runtime-cu12 12.0.146 to 12.9.79. Those of NCCL: likewise, from nvidia-nccl-cu12 2.16.5
+to 2.32.3, the newest of each minor release.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ def judge_extension_building(
             "ninja-missing",
             "PyTorch's extensions can't be compiled when they are used: ninja isn't installed",
             "`torch.utils.cpp_extension.load` needs it, and other builds are slower without",
-            "pip install ninja, if something compiles extensions",
+            "if something compiles extensions: `pip install ninja`",
         )
     if host and host.noexec:
         yield notes(

@@ -98,13 +98,24 @@ def test_drafts_cmake_package(tmp_path: Path) -> None:
         ),
         ("import psutil", "requires", "psutil (setup.py:3)"),
         ('Extension("x", ["y.cu"], libraries=["odd"])', "link", "what supplies odd"),
-        ('Extension("x", ["y.cu"], py_limited_api=True)', "python", "stable ABI"),
     ],
 )
 def test_reports_what_to_look_at(line: str, field: str, words: str, tmp_path: Path) -> None:
     recipe = draft(tmp_path, FILES, **{"setup.py": setup(line)})
 
     assert words in notes(recipe, field)
+
+
+@pytest.mark.parametrize(
+    ("value", "times"), [("True", 1), ("False", 0), ("OFF", 0), ("MAYBE", 1), ("UNKNOWN", 1)]
+)
+def test_reports_a_stable_abi_that_may_be_on(value: str, times: int, tmp_path: Path) -> None:
+    lines = ("OFF = False", "MAYBE = False", "MAYBE = torch.version.cuda > '13'")
+    text = setup(*lines, f'Extension("x", ["y.cu"], py_limited_api={value})')
+
+    recipe = draft(tmp_path, FILES, **{"setup.py": text})
+
+    assert notes(recipe, "python").count("stable ABI") == times
 
 
 @pytest.mark.parametrize("name", ["cuda", "cublasLt", "torch_cuda", "nvrtc"])
@@ -136,6 +147,7 @@ def test_reports_nothing_of_a_flag_that_the_draft_takes_away(tmp_path: Path) -> 
         ('os.getenv("MY_CUDA_ARCHS", "8.0;9.0")', {"MY_CUDA_ARCHS": "{torch_archs}"}),
         ('os.getenv("MY_GENCODE", "-gencode arch=compute_80")', {"MY_GENCODE": "{gencode}"}),
         ('os.getenv("GPU_ARCHS", "native"); os.getenv("X_ARCH", "80")', {"X_ARCH": "{archs}"}),
+        ('os.getenv("MY_ARCH", "").split()', {}),
     ],
 )
 def test_gives_archs_in_the_form_of_the_default(
@@ -144,7 +156,7 @@ def test_gives_archs_in_the_form_of_the_default(
     build = value(draft(tmp_path, FILES, **{"setup.py": setup(line)}), "build")
 
     assert isinstance(build, Call)
-    assert build.keywords["env"] == env
+    assert build.keywords.get("env", {}) == env
 
 
 def test_reports_that_another_torch_is_required(tmp_path: Path) -> None:
@@ -283,10 +295,13 @@ def test_sets_its_own_switch_alone(tmp_path: Path) -> None:
 
 
 def test_links_by_headers_where_nothing_is_compiled_by_nvcc(tmp_path: Path) -> None:
-    files = {"setup.py": setup().replace(", torch", ""), "x.cpp": "#include <cuda.h>\n"}
+    text = setup("try: import torch", "except ImportError: torch = None").replace(", torch", "")
+    files = {"setup.py": text, "x.cpp": "#include <cuda.h>\n"}
 
     recipe = draft(tmp_path, files)
 
+    assert value(recipe, "archs") == ()
+    assert value(recipe, "build") == Call(name="Setuptools")  # torch doesn't compile it
     assert value(recipe, "link") == Call(name="Link", args=("cudart", "driver"))
     assert "driver: x.cpp:1 includes its header" in notes(recipe, "link")
 

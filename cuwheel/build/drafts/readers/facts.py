@@ -19,6 +19,7 @@ Kind = Literal[
     "gpu",  # a check for a GPU
     "only with gpu",  # one that ends the build where there is none
     "no ninja",  # PyTorch's builds without ninja
+    "torch extension",  # PyTorch's build helpers
     "library",  # a library that is linked
     "header",  # one of CUDA's headers is included: its library
     "extension",  # an extension module

@@ -93,7 +93,7 @@ class _Reader:
         for node in ast.walk(self._module):
             for name in sorted({name.partition(".")[0] for name in _imported(node)}):
                 if name not in sys.stdlib_module_names and not _files_of(self._roots, name):
-                    yield self._fact(self._kind_of_import(node), name, node)
+                    yield self._fact(self._kind_of_import(node, name), name, node)
         for node in ast.walk(self._module):
             if isinstance(node, ast.Call):
                 yield from self._read_call(node)
@@ -106,8 +106,10 @@ class _Reader:
                 yield from read_flags(text, self._at(node), self._guard(node))
                 yield from (self._fact("program", name, node) for name in _SCRIPT.findall(text))
 
-    def _kind_of_import(self, node: ast.AST) -> Kind:
-        """Return whether a `try` around an import goes on without the package."""
+    def _kind_of_import(self, node: ast.AST, package: str) -> Kind:
+        """Return whether it is of PyTorch's build helpers, or in a `try` that goes on without."""
+        if package == "torch" and any("cpp_extension" in name for name in _imported(node)):
+            return "torch extension"
         child, parent = node, self._parents.get(node)
         while parent is not None:
             if isinstance(parent, ast.Try) and child in parent.body:
@@ -130,10 +132,19 @@ class _Reader:
             yield self._fact("only with gpu" if self._is_demanded(node) else "gpu", name, node)
         elif _EXTENSIONS.fullmatch(name) or "sources" in keywords:
             yield from self._read_extension(node, keywords)
-        if "use_ninja" in keywords and _is_false(keywords["use_ninja"]):
+        if "use_ninja" in keywords and self._is_false(keywords["use_ninja"]):
             yield self._fact("no ninja", "use_ninja=False", node)
-        if "py_limited_api" in keywords and not _is_false(keywords["py_limited_api"]):
+        if "py_limited_api" in keywords and not self._is_false(keywords["py_limited_api"]):
             yield self._fact("stable ABI", f"py_limited_api in {name}", node)
+
+    def _is_false(self, node: ast.expr) -> bool:
+        """Return True for `False`, and for a name that is set to nothing else."""
+        values = [node]
+        if isinstance(node, ast.Name):
+            assignments = (part for part in ast.walk(self._module) if isinstance(part, ast.Assign))
+            values = [a.value for a in assignments if node.id in map(ast.unparse, a.targets)]
+        constants = [part.value for part in values if isinstance(part, ast.Constant)]
+        return bool(values) and constants == [False] * len(values)
 
     def _is_demanded(self, node: ast.expr) -> bool:
         """Return True for `if not …: raise …`."""
@@ -242,10 +253,6 @@ def _raises(block: ast.AST) -> bool:
 
 def _elements(node: ast.expr | None) -> list[ast.expr]:
     return node.elts if isinstance(node, ast.List | ast.Tuple) else []
-
-
-def _is_false(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is False
 
 
 def _text(node: ast.AST | None) -> str:

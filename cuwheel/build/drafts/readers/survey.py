@@ -105,8 +105,8 @@ class Survey:
     @property
     def uses_torch(self) -> bool:
         """True if it is compiled against PyTorch."""
-        packages = {package.name.lower() for package in self.of("package")}
-        return "torch" in packages | self._imported
+        found = self.of("package", "import", "torch extension")
+        return "torch" in {fact.name.lower() for fact in found}
 
     @property
     def uses_cmake(self) -> bool:
@@ -120,11 +120,16 @@ class Survey:
         return {module.name for module in self.of("import", "optional import")}
 
     @property
+    def has_device_code(self) -> bool:
+        """True if there is anything to compile with nvcc."""
+        return bool(self.device_files or self.of("language", "gencode"))
+
+    @property
     def has_cuda(self) -> bool:
         """True if there is anything to compile with nvcc, or to link with CUDA."""
-        return bool(self.device_files or self.of("language", "gencode", "header")) or any(
-            "CUDA" in fact.name for fact in self.of("option", "package", "extension")
-        )
+        named = self.of("option", "package", "extension")
+        is_named = any("CUDA" in fact.name for fact in named)
+        return self.has_device_code or bool(self.of("header")) or is_named
 
 
 def survey_source(tree: Path) -> Survey:
@@ -180,12 +185,17 @@ def _included_headers(tree: Path) -> Iterator[SourceFact]:
                 yield SourceFact(kind="header", name=library, where=where)
 
 
+def listings_of(tree: Path) -> list[Path]:
+    """Return setuptools' lists of modules, which lie in the folder of `package_dir`, if set."""
+    return [path for top in ("", "*/") for path in tree.glob(f"{top}*.egg-info/top_level.txt")]
+
+
 def _packages(tree: Path, metadata: Metadata) -> Iterator[str]:
     """Yield packages as the backend finds them: from its settings, else from the folders."""
     named = metadata.tools.get("scikit-build", {}).get("wheel", {}).get("packages", [])
     for name in named:
         yield str(name).rpartition("/")[2]
-    listings = sorted(tree.glob("*.egg-info/top_level.txt"))
+    listings = listings_of(tree)
     for path in listings:
         yield from (name for name in read_text(path).split() if name not in _ASIDE)
     if named or listings:

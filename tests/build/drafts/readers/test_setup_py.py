@@ -83,7 +83,7 @@ def test_reads_package_whole(tmp_path: Path) -> None:
 
     assert {(fact.kind, fact.name, fact.where) for fact in facts} == {
         ("import", "setuptools", "setup.py:4"),
-        ("import", "torch", "setup.py:5"),
+        ("torch extension", "torch", "setup.py:5"),
         ("variable", "TINY_FORCE_BUILD", "setup.py:7"),
         ("variable", "TINY_LINE_INFO", "setup.py:8"),
         ("variable", "TINY_CUDA_ARCHS", "setup.py:9"),

@@ -8,8 +8,12 @@ from cuwheel.build.drafts.readers.survey import survey_source
 from tests.support.build.drafts import CMAKE_FILES, FILES, write_tree
 
 
-def test_surveys_torch_extension(tmp_path: Path) -> None:
-    survey = survey_source(write_tree(tmp_path, FILES))
+@pytest.mark.parametrize("folder", ["", "lib/"])
+def test_surveys_torch_extension(folder: str, tmp_path: Path) -> None:
+    files = dict(FILES)
+    listing = "tiny_draft.egg-info/top_level.txt"
+    files[folder + listing] = files.pop(listing)
+    survey = survey_source(write_tree(tmp_path, files))
 
     assert survey.uses_torch
     assert not survey.uses_cmake

@@ -84,9 +84,13 @@ def test_arch_that_the_new_nvcc_lacks_is_dropped(tmp_path: Path) -> None:
 
 
 def test_standard_holds_from_the_release_on(tmp_path: Path) -> None:
-    recipe = changed(tmp_path, _SINGLE, cxx_standard="20")
+    why = "    # Why it is\n    # built so.\n    build="
+
+    recipe = changed(tmp_path, _SINGLE.replace("    build=", why), cxx_standard="20")
 
     assert recipe.cxx_standard == {"torch>=2.15": "20"}
+    [text] = [path.read_text() for path in tmp_path.glob("aside/**/recipes/tiny.py")]
+    assert f'"20"}},\n{why}' in text  # the comment stays with its field
 
 
 def test_comment_stays_above_its_argument(tmp_path: Path) -> None:

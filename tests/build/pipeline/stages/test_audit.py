@@ -280,7 +280,7 @@ _ALONE: dict[str, _Defect] = {
     ),
     "requirement in extra": (
         lambda plant: plant.replace("METADATA", _RUNTIME, _IN_EXTRA),
-        *({}, f"{_LIBRARY}: needed library", "isn't in Requires-Dist"),
+        *({}, f"{_LIBRARY}: needed library", "which only the extra"),
     ),
     "component without rpath": (
         lambda plant: plant.set_rpath(),

@@ -1,0 +1,149 @@
+"""spatial-correlation-sampler against products of shifted images, in float64, and gradients."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from grid import cases_of, gradients_of, in_float64, name_of, on_second_stream
+from perf_case import Case
+from spatial_correlation_sampler import spatial_correlation_sample
+from torch.nn.functional import pad, unfold
+
+PACKAGE = "spatial_correlation_sampler"
+FRAMEWORK = "torch"
+UNTOUCHED = (
+    "patches of an even size, whose middle upstream's gradients round otherwise",
+    "float16, whose sums upstream rounds at each step",
+    "kernels, strides and patches that differ by dimension",
+)
+DEVICE = "cuda"
+
+LIMITS = {"float32": 1e-5, "float64": 1e-12}  # sums of up to 1600 products
+LARGE: dict[str, Any] = {"channels": 256, "size": (48, 64), "patch": 21}
+
+Row = dict[str, Any]
+
+AXES: dict[str, tuple[Any, ...]] = {
+    "what": ("forward", "gradient"),
+    "dtype": ("float32", "float64"),
+    "batch": (2, 1),
+    "channels": (33, 1, 64),
+    "size": ((12, 17), (7, 5)),
+    "kernel": (1, 3),
+    "patch": (5, 1, 9),
+    "stride": (1, 2),
+    "padding": (0, 2),
+    "dilation": (1, 2),
+    "dilation_patch": (1, 2),
+    "stream": ("current", "second"),
+}
+
+
+def options(row: Row) -> dict[str, int]:
+    """Return what both functions take by name."""
+    return {name: row[name] for name in ("stride", "padding", "dilation", "dilation_patch")} | {
+        "kernel_size": row["kernel"],
+        "patch_size": row["patch"],
+    }
+
+
+def count(row: Row, length: int) -> int:
+    """Return the places of a kernel in a dimension."""
+    covered = row["dilation"] * (row["kernel"] - 1) + 1
+    return int((length + 2 * row["padding"] - covered) // row["stride"] + 1)
+
+
+def inputs(row: Row, seed: int) -> tuple[torch.Tensor, ...]:
+    """Return two images, and gradients of the output."""
+    draw = torch.Generator(DEVICE).manual_seed(seed)
+    shape = (row["batch"], row["channels"], *row["size"])
+    places = tuple(count(row, length) for length in row["size"])
+    ahead = (row["batch"], row["patch"], row["patch"], *places)
+    kind = getattr(torch, row["dtype"])
+    return tuple(
+        torch.randn(size, device=DEVICE, generator=draw, dtype=kind)
+        for size in (shape, shape, ahead)
+    )
+
+
+def exact(row: Row, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """Return the sums, one shift of the second image after the other."""
+    step, height, width = row["dilation_patch"], *row["size"]
+    reach = step * (row["patch"] - 1) // 2
+    windows = functools.partial(
+        unfold,
+        kernel_size=row["kernel"],
+        dilation=row["dilation"],
+        padding=row["padding"],
+        stride=row["stride"],
+    )
+    around, fixed = pad(second, (reach,) * 4), windows(first)
+    sums = [
+        (fixed * windows(around[..., down : down + height, right : right + width])).sum(1)
+        for down in range(0, 2 * reach + 1, step)
+        for right in range(0, 2 * reach + 1, step)
+    ]
+    places = (count(row, height), count(row, width))
+    return torch.stack(sums, 1).view(row["batch"], row["patch"], row["patch"], *places)
+
+
+def outputs(function: Callable[..., Any], row: Row, *arguments: torch.Tensor) -> Any:
+    """Return the output, or the gradients of both images."""
+    *images, ahead = arguments
+    return function(*images) if row["what"] == "forward" else gradients_of(function, images, ahead)
+
+
+def called(row: Row, *arguments: torch.Tensor) -> Any:
+    """Call the package on the row's stream."""
+    package = functools.partial(spatial_correlation_sample, **options(row))
+    function = functools.partial(outputs, package, row)
+    is_second = row.get("stream") == "second"
+    return on_second_stream(function, *arguments) if is_second else function(*arguments)
+
+
+def expected(row: Row, *arguments: torch.Tensor) -> Any:
+    """Return the result in float64."""
+    return outputs(functools.partial(exact, row), row, *in_float64(arguments))
+
+
+def grid_case(row: Row) -> Case:
+    """Return a case that is only checked."""
+    return Case(
+        name=name_of(row),
+        inputs=functools.partial(inputs, row),
+        call=functools.partial(called, row),
+        expected=functools.partial(expected, row),
+        limit=LIMITS[row["dtype"]],
+        is_grid=True,
+        is_timed=False,
+        memory=1 << 30,
+    )
+
+
+def timed_case(what: str, times: int) -> Case:
+    """Return the layer of FlowNetC, whose forward pass is done `times` over in operations."""
+    row: Row = {**{name: values[0] for name, values in AXES.items()}, **LARGE, "what": what}
+    (height, width), channels, patch = row["size"], row["channels"], row["patch"]
+    return Case(
+        name=f"{what} fp32 {row['batch']}x{channels}x{height}x{width}, patch {patch}",
+        inputs=functools.partial(inputs, row),
+        call=functools.partial(called, row),
+        expected=functools.partial(expected, row),
+        limit=LIMITS["float32"],
+        operations=times * 2 * row["batch"] * channels * height * width * patch**2,
+        precision="fp32",
+        rival=functools.partial(outputs, functools.partial(exact, row), row),
+        rival_name="torch unfold",
+        memory=24 << 30,
+    )
+
+
+GRIDS = ((AXES, lambda _: True, grid_case),)
+
+
+def cases() -> list[Case]:
+    """Return large cases to check and to measure; the grid."""
+    return [timed_case("forward", 1), timed_case("gradient", 2), *cases_of(*GRIDS)]
