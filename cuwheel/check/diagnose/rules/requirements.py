@@ -185,7 +185,10 @@ def _is_met(requirement: Requirement, environment: PythonEnvironment) -> bool:
 def _optional_parts(
     distribution: Distribution, environment: PythonEnvironment
 ) -> Iterator[UnmetRequirement]:
-    """Yield its own parts and NVIDIA's wheels in a version that none of its extras takes."""
+    """Yield its own parts and NVIDIA's wheels in a version that none of its extras takes.
+
+    Of a project that it requires without an extra, any version that this allows will do.
+    """
 
     def is_part(project: str) -> bool:
         return project.startswith(f"{distribution.name}-") or is_nvidias(project)
@@ -193,17 +196,19 @@ def _optional_parts(
     lines = (line for line in distribution.requires if "extra" in line)
     if not any(is_part(project_of(line)) for line in lines):
         return
+    plain = _requirements(distribution, "", environment.markers)
+    always = {canonicalize_name(requirement.name) for requirement in plain}
     parts: dict[str, list[Requirement]] = {}
     for extra in extras_of(distribution, environment.markers):
         for requirement in _requirements(distribution, extra, environment.markers):
             project = canonicalize_name(requirement.name)
-            if is_part(project) and project in environment.distributions:
+            if is_part(project) and project in environment.distributions.keys() - always:
                 parts.setdefault(project, []).append(requirement)
     for name, requirements in parts.items():
         there = environment.distributions[name]
         if not any(_fits(requirement, there.version) for requirement in requirements):
-            plain = Requirement(f"{requirements[0].name}{requirements[0].specifier}")
-            unmet = _unmet(distribution, plain, there, distribution.name)
+            wanted = Requirement(f"{requirements[0].name}{requirements[0].specifier}")
+            unmet = _unmet(distribution, wanted, there, distribution.name)
             yield replace(unmet, is_optional=True)
 
 
