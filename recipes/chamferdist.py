@@ -13,10 +13,14 @@ RECIPE = Recipe(
         project="chamferdist",
         sha256="ac9d3a723329d230bcdd5ee8a01f13632ebae31b2ae221116579637ed57a4567",
     ),
-    toolkits=("13.0",),
+    toolkits=("13.0", "13.2"),
     archs=("80", "90", "100", "120"),
-    framework=Framework(name="torch", version="2.11.0"),
+    framework={
+        "13.0": Framework(name="torch", version="2.11.0"),
+        "13.2": Framework(name="torch", version="2.15.0"),
+    },
     requires=("ninja", "setuptools", "wheel"),
+    cxx_standard={"torch>=2.14": "20"},  # its headers; setup.py sets 17
     # Without it setup.py looks for a GPU, and without one it compiles no CUDA code.
     build=TorchExtension(env={"FORCE_CUDA": "1"}),
     link=Link("cudart", "torch"),
