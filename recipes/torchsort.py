@@ -13,9 +13,12 @@ RECIPE = Recipe(
         project="torchsort",
         sha256="416a7dd2ab88332b27e98318d7fb2e0243b9fb6f1fffcf77760d63103d70dd04",
     ),
-    toolkits=("13.0",),
+    toolkits=("13.0", "13.2"),
     archs=("80", "90", "100", "120"),
-    framework=Framework(name="torch", version="2.11.0"),
+    framework={
+        "13.0": Framework(name="torch", version="2.11.0"),
+        "13.2": Framework(name="torch", version="2.15.0"),
+    },
     requires=("ninja", "setuptools>=61.0", "wheel"),
     # Its CUDA file has Python's assertions, with the paths of its headers.
     build=TorchExtension(env={"NVCC_PREPEND_FLAGS": "-DNDEBUG"}),
