@@ -12,9 +12,12 @@ RECIPE = Recipe(
         project="torch-discounted-cumsum",
         sha256="34e6a7e10f416a7aa84e5fb4e00d6a84a0cfbb0a68bcf22a3434488360f0ea37",
     ),
-    toolkits=("13.0",),
+    toolkits=("13.0", "13.2"),
     archs=("80", "90", "100", "120"),
-    framework=Framework(name="torch", version="2.11.0"),
+    framework={
+        "13.0": Framework(name="torch", version="2.11.0"),
+        "13.2": Framework(name="torch", version="2.15.0"),
+    },
     requires=("ninja", "setuptools>=38.2.5", "wheel"),
     # Its CUDA file has Python's assertions, with the paths of its headers.
     build=TorchExtension(env={"NVCC_PREPEND_FLAGS": "-DNDEBUG"}),
