@@ -6,6 +6,7 @@ docs/reference/options.md describes both for users.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -66,19 +67,25 @@ def _read_files(caller: Caller) -> Iterator[tuple[Path, dict[str, Any]]]:
     project = find_project()
     if project and is_trusted(project, environ):
         path = project / "pyproject.toml"
-        if path.exists():
-            yield path, _tables(path).get("tool", {}).get("cuwheel", {})
-    folder = Path(environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser())
-    path = caller.path(named) if named else folder / "cuwheel" / "config.toml"
-    if named or path.exists():
-        yield path, _tables(path)
+        yield path, _table(_table(_tables(path), "tool"), "cuwheel")
+    folder = environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 - Path.expanduser raises
+    path = caller.path(named) if named else Path(folder, "cuwheel", "config.toml")
+    yield path, _tables(path, is_named=bool(named))
 
 
-def _tables(path: Path) -> dict[str, Any]:
+def _tables(path: Path, *, is_named: bool = False) -> dict[str, Any]:
+    """Return a file's tables; none of a usual file that isn't there, or can't be opened."""
     try:
         return read_toml(path)
     except (OSError, ValueError) as problem:
+        if isinstance(problem, OSError) and not is_named:
+            return {}
         raise _wrong(path, f"can't be read: {problem}", "it has to be a TOML file") from problem
+
+
+def _table(tables: dict[str, Any], name: str) -> dict[str, Any]:
+    table = tables.get(name)
+    return table if isinstance(table, dict) else {}
 
 
 def _action_of(parser: Parser, key: str, path: Path, command: str) -> argparse.Action:

@@ -93,6 +93,14 @@ def test_named_file_has_to_be_there(tmp_path: Path) -> None:
         apply_defaults(parser_of("audit"), "audit", COMMANDS, caller)
 
 
+def test_home_that_nobody_can_read_has_no_defaults(tmp_path: Path) -> None:
+    for home in (tmp_path / "none", tmp_path / "file" / "x"):
+        (tmp_path / "file").write_text("")
+        caller = Caller({"XDG_CONFIG_HOME": str(home)})
+
+        assert apply_defaults(parser_of("audit"), "audit", COMMANDS, caller) == ""
+
+
 def test_option_undoes_the_default_that_it_excludes(tmp_path: Path) -> None:
     args = parse(tmp_path, "[day-zero]\nquick = true", "day-zero", "torch==2.15.0", "--build")
 
