@@ -71,7 +71,8 @@ def inputs(row: Row, seed: int) -> tuple[torch.Tensor, ...]:
 
 def exact(row: Row, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     """Return the sums, one shift of the second image after the other."""
-    step, height, width = row["dilation_patch"], *row["size"]
+    step: int = row["dilation_patch"]
+    height, width = row["size"]
     reach = step * (row["patch"] - 1) // 2
     windows = functools.partial(
         unfold,
