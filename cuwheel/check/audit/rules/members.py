@@ -17,6 +17,7 @@ from cuwheel.check.audit.case import AuditCase, Contract
 from cuwheel.check.audit.findings import AuditFinding, finding
 from cuwheel.check.audit.installed_projects import project_of_module
 from cuwheel.check.audit.leaked_paths import COVERAGE
+from cuwheel.check.audit.rules.python_releases import STANDARD_MODULES
 from cuwheel.check.cuda.components import COMPONENTS
 from cuwheel.check.cuda.frameworks import preloads
 from cuwheel.check.cuda.suppliers import (
@@ -326,7 +327,7 @@ def _pth_findings(name: str, case: AuditCase) -> Iterator[AuditFinding]:
 
 
 def _is_missing(module: str, case: AuditCase) -> bool:
-    is_known = module in {*case.code.modules, *case.code.folders, *sys.stdlib_module_names}
+    is_known = module in {*case.code.modules, *case.code.folders, *STANDARD_MODULES}
     is_required = bool(case.unknown_projects) or project_of_module(module) in case.required
     return not is_known and not is_required
 

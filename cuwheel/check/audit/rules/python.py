@@ -20,6 +20,7 @@ from cuwheel.check.audit.rules.python_releases import (
     ADDED_NAMES,
     REMOVED_MODULES,
     REMOVED_NAMES,
+    STANDARD_MODULES,
 )
 
 _RULE = "Python code"
@@ -153,7 +154,7 @@ def _undeclared_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFin
     for item in code.imports:
         module = item.module.partition(".")[0]
         project = project_of_module(module)
-        if not project or project in done or module in own or module in sys.stdlib_module_names:
+        if not project or project in done or module in own or module in STANDARD_MODULES:
             continue
         # A plugin, `jax-cuda13-pjrt`, is imported by what it extends.
         if not any(name.startswith(f"{project}-") for name in (*case.required, case.project)):

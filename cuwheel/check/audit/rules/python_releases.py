@@ -7,6 +7,8 @@ of the next doesn't.
 
 from __future__ import annotations
 
+import sys
+
 
 def _by_name(table: dict[int, str]) -> dict[str, int]:
     return {name: minor for minor, names in table.items() for name in names.split()}
@@ -30,6 +32,10 @@ REMOVED_MODULES = _by_name(
         "pipes sndhdr spwd sunau telnetlib uu xdrlib",
     }
 )
+STANDARD_MODULES = sys.stdlib_module_names | {
+    name.partition(".")[0] for name in (*ADDED_MODULES, *REMOVED_MODULES)
+}
+"""Top-level modules of any release, whichever runs cuwheel."""
 ADDED_NAMES = _by_name(
     {
         8: "typing.Final typing.Literal typing.Protocol typing.SupportsIndex typing.TypedDict "
