@@ -1,6 +1,6 @@
 """Defaults of options from the project's pyproject.toml and the user's file.
 
-docs/reference/options.md describes both for users.
+docs/reference/environment-variables.md describes both for users.
 """
 
 from __future__ import annotations

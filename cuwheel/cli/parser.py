@@ -213,10 +213,15 @@ class Parser(argparse.ArgumentParser):
                     why=why,
                     fix="leave out one of them",
                 )
-        for one, other in (*self.excludes, ("--quiet", "--verbose")):
-            for option in {one, other} & self._replaced.keys() if {one, other} & given else ():
-                dest, default = self._replaced[option]
-                setattr(parsed, dest, getattr(parsed, dest) if option in given else default)
+        self._undo_defaults(parsed, given)
+
+    def _undo_defaults(self, parsed: argparse.Namespace, given: set[str]) -> None:
+        """Give an option its own default again, where a given one excludes it."""
+        for pair in (*self.excludes, ("--quiet", "--verbose")):
+            for option, other in (pair, pair[::-1]):
+                if option in self._replaced and option not in given and other in given:
+                    dest, default = self._replaced[option]
+                    setattr(parsed, dest, default)
 
 
 def new_parser(

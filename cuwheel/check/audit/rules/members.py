@@ -99,6 +99,8 @@ def layout_findings(case: AuditCase) -> Iterator[AuditFinding]:
     yield from _data_findings(case)
     yield from _collision_findings(case)
     yield from _build_tree_findings(case)
+    yield from _origin_findings(case)
+    yield from _debug_findings(case)
     yield from _foreign_findings(case)
     yield from _shadow_findings(case)
     yield from _start_findings(case)
@@ -219,17 +221,20 @@ def _collision_findings(case: AuditCase) -> Iterator[AuditFinding]:
 
 
 def _build_tree_findings(case: AuditCase) -> Iterator[AuditFinding]:
-    """Yield what a build left in the package's folder, and what installers write themselves."""
+    """Yield what a build left in the package's folder."""
     files = [name for name in case.scan.names if _BUILD_TREE.search(name)]
     if files:
         size = show_size(sum(case.scan.contents[name].size for name in files))
         fact = f"{plural(len(files), 'file')} of a build's own folder, {size}"
         yield finding(files[0], "build path", fact, "warning")
+
+
+def _origin_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield the file in which installers note where they got a package from."""
     origin = f"{case.scan.dist_info}/direct_url.json"
     if origin in case.scan.names:
         fact = "installers write it: pip freeze prints its address in place of the version"
         yield finding(origin, "metadata", fact, "warning")
-    yield from _debug_findings(case)
 
 
 def _debug_findings(case: AuditCase) -> Iterator[AuditFinding]:

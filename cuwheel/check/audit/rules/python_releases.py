@@ -1,8 +1,8 @@
 """What releases of Python 3 added to the standard library, and removed from it and from the C API.
 
 Modules and names: its documentation, "What's New in Python" of each release and the notes "New in
-version". Functions: public names that libpython of one release (3.7.16 to 3.13.0) exports and that
-of the next doesn't.
+version"; compared with the interpreters 3.7 to 3.13, not with one of 3.14. Functions: public names
+that libpython of one release (3.7.16 to 3.13.0) exports and that of the next doesn't.
 """
 
 from __future__ import annotations
