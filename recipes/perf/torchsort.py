@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torchsort
-from grid import case_of, cases_of, exactly
+from grid import case_of, cases_of, exactly, usual
 from perf_case import Case
 
 PACKAGE = "torchsort"
@@ -140,8 +140,7 @@ def grid_case(row: Row) -> Case:
 
 def timed_case(what: str, call: str) -> Case:
     """Return a case of many rows."""
-    row: Row = {name: values[0] for name, values in AXES.items()}
-    row |= {"what": what, "call": call, "rows": LARGE[0], "values": LARGE[1]}
+    row = usual(AXES, what=what, call=call, rows=LARGE[0], values=LARGE[1])
     return Case(
         name=f"{what} {call} l2 fp32 {LARGE[0]}x{LARGE[1]}",
         inputs=functools.partial(inputs, row),
