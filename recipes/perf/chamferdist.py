@@ -16,8 +16,8 @@ PACKAGE = "chamferdist"
 FRAMEWORK = "torch"
 UNTOUCHED = (
     "gradients in float64, which upstream computes in float32",
-    "clouds of different lengths, and fewer points than neighbours",
-    "the three older kernels, `version=0` to 2, where another is the default",
+    "return_nn, return_sorted=False; clouds of no points",
+    "more than 2^31 elements",
 )
 DEVICE = "cuda"
 
@@ -37,12 +37,19 @@ AXES: dict[str, tuple[Any, ...]] = {
     "points": (500, 1, 257),
     "others": (700, 33),
     "sum over": ("sum", "mean"),
+    "lengths": ("equal", "different"),
+    "kernel": (-1, 0, 1, 2),  # -1: the fastest that has the dimensions and neighbours
     "stream": ("current", "second"),
 }
 
 
 def exists(row: Row) -> bool:
-    """Return False for gradients in double precision."""
+    """Return False for gradients in double precision, and for what `ChamferDistance` hasn't."""
+    is_sum = not neighbours(row)
+    if is_sum and (row["lengths"] == "different" or row["kernel"] >= 0):
+        return False
+    if row["dimensions"] > {1: 32, 2: 8}.get(row["kernel"], 64):
+        return False  # another kernel takes its place
     return row["what"] == "forward" or row["dtype"] == "float32"
 
 
@@ -60,10 +67,17 @@ def inputs(row: Row, seed: int) -> Values:
     ahead = torch.rand(shape, device=DEVICE, generator=draw, dtype=kind) + 0.5
     if row["what"] == "gradient" and neighbours(row):
         first, second = (cloud.double() for cloud in clouds)
-        near = nearest(first, second, count + 1)
+        near = nearest(first, second, count + 1, points_of(row, "others"))
         is_close = near[..., 1:] < (1 + CLOSE) * near[..., :-1]
         ahead = ahead.masked_fill(is_close.any(-1, keepdim=True), 0)
     return *clouds, ahead
+
+
+def points_of(row: Row, cloud: str) -> torch.Tensor:
+    """Return how many points of each cloud count; of the last fewer than neighbours."""
+    share = {"equal": (1, 1, 1), "different": (1, 2, 70)}[row["lengths"]][: row["batch"]]
+    sizes = [max(1, row[cloud] // part) for part in share]
+    return torch.tensor(sizes, device=DEVICE)
 
 
 def neighbours(row: Row) -> int:
@@ -74,7 +88,9 @@ def neighbours(row: Row) -> int:
 def package(row: Row, cloud: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Return the package's distances, or their sum."""
     if count := neighbours(row):
-        distances: torch.Tensor = knn_points(cloud, other, K=count).dists
+        sizes = (points_of(row, "points"), points_of(row, "others"))
+        found = knn_points(cloud, other, *sizes, K=count, version=row["kernel"])
+        distances: torch.Tensor = found.dists
         return distances
     total: torch.Tensor = ChamferDistance()(
         cloud,
@@ -90,7 +106,10 @@ def package(row: Row, cloud: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 def exact(row: Row, cloud: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Return the same of all squared distances, a part of the cloud at a time."""
     if count := neighbours(row):
-        return nearest(cloud, other, count)
+        found = nearest(cloud, other, count, points_of(row, "others"))
+        number = torch.arange(cloud.shape[1], device=cloud.device)
+        is_there = number < points_of(row, "points")[:, None]
+        return found.where(is_there[..., None] & found.isfinite(), 0)
     to_other, from_other = nearest(cloud, other, 1)[..., 0], nearest(other, cloud, 1)[..., 0]
     of_points = [getattr(part, row["sum over"])(1) for part in (to_other, from_other)]
     forward, reverse = (getattr(part, row["sum over"])() for part in of_points)
@@ -98,12 +117,25 @@ def exact(row: Row, cloud: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return sums[row["call"]]
 
 
-def nearest(cloud: torch.Tensor, other: torch.Tensor, count: int) -> torch.Tensor:
-    """Return the least squared distances of each point, in ascending order."""
+def nearest(
+    cloud: torch.Tensor, other: torch.Tensor, count: int, sizes: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Return the least squared distances of each point, in ascending order.
+
+    Args:
+        sizes: points of each of the other clouds; the distance of more is infinite.
+    """
     parts = []
     for part in cloud.split(512, dim=1):
-        squares = (part[:, :, None] - other[:, None]).square().sum(-1)
-        parts.append(squares.topk(count, largest=False).values)
+        with torch.no_grad():
+            squares = (part[:, :, None] - other[:, None]).square().sum(-1)
+            if sizes is not None:
+                number = torch.arange(other.shape[1], device=other.device)
+                squares = squares.where(number < sizes[:, None, None], torch.inf)
+            least, places = squares.topk(count, largest=False)
+        batch = torch.arange(len(other), device=other.device)[:, None, None]
+        distances = (part[:, :, None] - other[batch, places]).square().sum(-1)
+        parts.append(distances.where(least.isfinite(), torch.inf))
     return torch.cat(parts, dim=1)
 
 
@@ -160,5 +192,6 @@ def cases() -> list[Case]:
     """Return large cases to check and to measure; the grid."""
     return [
         timed_case("forward"),
+        timed_case("gradient"),
         *cases_of(*GRIDS),
     ]

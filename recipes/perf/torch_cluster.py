@@ -17,7 +17,7 @@ UNTOUCHED = (
     "neighbor_sampler, which is for the CPU",
     # fps_cuda.cu copies a size on the default stream, which PyTorch's others don't wait for.
     "fps on another stream than the default, which may be wrong upstream",
-    "float16, cosine distances, more neighbours than max_num_neighbors",
+    "float16, more neighbours than max_num_neighbors",
     "no points; start and end of grid_cluster; graphs of knn and radius, which call these",
     "more than 2^31 elements",
 )
@@ -26,12 +26,13 @@ DEVICE = "cuda"
 STEPS = 512  # of a coordinate: float32 holds the squared distances exactly
 RADIUS = 0.2  # its square is between two of these
 CELL = 5 / STEPS
-PRECISE = 1e-12  # of distances, which the probe computes in float64
+# Of distances and cosines, which the probe computes in float64; a cosine's rounding may choose.
+LIMITS = {"knn": 1e-12, "nearest": 1e-12, "cosine knn": 1e-6}
 
 Row = dict[str, Any]
 
 AXES: dict[str, tuple[Any, ...]] = {
-    "call": ("knn", "radius", "nearest", "fps", "grid"),
+    "call": ("knn", "cosine knn", "radius", "nearest", "fps", "grid"),
     "dtype": ("float32", "float64"),
     "points": (300, 33, 1025),  # of a cloud
     "clouds": (1, 3),
@@ -52,7 +53,7 @@ def inputs(row: Row, seed: int) -> tuple[torch.Tensor, ...]:
         shape = (row["clouds"] * count, row["dimensions"])
         even = torch.rand(shape, device=DEVICE, generator=draw, dtype=kind)
         # The farthest point has to be one alone.
-        return even if row["call"] == "fps" else (even * STEPS).floor() / STEPS
+        return even if row["call"] == "fps" else (even * STEPS).ceil() / STEPS
 
     points, places = map(coordinates, counts)
     return points, places, *(clouds.repeat_interleave(count) for count in counts)
@@ -65,6 +66,10 @@ def package(row: Row, points: torch.Tensor, places: torch.Tensor, *clouds: torch
         near, found = torch_cluster.knn(points, places, row["neighbours"], *clouds)
         shape = (len(places), row["neighbours"])
         return near.view(shape), squares(points[found], places[near]).view(shape)
+    if row["call"] == "cosine knn":
+        near, found = torch_cluster.knn(points, places, row["neighbours"], *clouds, cosine=True)
+        pairs = (points[found].double(), places[near].double())
+        return torch.cosine_similarity(*pairs).view(len(places), -1)
     if row["call"] == "radius":
         pairs = torch_cluster.radius(points, places, RADIUS, *clouds, len(points))
         is_near = torch.zeros(len(places), len(points), device=DEVICE)
@@ -111,6 +116,11 @@ def exact(row: Row, points: torch.Tensor, places: torch.Tensor, *clouds: torch.T
         cells = ((points - points.amin(0)) / CELL).long()
         sizes = torch.nn.functional.pad(cells.amax(0)[:-1] + 1, (1, 0), value=1).cumprod(0)
         return (cells * sizes).sum(1)
+    if row["call"] == "cosine knn":
+        both = (torch.nn.functional.normalize(one) for one in (places, points))
+        cosines = torch.einsum("pd,qd->pq", *both)
+        cosines = cosines.masked_fill(clouds[1][:, None] != clouds[0], -torch.inf)
+        return cosines.topk(row["neighbours"]).values
     distances = table(points, places, *clouds)
     if row["call"] == "knn":
         least = distances.topk(row["neighbours"], largest=False).values
@@ -130,7 +140,7 @@ EXPECTED = functools.partial(exactly, exact)
 
 def limit_of(row: Row) -> float:
     """Return the relative error that rounding explains; 0: numbers of points or cells."""
-    return 0.0 if row["call"] in {"fps", "grid", "radius"} else PRECISE
+    return LIMITS.get(row["call"], 0.0)
 
 
 def grid_case(row: Row) -> Case:
