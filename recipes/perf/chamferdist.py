@@ -17,7 +17,7 @@ FRAMEWORK = "torch"
 UNTOUCHED = (
     "gradients in float64, which upstream computes in float32",
     "return_nn, return_sorted=False; clouds of no points",
-    "more than 2^31 elements",
+    "more than 2^31 elements, NaN, infinities",
 )
 DEVICE = "cuda"
 

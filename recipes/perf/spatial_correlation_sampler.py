@@ -20,6 +20,7 @@ UNTOUCHED = (
     "patches of an even size, whose middle upstream's gradients round otherwise",
     "float16, whose sums upstream rounds at each step",
     "kernels, strides and patches that differ by dimension",
+    "more than 2^31 elements, NaN, infinities, no images",
 )
 DEVICE = "cuda"
 

@@ -19,7 +19,7 @@ UNTOUCHED = (
     "fps on another stream than the default, which may be wrong upstream",
     "float16, more neighbours than max_num_neighbors",
     "no points; start and end of grid_cluster; graphs of knn and radius, which call these",
-    "more than 2^31 elements",
+    "more than 2^31 elements, NaN, infinities",
 )
 DEVICE = "cuda"
 

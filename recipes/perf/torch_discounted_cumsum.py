@@ -17,7 +17,8 @@ UNTOUCHED = (
     # Its kernels are launched on the default stream, which PyTorch's others don't wait for.
     "another stream than the default, which is wrong upstream",
     "gradients of one factor for all rows, whose shape is wrong upstream",
-    "more than 65535 rows",
+    "more than 65535 rows, or 2^31 elements",
+    "NaN, infinities, no rows, no columns",
 )
 DEVICE = "cuda"
 

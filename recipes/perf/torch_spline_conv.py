@@ -16,7 +16,7 @@ FRAMEWORK = "torch"
 UNTOUCHED = (
     "coordinates at a knot, where rounding decides the interval",
     "gradients that aren't contiguous, whose strides upstream ignores",
-    "more than 2^31 elements",
+    "more than 2^31 elements, NaN, infinities, no edges",
 )
 DEVICE = "cuda"
 

@@ -18,6 +18,7 @@ UNTOUCHED = (
     "another stream than the default, which is wrong upstream",
     "float16, which upstream adds up and counts in",
     "equal values, whose gradients depend on their order",
+    "NaN, infinities, no rows, no values",
 )
 DEVICE = "cuda"
 
