@@ -167,9 +167,9 @@ def grid_case(row: Row) -> Case:
     )
 
 
-def timed_case(what: str) -> Case:
+def timed_case(what: str, call: str) -> Case:
     """Return a case of large clouds."""
-    row = usual(AXES, **LARGE, what=what)
+    row = usual(AXES, **LARGE, what=what, call=call)
     pairs = LARGE["batch"] * LARGE["points"] * LARGE["others"]
     return Case(
         name=f"{what} fp32 {LARGE['batch']}x{LARGE['points']} points",
@@ -191,7 +191,7 @@ GRIDS = ((AXES, exists, grid_case),)
 def cases() -> list[Case]:
     """Return large cases to check and to measure; the grid."""
     return [
-        timed_case("forward"),
-        timed_case("gradient"),
+        timed_case("forward", "forward"),
+        timed_case("gradient", "1 neighbour"),
         *cases_of(*GRIDS),
     ]
