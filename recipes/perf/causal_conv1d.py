@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,7 +13,6 @@ from grid import (
     cases_of,
     exactly,
     gradients_of,
-    on_stream,
     random_of,
     rounding_of,
 )
@@ -355,35 +354,6 @@ def update_case(row: Row) -> Case:
 GRIDS = ((AXES, exists, grid_case), (UPDATES, has_room, update_case))
 
 
-def host_cases() -> Iterator[Case]:
-    """Small shapes, in which a call costs the host more than the GPU: what serving feels."""
-    row = {"x": "bfloat16", "weight": "bfloat16", "width": WIDTH, "bias": True}
-    row |= {"activation": "silu"}
-    forward_row = {**row, "what": "forward", "layout": "rows", "length": 16, "size": (1, 256)}
-    forward_row |= {"values": "normal", "option": "none", "stream": "current"}
-    update_row = {**row, "steps": 0, "state": 3, "kept": "moved", "states": "in order"}
-    update_row |= {"channels": 2048}
-    for name, case_row, make, call, right in (
-        (
-            "forward bf16 1x256x16",
-            forward_row,
-            grid_inputs,
-            functools.partial(on_stream, CALL),
-            EXPECTED,
-        ),
-        ("update bf16 3x2048", update_row, update_inputs, updated, exact_updated),
-    ):
-        yield Case(
-            name=f"{name}, host time",
-            inputs=functools.partial(make, case_row),
-            call=functools.partial(call, case_row),
-            expected=functools.partial(right, case_row),
-            limit=ROUNDING,
-            host_calls=50,
-            memory=1 << 24,
-        )
-
-
 def huge_inputs(seed: int) -> Inputs:
     """Input, weight and bias of more than 2^31 elements, and no gradient."""
     x, weight, bias, _ = inputs((*HUGE[:2], 1), seed)
@@ -439,7 +409,6 @@ def cases() -> list[Case]:
             is_timed=False,
             memory=1 << 28,
         ),
-        *host_cases(),
         *cases_of(*GRIDS),
         Case(
             name="forward bf16 of more than 2^31 elements",

@@ -9,20 +9,20 @@ from typing import Any
 import torch
 from chamferdist import ChamferDistance
 from chamferdist.chamfer import knn_points
-from grid import case_of, cases_of, exactly
+from grid import case_of, cases_of, exactly, usual
 from perf_case import Case
 
 PACKAGE = "chamferdist"
 FRAMEWORK = "torch"
 UNTOUCHED = (
-    "another stream than the default",
     "gradients in float64, which upstream computes in float32",
-    "clouds of different lengths, and fewer points than neighbours",
-    "the three older kernels, `version=0` to 2, where another is the default",
+    "return_nn, return_sorted=False; clouds of no points",
+    "more than 2^31 elements, NaN, infinities",
 )
 DEVICE = "cuda"
 
 LIMITS = {"float32": 1e-5, "float64": 1e-12}
+CLOSE = 1e-5  # relative: float32 may find either of two points first
 LARGE = {"batch": 8, "points": 16384, "others": 16384}
 
 Row = dict[str, Any]
@@ -37,16 +37,24 @@ AXES: dict[str, tuple[Any, ...]] = {
     "points": (500, 1, 257),
     "others": (700, 33),
     "sum over": ("sum", "mean"),
+    "lengths": ("equal", "different"),
+    "kernel": (-1, 0, 1, 2),  # -1: the fastest that has the dimensions and neighbours
+    "stream": ("current", "second"),
 }
 
 
 def exists(row: Row) -> bool:
-    """Return False for gradients in double precision."""
+    """Return False for gradients in double precision, and for what `ChamferDistance` hasn't."""
+    is_sum = not neighbours(row)
+    if is_sum and (row["lengths"] == "different" or row["kernel"] >= 0):
+        return False
+    if row["dimensions"] > {1: 32, 2: 8}.get(row["kernel"], 64):
+        return False  # another kernel takes its place
     return row["what"] == "forward" or row["dtype"] == "float32"
 
 
 def inputs(row: Row, seed: int) -> Values:
-    """Return two clouds, and gradients of the distances to neighbours."""
+    """Return two clouds, and gradients of the distances to neighbours; 0: some are as close."""
     draw = torch.Generator(DEVICE).manual_seed(seed)
     kind = getattr(torch, row["dtype"])
     sizes = (row["points"], row["others"])
@@ -54,8 +62,22 @@ def inputs(row: Row, seed: int) -> Values:
         torch.rand(row["batch"], size, row["dimensions"], device=DEVICE, generator=draw, dtype=kind)
         for size in sizes
     ]
-    shape = (row["batch"], row["points"], neighbours(row) or 1)
-    return (*clouds, torch.rand(shape, device=DEVICE, generator=draw, dtype=kind) + 0.5)
+    count = neighbours(row) or 1
+    shape = (row["batch"], row["points"], count)
+    ahead = torch.rand(shape, device=DEVICE, generator=draw, dtype=kind) + 0.5
+    if row["what"] == "gradient" and neighbours(row):
+        first, second = (cloud.double() for cloud in clouds)
+        near = nearest(first, second, count + 1, points_of(row, "others"))
+        is_close = near[..., 1:] < (1 + CLOSE) * near[..., :-1]
+        ahead = ahead.masked_fill(is_close.any(-1, keepdim=True), 0)
+    return *clouds, ahead
+
+
+def points_of(row: Row, cloud: str) -> torch.Tensor:
+    """Return how many points of each cloud count; of the last fewer than neighbours."""
+    share = {"equal": (1, 1, 1), "different": (1, 2, 70)}[row["lengths"]][: row["batch"]]
+    sizes = [max(1, row[cloud] // part) for part in share]
+    return torch.tensor(sizes, device=DEVICE)
 
 
 def neighbours(row: Row) -> int:
@@ -66,7 +88,9 @@ def neighbours(row: Row) -> int:
 def package(row: Row, cloud: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Return the package's distances, or their sum."""
     if count := neighbours(row):
-        distances: torch.Tensor = knn_points(cloud, other, K=count).dists
+        sizes = (points_of(row, "points"), points_of(row, "others"))
+        found = knn_points(cloud, other, *sizes, K=count, version=row["kernel"])
+        distances: torch.Tensor = found.dists
         return distances
     total: torch.Tensor = ChamferDistance()(
         cloud,
@@ -82,7 +106,10 @@ def package(row: Row, cloud: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 def exact(row: Row, cloud: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Return the same of all squared distances, a part of the cloud at a time."""
     if count := neighbours(row):
-        return nearest(cloud, other, count)
+        found = nearest(cloud, other, count, points_of(row, "others"))
+        number = torch.arange(cloud.shape[1], device=cloud.device)
+        is_there = number < points_of(row, "points")[:, None]
+        return found.where(is_there[..., None] & found.isfinite(), 0)
     to_other, from_other = nearest(cloud, other, 1)[..., 0], nearest(other, cloud, 1)[..., 0]
     of_points = [getattr(part, row["sum over"])(1) for part in (to_other, from_other)]
     forward, reverse = (getattr(part, row["sum over"])() for part in of_points)
@@ -90,12 +117,25 @@ def exact(row: Row, cloud: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return sums[row["call"]]
 
 
-def nearest(cloud: torch.Tensor, other: torch.Tensor, count: int) -> torch.Tensor:
-    """Return the least squared distances of each point, in ascending order."""
+def nearest(
+    cloud: torch.Tensor, other: torch.Tensor, count: int, sizes: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Return the least squared distances of each point, in ascending order.
+
+    Args:
+        sizes: points of each of the other clouds; the distance of more is infinite.
+    """
     parts = []
     for part in cloud.split(512, dim=1):
-        squares = (part[:, :, None] - other[:, None]).square().sum(-1)
-        parts.append(squares.topk(count, largest=False).values)
+        with torch.no_grad():
+            squares = (part[:, :, None] - other[:, None]).square().sum(-1)
+            if sizes is not None:
+                number = torch.arange(other.shape[1], device=other.device)
+                squares = squares.where(number < sizes[:, None, None], torch.inf)
+            least, places = squares.topk(count, largest=False)
+        batch = torch.arange(len(other), device=other.device)[:, None, None]
+        distances = (part[:, :, None] - other[batch, places]).square().sum(-1)
+        parts.append(distances.where(least.isfinite(), torch.inf))
     return torch.cat(parts, dim=1)
 
 
@@ -127,9 +167,9 @@ def grid_case(row: Row) -> Case:
     )
 
 
-def timed_case(what: str) -> Case:
+def timed_case(what: str, call: str) -> Case:
     """Return a case of large clouds."""
-    row: Row = {**{name: values[0] for name, values in AXES.items()}, **LARGE, "what": what}
+    row = usual(AXES, **LARGE, what=what, call=call)
     pairs = LARGE["batch"] * LARGE["points"] * LARGE["others"]
     return Case(
         name=f"{what} fp32 {LARGE['batch']}x{LARGE['points']} points",
@@ -141,7 +181,7 @@ def timed_case(what: str) -> Case:
         precision="fp32",
         rival=functools.partial(outputs, exact, row),
         rival_name="torch, all distances",
-        memory=64 << 30,
+        memory=16 << 30,
     )
 
 
@@ -151,6 +191,7 @@ GRIDS = ((AXES, exists, grid_case),)
 def cases() -> list[Case]:
     """Return large cases to check and to measure; the grid."""
     return [
-        timed_case("forward"),
+        timed_case("forward", "forward"),
+        timed_case("gradient", "1 neighbour"),
         *cases_of(*GRIDS),
     ]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from grid import cases_of, gradients_of, in_float64, name_of, on_second_stream
+from grid import case_of, cases_of, exactly, gradients_of, usual
 from perf_case import Case
 from spatial_correlation_sampler import spatial_correlation_sample
 from torch.nn.functional import pad, unfold
@@ -15,9 +15,12 @@ from torch.nn.functional import pad, unfold
 PACKAGE = "spatial_correlation_sampler"
 FRAMEWORK = "torch"
 UNTOUCHED = (
+    # Its kernels are launched on the default stream, which PyTorch's others don't wait for.
+    "another stream than the default, which is wrong upstream",
     "patches of an even size, whose middle upstream's gradients round otherwise",
     "float16, whose sums upstream rounds at each step",
     "kernels, strides and patches that differ by dimension",
+    "more than 2^31 elements, NaN, infinities, no images",
 )
 DEVICE = "cuda"
 
@@ -38,7 +41,6 @@ AXES: dict[str, tuple[Any, ...]] = {
     "padding": (0, 2),
     "dilation": (1, 2),
     "dilation_patch": (1, 2),
-    "stream": ("current", "second"),
 }
 
 
@@ -91,52 +93,42 @@ def exact(row: Row, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     return torch.stack(sums, 1).view(row["batch"], row["patch"], row["patch"], *places)
 
 
+def package(row: Row, first: torch.Tensor, second: torch.Tensor) -> Any:
+    """Return the package's sums."""
+    return spatial_correlation_sample(first, second, **options(row))
+
+
 def outputs(function: Callable[..., Any], row: Row, *arguments: torch.Tensor) -> Any:
     """Return the output, or the gradients of both images."""
     *images, ahead = arguments
-    return function(*images) if row["what"] == "forward" else gradients_of(function, images, ahead)
+    call = functools.partial(function, row)
+    return call(*images) if row["what"] == "forward" else gradients_of(call, images, ahead)
 
 
-def called(row: Row, *arguments: torch.Tensor) -> Any:
-    """Call the package on the row's stream."""
-    package = functools.partial(spatial_correlation_sample, **options(row))
-    function = functools.partial(outputs, package, row)
-    is_second = row.get("stream") == "second"
-    return on_second_stream(function, *arguments) if is_second else function(*arguments)
-
-
-def expected(row: Row, *arguments: torch.Tensor) -> Any:
-    """Return the result in float64."""
-    return outputs(functools.partial(exact, row), row, *in_float64(arguments))
+CALL = functools.partial(outputs, package)
+EXPECTED = functools.partial(exactly, functools.partial(outputs, exact))
 
 
 def grid_case(row: Row) -> Case:
     """Return a case that is only checked."""
-    return Case(
-        name=name_of(row),
-        inputs=functools.partial(inputs, row),
-        call=functools.partial(called, row),
-        expected=functools.partial(expected, row),
-        limit=LIMITS[row["dtype"]],
-        is_grid=True,
-        is_timed=False,
-        memory=1 << 30,
+    return case_of(
+        row, inputs, CALL, EXPECTED, limit=LIMITS[row["dtype"]], same_bits=True, memory=1 << 30
     )
 
 
 def timed_case(what: str, times: int) -> Case:
     """Return the layer of FlowNetC, whose forward pass is done `times` over in operations."""
-    row: Row = {**{name: values[0] for name, values in AXES.items()}, **LARGE, "what": what}
+    row = usual(AXES, **LARGE, what=what)
     (height, width), channels, patch = row["size"], row["channels"], row["patch"]
     return Case(
         name=f"{what} fp32 {row['batch']}x{channels}x{height}x{width}, patch {patch}",
         inputs=functools.partial(inputs, row),
-        call=functools.partial(called, row),
-        expected=functools.partial(expected, row),
+        call=functools.partial(CALL, row),
+        expected=functools.partial(EXPECTED, row),
         limit=LIMITS["float32"],
         operations=times * 2 * row["batch"] * channels * height * width * patch**2,
         precision="fp32",
-        rival=functools.partial(outputs, functools.partial(exact, row), row),
+        rival=functools.partial(outputs, exact, row),
         rival_name="torch unfold",
         memory=24 << 30,
     )

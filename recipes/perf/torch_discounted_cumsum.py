@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torch_discounted_cumsum
-from grid import case_of, cases_of, exactly
+from grid import case_of, cases_of, exactly, usual
 from perf_case import Case
 
 PACKAGE = "torch_discounted_cumsum"
@@ -17,7 +17,8 @@ UNTOUCHED = (
     # Its kernels are launched on the default stream, which PyTorch's others don't wait for.
     "another stream than the default, which is wrong upstream",
     "gradients of one factor for all rows, whose shape is wrong upstream",
-    "more than 65535 rows",
+    "more than 65535 rows, or 2^31 elements",
+    "NaN, infinities, no rows, no columns",
 )
 DEVICE = "cuda"
 
@@ -109,8 +110,7 @@ def grid_case(row: Row) -> Case:
 
 def timed_case(what: str, times: int) -> Case:
     """Return a case of memory's size, which is read and written `times`."""
-    row: Row = {**{name: values[0] for name, values in AXES.items()}, "what": what}
-    row |= {"rows": LARGE[0], "columns": LARGE[1], "factor": "0.99"}
+    row = usual(AXES, what=what, rows=LARGE[0], columns=LARGE[1], factor="0.99")
     return Case(
         name=f"{what} left fp32 {LARGE[0]}x{LARGE[1]}",
         inputs=functools.partial(inputs, row),

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torch_scatter
-from grid import case_of, cases_of, on_stream
+from grid import case_of, cases_of
 from perf_case import Case
 
 PACKAGE = "torch_scatter"
@@ -194,20 +194,6 @@ def timed_case(what: str, call: str, moved: int) -> Case:
     )
 
 
-def host_case() -> Case:
-    """Return a small call, which costs the host more than the GPU."""
-    row: Row = {**LARGE, "what": "forward", "call": "segment_csr sum"}
-    return Case(
-        name="forward segment_csr sum fp32 64x32, host time",
-        inputs=lambda seed: inputs(row, seed, 64, 8),
-        call=functools.partial(on_stream, CALL, row),
-        expected=functools.partial(expected, row),
-        limit=SINGLE,
-        host_calls=50,
-        memory=1 << 20,
-    )
-
-
 GRIDS = ((AXES, exists, grid_case),)
 
 
@@ -218,6 +204,5 @@ def cases() -> list[Case]:
         timed_case("gradient", "segment_csr sum", 2),
         timed_case("forward", "segment_coo sum", 1),
         timed_case("forward", "scatter max", 3),  # and once more for where it was found
-        host_case(),
         *cases_of(*GRIDS),
     ]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from grid import case_of, cases_of, exactly
+from grid import case_of, cases_of, exactly, usual
 from perf_case import Case
 from torch_spline_conv import spline_basis, spline_conv
 
@@ -16,7 +16,7 @@ FRAMEWORK = "torch"
 UNTOUCHED = (
     "coordinates at a knot, where rounding decides the interval",
     "gradients that aren't contiguous, whose strides upstream ignores",
-    "more than 2^31 elements",
+    "more than 2^31 elements, NaN, infinities, no edges",
 )
 DEVICE = "cuda"
 
@@ -172,7 +172,7 @@ def grid_case(row: Row) -> Case:
 
 def timed_case(what: str, times: int) -> Case:
     """Return a case whose forward pass is done `times` over in operations."""
-    row: Row = {**{name: values[0] for name, values in AXES.items()}, **LARGE, "what": what}
+    row = usual(AXES, **LARGE, what=what)
     features, outputs_ = row["channels"]
     return Case(
         name=f"{what} spline_conv fp32 {row['edges']} edges, {features} to {outputs_} channels",

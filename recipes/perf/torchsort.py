@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torchsort
-from grid import case_of, cases_of, exactly
+from grid import case_of, cases_of, exactly, usual
 from perf_case import Case
 
 PACKAGE = "torchsort"
@@ -18,6 +18,7 @@ UNTOUCHED = (
     "another stream than the default, which is wrong upstream",
     "float16, which upstream adds up and counts in",
     "equal values, whose gradients depend on their order",
+    "NaN, infinities, no rows, no values",
 )
 DEVICE = "cuda"
 
@@ -140,8 +141,7 @@ def grid_case(row: Row) -> Case:
 
 def timed_case(what: str, call: str) -> Case:
     """Return a case of many rows."""
-    row: Row = {name: values[0] for name, values in AXES.items()}
-    row |= {"what": what, "call": call, "rows": LARGE[0], "values": LARGE[1]}
+    row = usual(AXES, what=what, call=call, rows=LARGE[0], values=LARGE[1])
     return Case(
         name=f"{what} {call} l2 fp32 {LARGE[0]}x{LARGE[1]}",
         inputs=functools.partial(inputs, row),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from grid import case_of, cases_of, exactly
+from grid import case_of, cases_of, exactly, usual
 from perf_case import Case
 from warp_rnnt import rnnt_loss
 
@@ -145,8 +145,7 @@ def grid_case(row: Row) -> Case:
 
 def timed_case(what: str, form: str) -> Case:
     """Return a case of speech recognition's size, of which at least the gradients are written."""
-    row: Row = {**{name: values[0] for name, values in AXES.items()}, **LARGE}
-    row |= {"what": what, "form": form}
+    row = usual(AXES, **LARGE, what=what, form=form)
     elements = LARGE["batch"] * LARGE["frames"] * (LARGE["labels"] + 1) * LARGE["symbols"]
     return Case(
         name=f"{what} {form} fp32 {'x'.join(map(str, LARGE.values()))}",

@@ -21,6 +21,7 @@ from cuwheel.cli.target_choice import (
 from cuwheel.lab.day_zero.day_zero import new_frameworks
 from cuwheel.lab.nightly.cycle import NightlyOptions
 from cuwheel.lab.nightly.nightly import CONTINUE, run_nightly_cycle
+from cuwheel.lab.perf.sanitizer import find_sanitizer
 
 _TIME_LIMIT = 300  # minutes
 _KEEP = 30  # reports
@@ -81,6 +82,7 @@ def run_nightly(args: argparse.Namespace, console: Console, caller: Caller) -> N
         ).cells(),
         are_named=bool(args.targets),
         is_quick=args.quick,
+        has_sanitizer=find_sanitizer(caller.environ) is not None,
         reports=folder_of(args.to, caller, "nightly"),
         time_limit=args.time_limit,
         keep=args.keep,

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import datetime
 import os
 import re
 import sys
@@ -35,6 +37,7 @@ from cuwheel.lab.perf.records import PerfRun, read_run
 ChooseCells = Callable[[Console], tuple[Cell, ...]]
 
 _OF_SMOKE = (*OF_TARGET, *(name for name in OF_RUN if name != "jobs"))
+_SANITIZED = datetime.timedelta(days=7)  # between two runs under compute-sanitizer
 PERF_PAGES = ("perf.html", "perf.png", "perf.json")
 
 
@@ -46,6 +49,7 @@ class NightlyOptions:
         choose: returns the cells; it prints on a console which ones it leaves out.
         are_named: the user named the cells: one that can't be built here is a failure.
         is_quick: `perf` measures less.
+        has_sanitizer: compute-sanitizer is installed.
         time_limit: minutes.
         on_failure: a shell command for a run that fails; empty without one.
         arguments: of this process, with which it restarts itself after its update.
@@ -59,6 +63,7 @@ class NightlyOptions:
     are_named: bool
     reports: Path
     is_quick: bool = False
+    has_sanitizer: bool = False
     time_limit: int
     keep: int
     on_failure: str = ""
@@ -204,16 +209,18 @@ def _measure(cell: Cell, options: NightlyOptions, recorder: Recorder, *, has_whe
         recorder.add(Step(name="perf", about=target, state="failed", detail=detail))
         return
     folder = recorder.folder / "perf" / target
+    history = options.reports / "history" / target
     folder.mkdir(parents=True)
     # By UUID: CUDA numbers GPUs in another order than the driver.
     held = f"{HELD_VARIABLE}={' '.join(lock_names(options.gpus))}"
     variables = (held, *([f"CUDA_VISIBLE_DEVICES={gpu.uuid}"] if gpu.uuid else []))
     command = engine_command(
         *("perf", target, "--report", str(folder)),
-        *("--history", str(options.reports / "history" / target)),
+        *("--history", str(history)),
         *(("--against", str(baseline)) if has_baseline else ()),
         *cell.request.argv("dist", "sandbox", "offline"),
         *(("--quick",) if options.is_quick else ()),
+        *(("--sanitize",) if options.has_sanitizer and not was_sanitized(history) else ()),
     )
     step = recorder.execute(
         "perf",
@@ -227,6 +234,17 @@ def _measure(cell: Cell, options: NightlyOptions, recorder: Recorder, *, has_whe
             result = f"{run.answer}, against {run.against}" if run.answer else "the first results"
             step = dataclasses.replace(step, detail=f"{run.package}: {result}")
     recorder.add(step)
+
+
+def was_sanitized(history: Path) -> bool:
+    """Return True if one of a week's runs was under compute-sanitizer."""
+    week = datetime.datetime.now(datetime.timezone.utc) - _SANITIZED
+    for path in history.glob("*.json"):
+        if path.name >= week.strftime("%Y%m%dT%H%M%S"):
+            with contextlib.suppress(UsageError):  # of another release of cuwheel
+                if read_run(path).sanitizing:
+                    return True
+    return False
 
 
 def baseline_path(reports: Path, gpu: DriverGpu, driver: str, target: str) -> Path:

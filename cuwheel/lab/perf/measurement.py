@@ -220,15 +220,17 @@ class _Measurement:
         if not case.facts["is_timed"] or case.result.faults:
             self._agree(case, others)
             return
-        players = [Player(worker=first, subject="package", seconds=answer["seconds"])]
+        length = max(1, case.facts["host_calls"])  # calls that are timed together
+        players = [Player(worker=first, subject="package", seconds=length * answer["seconds"])]
         for worker in others:  # the first of them is checked too: a wrong one decides nothing
             old = worker.call("prepare", case=case.name, checks=worker is others[0])
             if case.wrong(old):
                 case.blame("the old wheel's result is wrong here, so it can't be compared with")
             case.agree(old)
-            players.append(Player(worker=worker, subject="package", seconds=old["seconds"]))
+            seconds = length * old["seconds"]
+            players.append(Player(worker=worker, subject="package", seconds=seconds))
         if "rival_seconds" in answer:
-            seconds = answer["rival_seconds"]
+            seconds = length * answer["rival_seconds"]
             players.append(Player(worker=first, subject="rival", seconds=seconds))
         with setup.watching() as clocks:
             play(case.name, players, is_quick=self._request.is_quick, factor=factor)

@@ -292,7 +292,7 @@ class Player:
     """A function that is measured: the package's in some worker, or the rival's.
 
     Attributes:
-        seconds: of a call, which decide the number of calls.
+        seconds: of a call, or of those that are timed together; they decide the number of calls.
         rounds: seconds of a call, the median of each round.
     """
 

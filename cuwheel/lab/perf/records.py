@@ -376,12 +376,18 @@ class PerfRun:
         compared, others_compared = (
             {case.name for case in run.cases if case.comparison} for run in (self, other)
         )
-        tools, others_tools = ({part.tool for part in run.sanitizing} for run in (self, other))
+        sanitized, others_sanitized = (
+            {(part.tool, case) for part in run.sanitizing for case in part.cases}
+            for run in (self, other)
+        )
+        tests, others_tests = (
+            run.upstream_tests.passed if run.upstream_tests else 0 for run in (self, other)
+        )
         return (
             others_ran <= ran
             and others_compared <= compared
-            and others_tools <= tools
-            and (not other.upstream_tests or self.upstream_tests is not None)
+            and others_sanitized <= sanitized
+            and others_tests <= tests
             and (not other.against or is_same_baseline)
             and (not self.is_quick or other.is_quick)
             and (not self.is_busy or other.is_busy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import sys
 from pathlib import Path
@@ -23,6 +24,8 @@ from cuwheel.lab.nightly.cycle import (
     usable_gpus,
 )
 from cuwheel.lab.nightly.record import NightlyRun
+from cuwheel.lab.perf.records import Sanitizing
+from cuwheel.lab.perf.report import keep_run
 from tests.support.lab.nightly_runs import GPU, make_options, make_recorder, make_unbuilt_cell
 from tests.support.lab.perf_runs import make_case, make_run
 
@@ -83,6 +86,23 @@ def test_runs_each_step_of_a_cell(reports: Path, cell: Cell) -> None:
     assert _calls(reports)[1] == ["build", *cell.request.argv()]
     assert run.steps[3].detail == "measured 1.0: the first results"
     assert run.steps[3].pages == ("perf/tiny-cuda-130/perf.html", "perf/tiny-cuda-130/perf.json")
+
+
+@pytest.mark.parametrize(("days", "is_due"), [(6, False), (8, True)])
+def test_each_week_a_run_is_sanitized(
+    reports: Path, cell: Cell, days: int, *, is_due: bool
+) -> None:
+    tool = Sanitizing(tool="memcheck", cases=("a",), problems=(), seconds=1.0)
+    date = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=days)
+    keep_run(
+        make_run(date=date.isoformat(timespec="seconds"), sanitizing=(tool,)),
+        reports / "history" / "tiny-cuda-130",
+    )
+
+    _run(reports, "one", cell)
+    assert "--sanitize" not in _calls(reports)[-1]
+    _run(reports, "two", cell, has_sanitizer=True)
+    assert ("--sanitize" in _calls(reports)[-1]) == is_due
 
 
 def test_first_figures_are_the_next_baseline(

@@ -127,6 +127,15 @@ def test_weaker_run_covers_no_stronger_one(stronger: dict[str, Any]) -> None:
     assert not weak.covers(strong)
 
 
+def test_fewer_sanitized_cases_or_tests_cover_no_more() -> None:
+    whole = make_run(sanitizing=(_TOOL,), upstream_tests=_TESTS)
+    fewer_cases = replace(whole, sanitizing=(replace(_TOOL, cases=_TOOL.cases[1:]),))
+    fewer_tests = replace(whole, upstream_tests=replace(_TESTS, passed=_TESTS.passed - 1))
+
+    assert [whole.covers(run) for run in (fewer_cases, fewer_tests)] == [True, True]
+    assert [run.covers(whole) for run in (fewer_cases, fewer_tests)] == [False, False]
+
+
 def test_problems_of_a_sanitizer_are_faults() -> None:
     run = make_run(sanitizing=(replace(_TOOL, problems=("k: Invalid write",)),))
 

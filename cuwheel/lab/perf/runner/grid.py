@@ -10,6 +10,7 @@ Standard library only; PyTorch is imported in functions.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import random
@@ -17,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 _DRAWS = 60  # rows from which one is chosen
+_HOST_CALLS = 50
 _CYCLES = 1_000_000  # about 0.5 ms, more than a launch of a small kernel takes
 
 
@@ -62,8 +64,21 @@ def _values(axes: Mapping[str, Sequence[Any]], row: Mapping[str, int]) -> dict[s
 def cases_of(
     *grids: tuple[Mapping[str, Sequence[Any]], Callable[..., bool], Callable[..., Any]],
 ) -> list[Any]:
-    """Return the case of each row of some grids: axes, which rows exist, what makes a case."""
-    return [make(row) for axes, exists, make in grids for row in pairwise(axes, exists)]
+    """Return the case of each row of some grids: axes, which rows exist, what makes a case.
+
+    Of each grid's usual row, a small call, the host's time is measured too.
+    """
+    found = []
+    for axes, exists, make in grids:
+        if exists(usual(axes)):
+            found.append(host_case(make(usual(axes))))
+        found += [make(row) for row in pairwise(axes, exists)]
+    return found
+
+
+def usual(axes: Mapping[str, Sequence[Any]], **others: Any) -> dict[str, Any]:
+    """Return the row of each axis' first value, with some other values."""
+    return {**{name: values[0] for name, values in axes.items()}, **others}
 
 
 def name_of(row: Mapping[str, Any]) -> str:
@@ -100,6 +115,14 @@ def case_of(  # noqa: PLR0913 - what a case is made of
         is_grid=True,
         is_timed=False,
         **fields,
+    )
+
+
+def host_case(case: Any) -> Any:
+    """Return a case of a grid as one of which the host's time for a call is measured."""
+    name = f"{case.name}, host time"
+    return dataclasses.replace(
+        case, name=name, is_grid=False, is_timed=True, host_calls=_HOST_CALLS
     )
 
 

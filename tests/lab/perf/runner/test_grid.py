@@ -19,6 +19,7 @@ from cuwheel.lab.perf.runner.grid import (
     pairwise,
     random_of,
     rounding_of,
+    usual,
 )
 from tests.support.requirements import require
 
@@ -82,12 +83,25 @@ def test_case_of_a_row_is_only_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert case.expected(*case.inputs(7)) == ((2, 3), 7)
 
 
-def test_cases_of_all_grids_follow_each_other() -> None:
+def test_cases_of_all_grids_follow_each_other_with_the_host_time_of_usual_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(grid.__file__).parent))
     few: dict[str, tuple[Any, ...]] = {"width": (1, 2), "kind": ("bf16",)}
 
-    cases = cases_of((AXES, lambda _: True, name_of), (few, lambda row: row["width"] > 1, dict))
+    def make(row: dict[str, Any]) -> Any:
+        return case_of(row, *3 * (print,), limit=1.0)
 
-    assert cases == [*map(name_of, pairwise(AXES)), {"width": 2, "kind": "bf16"}]
+    cases = cases_of((AXES, lambda _: True, make), (few, lambda row: row["width"] > 1, make))
+
+    usual_name = name_of(usual(AXES))
+    assert [(case.name, case.host_calls) for case in cases] == [
+        (f"{usual_name}, host time", 50),
+        *((name_of(row), 0) for row in pairwise(AXES)),
+        ("width=2 kind=bf16", 0),
+    ]
+    assert [case.is_timed for case in cases] == [True, *[False] * (len(cases) - 1)]
+    assert usual(few, kind="fp16") == {"width": 1, "kind": "fp16"}
 
 
 def test_gradients_are_of_what_can_have_one() -> None:
