@@ -12,9 +12,12 @@ RECIPE = Recipe(
         project="spatial-correlation-sampler",
         sha256="872d720d3740f3caf0d15620af5180af8a1971568f9c7cda3664757262688d11",
     ),
-    toolkits=("13.2",),
+    toolkits=("13.0", "13.2"),
     archs=("80", "90", "100", "120"),
-    framework=Framework(name="torch", version="2.15.0"),
+    framework={
+        "13.0": Framework(name="torch", version="2.11.0"),
+        "13.2": Framework(name="torch", version="2.15.0"),
+    },
     patches=(Patch(file="0001-use-pytorchs-openmp.patch", why="it links a second libgomp"),),
     requires=("ninja", "setuptools", "wheel"),
     cxx_standard={"torch>=2.14": "20"},  # its headers; setup.py sets 17

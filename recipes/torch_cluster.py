@@ -13,9 +13,12 @@ RECIPE = Recipe(
         project="torch-cluster",
         sha256="78d5a930a5bbd0d8788df8c6d66addd68d6dd292fe3edb401e3dacba26308152",
     ),
-    toolkits=("13.2",),
+    toolkits=("13.0", "13.2"),
     archs=("80", "90", "100", "120"),
-    framework=Framework(name="torch", version="2.15.0"),
+    framework={
+        "13.0": Framework(name="torch", version="2.11.0"),
+        "13.2": Framework(name="torch", version="2.15.0"),
+    },
     patches=(Patch(file="0001-compile-with-ninja.patch", why="one file at a time without it"),),
     requires=("ninja", "setuptools", "wheel"),
     # The CUDA libraries hold the kernels for the CPU too, and are loaded in place of those for

@@ -11,7 +11,7 @@ with the same --work; what a stage has recorded isn't run again:
     python3 tests/gpu/broken_variants.py alone --work DIR
     python3 tests/gpu/broken_variants.py table --work DIR --out DIR
 
-FOLDER is the patched source of causal-conv1d, `build causal-conv1d-130 --stage patch`; a library
+FOLDER is the patched source of causal-conv1d, `build causal-conv1d-130 --until patch`; a library
 that DIR has already isn't built. `perf` runs several variants at once and times nothing; `against`
 and `sanitize` try what it passed. `alone` has those that only times or memory show, and comparisons
 of the good build with itself, minutes each, one at a time on each GPU; `again` only comparisons

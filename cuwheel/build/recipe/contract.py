@@ -29,6 +29,7 @@ def contract_of(target: Target) -> Contract:
         local_version=target.local_version,
         cuda=target.toolkit.major,
         python=None if recipe.python == "any" else target.python,
+        is_abi3=recipe.python == "abi3",
         links=recipe.link.components,
         has_driver=recipe.link.has_driver,
         mode=mode_name(target.mode),

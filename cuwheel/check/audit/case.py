@@ -57,6 +57,7 @@ class Contract:
         local_version: the part after `+`, without the mark of a source given with `--source`;
             empty: none.
         python: `3.12`; None if one wheel serves every Python.
+        is_abi3: True if one wheel serves this Python and all later ones.
         mode: `external`, `bundled` or `static`.
         bundles: libraries of the build machine that it may hold, `libgomp`.
         extra: the extra that brings CUDA's libraries; empty if the wheel requires them itself.
@@ -68,6 +69,7 @@ class Contract:
     local_version: str
     cuda: int
     python: str | None
+    is_abi3: bool
     links: tuple[str, ...]
     has_driver: bool
     mode: str

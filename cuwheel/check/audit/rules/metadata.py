@@ -114,6 +114,9 @@ def _tag_findings(case: AuditCase) -> Iterator[AuditFinding]:
         if case.contract and not _fits_python(tag, case.contract.python):
             fact = f"{tag} is not a tag for {case.contract.python or 'every Python 3'}"
             yield finding(scan.file_name, "tag", fact)
+        elif case.contract and case.contract.is_abi3 and tag.abi != "abi3":
+            fact = f"{tag} serves one Python, the recipe states the stable ABI"
+            yield finding(scan.file_name, "tag", fact)
         if case.is_read and case.host_libraries and policy_of(tag.platform) is None:
             fact = f"{tag.platform} is not a manylinux tag that auditwheel knows"
             if tag.platform == "any":

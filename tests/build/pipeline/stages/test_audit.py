@@ -254,6 +254,7 @@ _ALONE: dict[str, _Defect] = {
     "tag of other Python": (_nothing, {"python": "3.12"}, ": tag", "is not a tag for"),
     "tag with GIL": (_nothing, {"python": "3.11t"}, ": tag", "is not a tag for"),
     "tag of one Python": (_nothing, {"serves": "any"}, ": tag", "is not a tag for"),
+    "tag without abi3": (_nothing, {"serves": "abi3"}, ": tag", "the stable ABI"),
     "new symbols": (
         lambda plant: plant.retag_platform("manylinux_2_5_x86_64"),
         *({}, f"{_LIBRARY}: platform tag", "GLIBC_2.14 of libc.so.6"),
