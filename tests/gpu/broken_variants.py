@@ -13,9 +13,8 @@ with the same --work; what a stage has recorded isn't run again:
 
 FOLDER is the patched source of causal-conv1d, `build causal-conv1d-130 --until patch`; a library
 that DIR has already isn't built. `perf` runs several variants at once and times nothing; `against`
-and `sanitize` try what it passed. `alone` has those that only times or memory show, and comparisons
-of the good build with itself, minutes each, one at a time on each GPU; `again` only comparisons
-of good builds with themselves. `--seconds` starts no more after that time.
+and `sanitize` try what it passed. `alone` has those that only times or memory show, minutes each,
+one at a time on each GPU. `--seconds` starts no more after that time.
 """
 
 from __future__ import annotations
@@ -562,12 +561,11 @@ def make_table(given: Any, trials: list[Trial]) -> None:
 def main() -> int:
     """Run one stage."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("stage", choices=(*ATTEMPTS, "build", "alone", "again", "table"))
+    parser.add_argument("stage", choices=(*ATTEMPTS, "build", "alone", "table"))
     parser.add_argument("--work", type=lambda text: Path(text).absolute(), required=True)
     parser.add_argument("--causal-conv1d", type=Path, metavar="FOLDER")
     parser.add_argument("--out", type=lambda text: Path(text).absolute(), metavar="DIR")
     parser.add_argument("--jobs", type=int, default=8, help="at once, on each GPU")
-    parser.add_argument("--times", type=int, default=3, help="comparisons of each good build")
     parser.add_argument("--seconds", type=float, default=math.inf)
     parser.add_argument("--package", default="", help="only variants of this one")
     parser.add_argument("--only", default="", help="only variants with this in their name")
@@ -582,13 +580,8 @@ def main() -> int:
         build_all(given)
     elif given.stage == "table":
         make_table(given, trials)
-    elif given.stage in {"alone", "again"}:
-        good = [trial for trial in trials if trial.variant == GOOD]
-        chosen = [("alone", trial) for trial in trials if trial.is_alone]
-        if given.stage == "again":
-            times = range(given.times)
-            chosen = [(f"again{number}", trial) for number in times for trial in good]
-        stage(chosen, try_alone, 1, given)
+    elif given.stage == "alone":
+        stage([("alone", trial) for trial in trials if trial.is_alone], try_alone, 1, given)
     else:
         if given.stage in {"sanitize", "against"}:  # what is caught already needs no more
             trials = [trial for trial in trials if trial.is_open]
