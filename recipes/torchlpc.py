@@ -22,7 +22,7 @@ RECIPE = Recipe(
         Patch(file="0001-compile-without-a-gpu.patch", why="it leaves CUDA out there"),
         Patch(file="0002-use-pytorchs-openmp.patch", why="it links a second libgomp"),
     ),
-    requires=("ninja", "setuptools", "wheel"),
+    requires=("ninja", "numpy", "setuptools", "wheel"),
     build=TorchExtension(),
     link=Link("cudart", "torch"),
     smoke=Smoke(
