@@ -22,6 +22,8 @@ _LONGEST_JSON = 1 << 25  # bytes of a line of JSON
 # Where collectors put a line: Docker, Kubernetes, Python's and Go's loggers, Elasticsearch.
 _JSON_KEYS = ("log", "message", "msg", "text", "line", "output", "body")
 _GCC_JSON = re.compile(rb'\[\{"kind": "[^\n]+')  # -fdiagnostics-format=json
+_GAP = b" " * 64  # blanks with which a copy of a terminal's screen breaks a word
+_IN_WORD = re.compile(rb"(?<=[a-z]) {64,}(?=[a-z])")
 _SAMPLE = 200  # bytes that show whether a letter takes two
 
 _MARKS = {
@@ -182,6 +184,8 @@ def _plain(text: bytes) -> bytes:
         text = text.replace(b"\r\n", b"\n")
     if b"\t" in text:
         text = text.replace(b"\t", b" ")
+    if _GAP in text:
+        text = _IN_WORD.sub(b"", text)
     if b'[{"kind": "' in text:
         text = _GCC_JSON.sub(_usual_diagnostics, text)
     return _ESCAPES.sub(b"", text) if b"\x1b" in text else text
