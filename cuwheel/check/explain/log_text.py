@@ -34,7 +34,10 @@ _MARKS = {
 # Colours, cursor movements and links of terminals: ECMA-48, and OSC of xterm.
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _COLON = re.compile(r"[\xa0\u202f ]: ?|[\xa0\u202f ]?\uff1a")  # French, and CJK
-_QUOTE = re.compile(r"«[\xa0\u202f ]?|[\xa0\u202f ]?»|[„“”「」]")
+_QUOTED = re.compile(  # in French with blanks within, in German the other way round
+    r"«[\xa0\u202f ]?([^«»\n]*?)[\xa0\u202f ]?»|»([^«»\n]*)«"
+)
+_QUOTE = re.compile(r"[«»„“”「」]")
 # Prefixes of the programs that run builds.
 _PREFIX = re.compile(
     r"""\s*(?:
@@ -107,7 +110,8 @@ def undecorated(line: str) -> str:
 def in_english(text: str, translations: Mapping[str, str]) -> str:
     """Return lines with the phrases, quotes and colons of translated tools in English."""
     known = _any_of(tuple(translations))
-    plain = _QUOTE.sub("'", _COLON.sub(": ", text))
+    quoted = _QUOTED.sub(lambda name: f"'{name[1] or name[2] or ''}'", _COLON.sub(": ", text))
+    plain = _QUOTE.sub("'", quoted)
     return known.sub(lambda phrase: translations[phrase[0]], plain)
 
 
