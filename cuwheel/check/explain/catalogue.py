@@ -49,8 +49,8 @@ class Pattern:
             begin in the first of them.
         texts: one of which is in every match.
         others: more such sets.
-        needs: conditions on the whole log: a sign, `not` a sign, or a comparison of a fact
-            (`cuda >= 13`).
+        needs: conditions on the whole log: a sign or a comparison of a fact (`cuda >= 13`), or
+            `not` one.
         is_lasting: a later success doesn't overcome it: pip prints a conflict of versions before
             its "Successfully installed".
     """

@@ -49,6 +49,10 @@ _TRACED = re.compile(r"\++ \S")  # a command that `set -x` prints
 _WARNING = re.compile(r":\d+: \w*Warning: ")  # of Python's module warnings
 # A program's own warning, with or without a time before it.
 _WARNED = re.compile(r"\W*(?:[\d:.,TZ/+-]+\W+){0,2}WARN(?:ING)?\b\W", re.IGNORECASE)
+# A line of source that a traceback, a debugger or a user shows: its text may never be printed.
+_SOURCE = re.compile(
+    r"\s*(?:-*>? *\d+ +)?(?:raise [\w.]+\(|(?:warnings\.warn|print|log(?:ger|ging)?\.\w+)\(f?['\"])"
+)
 _SAME_MESSAGE = 2  # lines between two matches of one message
 _KINDS = ("exceptions", "diagnostics", "messages", "endings", "wrappers")  # the most specific first
 
@@ -210,15 +214,18 @@ class Explainer:
             first = shown[0]
             if asked.cause != first.slug or asked.fact in facts:
                 continue
-            if not any(asked.regex.search(line.text) for line in first.evidence):
+            shows = next(filter(None, (asked.regex.search(e.text) for e in first.evidence)), None)
+            if not shows:
                 continue
-            names = dict(facts)
+            names = {**facts, **shows.groupdict()}
             for line in first.evidence:
                 names |= line.captures
             other = _filled_in(self._causes[asked.other], first.evidence, names, Weight.LIKELY)
             both = [replace(first, weight="likely"), other]
             rest = [cause for cause in shown[1:] if cause.slug != other.slug]
-            question = Question(command=asked.command, answers=dict(asked.answers))
+            question = Question(
+                command=_filled([asked.command], names), answers=dict(asked.answers)
+            )
             return [*both, *rest][:_MAX_CAUSES], question
         return shown, None
 
@@ -258,7 +265,8 @@ def _weighed(
         is_before = match.number < start and not match.pattern.is_lasting
         if is_before and error is not None and _OWN_OR_KEY.match(error.line.text):
             continue
-        if is_before or _is_aside(match, scan.captured, error) or _is_status(match, error):
+        is_aside = _is_aside(match, scan.captured, error) or _is_source(match, error, scan.lines)
+        if is_before or is_aside or _is_status(match, error):
             yield replace(match, pattern=replace(match.pattern, weight=Weight.HINT))
         elif not any(match.number in part for part in scan.superseded):
             yield match
@@ -284,6 +292,14 @@ def _is_warning(match: MatchedLine, error: FailureLine | None, lines: int) -> bo
         return False
     is_near = abs(error.line.number - match.number) <= _SAME_MESSAGE
     return not is_near and _WARNING.search(match.text) is not None
+
+
+def _is_source(match: MatchedLine, error: FailureLine | None, lines: int) -> bool:
+    """Return True for a line of source that is not the end of a traceback, nor of a log."""
+    is_end = match.number == lines or (
+        error is not None and abs(error.line.number - match.number) <= _SAME_MESSAGE
+    )
+    return not is_end and _SOURCE.match(match.text) is not None
 
 
 def _is_status(match: MatchedLine, error: FailureLine | None) -> bool:
@@ -392,11 +408,13 @@ def _holds(match: MatchedLine, scan: Scan, facts: Mapping[str, str]) -> bool:
 
 
 def _is_met(need: str, met: set[str], facts: Mapping[str, str]) -> bool:
-    if condition := _CONDITION.fullmatch(need):
-        name, comparison, limit = condition.groups()
-        if not limit[0].isdigit():  # a word: cpu
-            return (facts.get(name) == limit) == (comparison == "==")
-        return name in facts and _COMPARISONS[comparison](
-            version_key(facts[name]), version_key(limit)
-        )
-    return need.removeprefix("not ") not in met if need.startswith("not ") else need in met
+    if need.startswith("not "):
+        return not _is_met(need.removeprefix("not "), met, facts)
+    condition = _CONDITION.fullmatch(need)
+    if not condition:
+        return need in met
+    name, comparison, limit = condition.groups()
+    limit = facts.get(limit, limit)  # of another fact
+    if not limit[0].isdigit():  # a word: cpu
+        return comparison in ("==", "!=") and (facts.get(name) == limit) == (comparison == "==")
+    return name in facts and _COMPARISONS[comparison](version_key(facts[name]), version_key(limit))

@@ -22,6 +22,8 @@ _LONGEST_JSON = 1 << 25  # bytes of a line of JSON
 # Where collectors put a line: Docker, Kubernetes, Python's and Go's loggers, Elasticsearch.
 _JSON_KEYS = ("log", "message", "msg", "text", "line", "output", "body")
 _GCC_JSON = re.compile(rb'\[\{"kind": "[^\n]+')  # -fdiagnostics-format=json
+_GAP = b" " * 64  # blanks with which a copy of a terminal's screen breaks a word
+_IN_WORD = re.compile(rb"(?<=[a-z]) {64,}(?=[a-z])")
 _SAMPLE = 200  # bytes that show whether a letter takes two
 
 _MARKS = {
@@ -32,7 +34,10 @@ _MARKS = {
 # Colours, cursor movements and links of terminals: ECMA-48, and OSC of xterm.
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _COLON = re.compile(r"[\xa0\u202f ]: ?|[\xa0\u202f ]?\uff1a")  # French, and CJK
-_QUOTE = re.compile(r"«[\xa0\u202f ]?|[\xa0\u202f ]?»|[„“”「」]")
+_QUOTED = re.compile(  # in French with blanks within, in German the other way round
+    r"«[\xa0\u202f ]?([^«»\n]*?)[\xa0\u202f ]?»|»([^«»\n]*)«"
+)
+_QUOTE = re.compile(r"[«»„“”「」]")
 # Prefixes of the programs that run builds.
 _PREFIX = re.compile(
     r"""\s*(?:
@@ -105,7 +110,8 @@ def undecorated(line: str) -> str:
 def in_english(text: str, translations: Mapping[str, str]) -> str:
     """Return lines with the phrases, quotes and colons of translated tools in English."""
     known = _any_of(tuple(translations))
-    plain = _QUOTE.sub("'", _COLON.sub(": ", text))
+    quoted = _QUOTED.sub(lambda name: f"'{name[1] or name[2] or ''}'", _COLON.sub(": ", text))
+    plain = _QUOTE.sub("'", quoted)
     return known.sub(lambda phrase: translations[phrase[0]], plain)
 
 
@@ -182,6 +188,8 @@ def _plain(text: bytes) -> bytes:
         text = text.replace(b"\r\n", b"\n")
     if b"\t" in text:
         text = text.replace(b"\t", b" ")
+    if _GAP in text:
+        text = _IN_WORD.sub(b"", text)
     if b'[{"kind": "' in text:
         text = _GCC_JSON.sub(_usual_diagnostics, text)
     return _ESCAPES.sub(b"", text) if b"\x1b" in text else text

@@ -247,3 +247,69 @@ def test_shows_own_error_with_its_place(explainer: Explainer) -> None:
 )
 def test_explains_crash_by_code_or_words(explainer: Explainer, line: str, slug: str) -> None:
     assert slugs(explain(explainer, line))[:1] == [slug]
+
+
+CAPTURING = "operation not permitted when stream is capturing"
+WARP = "Warp CUDA error: Function cuShareHandle_f: a suitable driver entry point was not found"
+SITE = "/opt/venv/lib/python3.12/site-packages"
+NOT_LOADED = "ImportError: {}.cpython-312-x86_64-linux-gnu.so: undefined symbol: {}"
+LD = "/usr/bin/ld: cannot find"
+SOURCE = '  warnings.warn("Built without CUDA support, please rebuild")'
+CUT = '    raise OSError("Unknown compute capability. Specify the target'
+NO_ADDREF = "ImportError: a.so: undefined symbol: _ZNSt15__exception_ptr13exception_ptr9_M_addrefEv"
+IN_TRITON = "RuntimeError: Internal Triton PTX codegen error:"
+NO_SPLIT = "AttributeError: 'NoneType' object has no attribute 'split'"
+
+
+@pytest.mark.parametrize(
+    ("log", "slug"),
+    [
+        # CUDA's own words for what a system refuses too
+        (f"CUDA error: {CAPTURING}", "kernel-launch-refused"),
+        ("chown: changing ownership of 'out': Operation not permitted", "permission-denied"),
+        ("RuntimeError: CUDA error: system not yet initialized", "fabric-manager-not-running"),
+        # a driver that is newer than the toolkit
+        (f"{WARP}\n  CUDA Toolkit 12.8, Driver 13.0", ""),
+        (f"{WARP}\n  CUDA Toolkit 12.8, Driver 12.2", "driver-too-old"),
+        # a line of source, and what is printed
+        (f"{SOURCE}\n\n\n{NO_ADDREF}", "glibcxx-too-old"),
+        ("RuntimeError: Built without CUDA support, please rebuild\nstopped", "built-without-cuda"),
+        (f"error: subprocess-exited-with-error\n{CUT}", "arch-list-empty-no-gpu"),
+        # a symbol of a package's own namespace, of torch's, and of a project's
+        (NOT_LOADED.format(f"{SITE}/t/io", "_ZN1t4readEPKc"), "native-libraries-mismatch"),
+        (NOT_LOADED.format(f"{SITE}/t/io", "_ZN2at6detail4readEPKc"), "torch-abi-mismatch"),
+        (NOT_LOADED.format("/src/t/io", "_ZN1t4readEPKc"), "own-symbol-undefined"),
+        # torch's libraries, and CUDA's
+        (f"{LD} -ltorch_cpu\n{LD} -ltorch_cuda", "missing-library-link"),
+        (f"{LD} -lcurand\n{LD} -lcufft", "missing-cuda-libs-link"),
+        # a line that another process split
+        (f'{LD}  File "<string>", line 4, in f\n -lcuda\nerror', "missing-libcuda-link"),
+        (f"{LD} -lgflags\n -lcuda\ncollect2: error", "missing-library-link"),
+        # a heading, and the error below it
+        (f"{IN_TRITON}\n  ptxas fatal   : Register allocation failed with count of '168'", ""),
+        (f"{IN_TRITON}\n  nothing was printed", "triton-ptxas-too-old"),
+        # torch.version.cuda of a CPU build, and another None
+        (f"  major = torch.version.cuda.split('.')[0]\n{NO_SPLIT}", "built-without-cuda"),
+        (f"  major = options.release.split('.')[0]\n{NO_SPLIT}", ""),
+    ],
+)  # fmt: skip
+def test_tells_apart_what_looks_alike(explainer: Explainer, log: str, slug: str) -> None:
+    explanation = explain(explainer, log)
+
+    assert explanation.failed
+    assert slugs(explanation)[:1] == ([slug] if slug else [])
+
+
+def test_shows_error_below_a_heading(explainer: Explainer) -> None:
+    explanation = explain(explainer, IN_TRITON, "  ptxas fatal   : Register allocation failed")
+
+    assert explanation.error
+    assert explanation.error.line == 2
+
+
+@pytest.mark.parametrize(("module", "is_asked"), [("seglab.utils", True), ("torch._six", False)])
+def test_asks_which_folder_is_imported(explainer: Explainer, module: str, is_asked: bool) -> None:  # noqa: FBT001
+    explanation = explain(explainer, f"ModuleNotFoundError: No module named '{module}'")
+
+    commands = [explanation.question.command] if explanation.question else []
+    assert commands == ['python -c "import seglab; print(seglab.__path__)"'] * is_asked

@@ -66,6 +66,8 @@ def test_cuts_endless_line() -> None:
         (b"\0\0one\n\0two\0", b"one\ntwo"),
         (b"one\rtwo\rthree", b"one\ntwo\nthree"),
         (b'{"log": "one\\n", "stream": "stderr"}\n{"log": "two\\n"}\n', b"one\ntwo\n"),
+        (b"initializati" + b" " * 90 + b"on", b"initialization"),  # of a terminal's screen
+        (b"step" + b" " * 90 + b"0.1 s", b"step" + b" " * 90 + b"0.1 s"),
         (b'"one"\n"two"\n', b"one\ntwo\n"),
         (b'"one\\ntwo"', b"one\ntwo"),
         (GCC_JSON, b"g++\na.cpp:3:4: error: c\na.h:2:1: note: b\n"),

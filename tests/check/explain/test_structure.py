@@ -131,6 +131,7 @@ def test_many_failures_stay_bounded(explainer: Explainer) -> None:
     "line",
     [
         "a.cpp:1:19: Fehler: expected »;« before »}« token",
+        "a.cpp:2:5: Fehler: »bar« nicht deklariert",
         "a.cpp:4:24: erreur: « y » n'a pas été déclaré dans cette portée",
         "a.cpp:2:3: エラー: 識別子が予期されます",
     ],

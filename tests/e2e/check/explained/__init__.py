@@ -23,7 +23,12 @@ NOT_MADE = {
         (
             *("cudnn-version-mismatch", "cuda-kernel-fault", "cute-dsl-compile-error"),
             *("docker-no-gpu-runtime", "driver-library-mismatch", "driver-module-not-loaded"),
-            *("driver-too-old", "gpu-hardware-fault", "gpu-out-of-memory"),
+            *(
+                "driver-too-old",
+                "fabric-manager-not-running",
+                "gpu-hardware-fault",
+                "gpu-out-of-memory",
+            ),
             *("gpu-too-old-for-package", "invalid-device-function", "kernel-launch-refused"),
             *("nccl-call-failed", "no-cuda-device", "no-kernel-image", "nvrtc-arch-unsupported"),
             *("ptx-unsupported-toolchain", "triton-no-c-compiler", "triton-out-of-resources"),
@@ -67,6 +72,7 @@ NOT_MADE = {
     "nvlink-missing-libnvvm": "its fix searches the whole disk",
     "build-takes-hours": "it takes hours, and nothing fails",
     "compile-exceeds-memory": "it needs a build of cuwheel in a small cgroup",
+    "native-libraries-mismatch": "it needs two releases of packages with compiled libraries",
     "rust-build-script-failed": "it needs crates from an index",
 }
 """Why a cause isn't made, by its slug."""
