@@ -14,6 +14,7 @@ from cuwheel.base.paths import find_project
 from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.base.system.versions import version_key
+from cuwheel.build.pipeline.build_needs import seconds_of
 from cuwheel.build.pipeline.published import PublishedRecord
 from cuwheel.build.recipe.catalogue import CatalogueEntry
 from cuwheel.build.recipe.source import Sdist
@@ -98,8 +99,7 @@ def _cost(target: Target, archs: tuple[str, ...], dist: Path) -> str:
     )
     record = read_record(dist / ".cuwheel" / f"{target.id}.json", PublishedRecord)
     archs = archs or target.archs
-    if record and record.key.get("archs") == " ".join(archs) and record.summary.durations:
-        seconds = sum(duration for _, duration in record.summary.durations)
+    if seconds := seconds_of(record, archs):
         return f"{needs}; the last build here took {seconds / 60:.0f} min"
     return f"{needs}; its time for {plural(len(archs), 'arch')} on this machine is unknown"
 
