@@ -58,11 +58,21 @@ def build_advice(
     untried = "" if _was_built(best) else "; nobody has built it yet"
     chosen = archs_for(machine.archs, best.archs)
     options = "".join(f" --arch {arch}" for arch in chosen)
+    if machine.is_planned and best.recipe.python == "each":
+        options += f" --python {best.python}"
     command = f"nox -s build-{best.name}" + (f" --{options}" if options else "")
     return as_typed(
         f"`{command}` builds one for CUDA {best.toolkit.release}{against}{untried}; "
         f"{_cost(best, chosen, dist)}"
     )
+
+
+def can_build(
+    entries: Iterable[CatalogueEntry], wanted: Requirement, machine: TargetMachine
+) -> bool:
+    """Return True if a recipe's target of a wanted release suits a machine, and its framework."""
+    target = best_target(entries, wanted, machine)
+    return target is not None and not any(_misfits(target, machine))
 
 
 def best_target(
