@@ -30,7 +30,13 @@ _COLOURS = {
     "impossible": "dim",
 }
 
-_PAGE_TITLES = ("state", "time", "size", "date (UTC)", "")  # after those of the table
+_PAGE_TITLES = (
+    "state",
+    "time",
+    "size",
+    "date (UTC)",
+    "wheel or reason",
+)  # after those of the table
 _LABELS = {
     "built": "good",
     "outdated": "warning",

@@ -38,7 +38,9 @@ def page(title: str, body: str, *, style: str = "") -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title>
 <style>{_STYLE}{style}</style>
+<main>
 {body}
+</main>
 </html>
 """
 
