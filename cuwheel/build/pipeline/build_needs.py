@@ -6,10 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cuwheel.base.system.quantities import plural, show_size
-from cuwheel.build.compile.cache.compile_cache import compiles_folder
-from cuwheel.build.compile.seconds import known_seconds
-from cuwheel.build.pipeline.disk_needs import WORK_FOLDER, disk_needs
-from cuwheel.build.pipeline.package_build.shard_plan import seconds_path
 from cuwheel.build.pipeline.published import PublishedRecord, read_build
 from cuwheel.build.workspace.job import Job
 
@@ -22,7 +18,7 @@ class BuildNeeds:
         archs: of its device code.
         jobs: parallel compiles.
         memory_per_job: bytes for each of them, by the recipe.
-        disk: bytes by purpose; all but the work folder is missing in the cache.
+        disk: bytes by purpose, the work folder first; all else is missing in the cache.
         seconds: of the last build with these archs here, else of the known compiles of its recipe
             on these cores; null: not known.
     """
@@ -42,12 +38,14 @@ class BuildNeeds:
         yield f"memory    {show_size(self.memory_per_job)} each for {most}"
         listed = (f"{show_size(size)} for {what}" for what, size in self.disk.items())
         yield f"disk      {show_size(sum(self.disk.values()))}: {', '.join(listed)}"
-        missing = ", ".join(what for what in self.disk if what != WORK_FOLDER)
+        missing = ", ".join(list(self.disk)[1:])  # the work folder is the first
         yield f"download  the source{', ' * bool(missing)}{missing}"
 
 
 def build_needs(job: Job) -> BuildNeeds:
     """Return what a build would take."""
+    from cuwheel.build.pipeline.disk_needs import disk_needs  # noqa: PLC0415 - it loads slowly
+
     disk = {what: size for need in disk_needs(job) for what, size in need.parts.items()}
     jobs = job.settings.jobs or job.machine.cores
     record, archs = read_build(job), job.target.archs
@@ -69,5 +67,10 @@ def seconds_of(record: PublishedRecord | None, archs: tuple[str, ...]) -> float:
 
 def compile_seconds(job: Job) -> float:
     """Return the processor time of a recipe's known compiles; 0 where none is known."""
+    # These load slowly, and a build doesn't need them before it starts.
+    from cuwheel.build.compile.cache.compile_cache import compiles_folder  # noqa: PLC0415
+    from cuwheel.build.compile.seconds import known_seconds  # noqa: PLC0415
+    from cuwheel.build.pipeline.package_build.shard_plan import seconds_path  # noqa: PLC0415
+
     folder = compiles_folder(job.workspace, job.workspace.environ) / job.target.recipe.name
     return sum(known_seconds(seconds_path(folder)).values())

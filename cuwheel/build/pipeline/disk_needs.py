@@ -38,7 +38,7 @@ _FRAMEWORKS = {"torch": 4863 << 20}  # an environment with 2.15 and NVIDIA's lib
 _SMOKE = 1500 << 20  # of cutensornet-sample, whose environment is linked to the installer's files
 _OF_ONE_PYTHON = 1600 << 20  # of these, torch itself and others that NVIDIA doesn't make
 _OF_ONE_LOCK = 720 << 20  # of these, what mamba-ssm has and causal-conv1d lacks
-WORK_FOLDER = "the work folder"
+_WORK = "the work folder"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ def check_disk(job: Job) -> Iterator[CuwheelError]:
 def note_disk_needs(job: Job) -> None:
     """State what the build adds to the cache, where it adds anything, and what is free."""
     for need in disk_needs(job):
-        if need.parts.keys() - {WORK_FOLDER}:
+        if need.parts.keys() - {_WORK}:
             job.workspace.console.note(
                 f"needs {show_size(need.size)} on the disk of {need.folder}, where "
                 f"{show_size(machine.free_disk(need.folder))} are free: {_listed(need.parts)}"
@@ -84,7 +84,7 @@ def note_disk_needs(job: Job) -> None:
 def disk_needs(job: Job) -> tuple[DiskNeed, ...]:
     """Return the space that a build needs on each disk."""
     workspace = job.workspace
-    work = {WORK_FOLDER: job.target.recipe.disk}
+    work = {_WORK: job.target.recipe.disk}
     cached = {name: size for name, size in _parts_of_cache(job) if size}
     folders = {
         machine.nearest_folder(path).stat().st_dev for path in (workspace.work, workspace.cache)

@@ -1,4 +1,5 @@
-// A button beside each block of code that copies it: of a console block only what is typed.
+// What the theme lacks: a button beside each block of code that copies it (of a console block only
+// what is typed), the keyboard in wide blocks, and the level of the headings in the navigation.
 "use strict";
 
 const PROMPT = /^[$#>] /;
@@ -23,4 +24,10 @@ function addButtons() {
   }
 }
 
+function addLevels() {
+  for (const heading of document.querySelectorAll("p.caption[role=heading]"))
+    heading.ariaLevel = "2";
+}
+
 document.addEventListener("DOMContentLoaded", addButtons);
+document.addEventListener("DOMContentLoaded", addLevels);
