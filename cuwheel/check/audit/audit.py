@@ -103,7 +103,8 @@ def _annotate(result: AuditResult, wheel: Path, console: Console) -> None:
 
 def _wheels(paths: Iterable[Path], console: Console, urls: Collection[str]) -> list[Path]:
     """Return the wheels of paths, without sources beside them: a project's files are `dist/*`."""
-    wheels, problems, sources = [], [], []
+    wheels, problems = [], []
+    sources: list[Path] = []
     for path in paths:
         if path.is_dir():
             files = [file for file in sorted(path.glob("*.whl")) if not file.is_dir()]
