@@ -590,9 +590,12 @@ def of_refused_lock(path: Path, error: OSError) -> CuwheelError:
 
 
 def nearest(unknown: str, known: Iterable[str]) -> str:
-    """Return the known name that was probably meant, in any case; empty where none is near."""
-    names = {name.lower(): name for name in sorted(known)}
-    near = difflib.get_close_matches(unknown.lower(), names, n=1, cutoff=0.6)
+    """Return the known name that was probably meant, in any case; empty where none is near.
+
+    The dashes of options count for nothing: all have them.
+    """
+    names = {name.lower().lstrip("-"): name for name in sorted(known)}
+    near = difflib.get_close_matches(unknown.lower().lstrip("-"), names, n=1, cutoff=0.6)
     return names[near[0]] if near else ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,11 +20,10 @@ from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.folders.output_folder import check_output_file
 from cuwheel.base.system.output.terminal import report_terminal
-from cuwheel.build.pipeline.build_advice import build_advice
-from cuwheel.build.recipe.catalogue import load_catalogue
+from cuwheel.build.pipeline.build_advice import build_advice, can_build
+from cuwheel.build.recipe.catalogue import CatalogueEntry, load_catalogue
 from cuwheel.check.diagnose.diagnose import callers_environment
 from cuwheel.check.pick.known_sources import Sources, read_sources
-from cuwheel.check.pick.machine import TargetMachine
 from cuwheel.check.pick.pick import INDEXES_VARIABLE, NONE_FITS, PickOptions, pick_session
 from cuwheel.check.pick.requirement_files import quoted, read_requirement_file
 from cuwheel.check.pick.stack_report import stack_lines
@@ -36,10 +35,10 @@ from cuwheel.publish.stack.stack import StackRequest, search_stack
 def pick_wheels(args: argparse.Namespace, console: Console, caller: Caller) -> int:
     """Find the wheels; return the exit code."""
     request = stack_request(args, console, caller, paper=getattr(args, "for"))
-    advise = partial(build_advice, load_catalogue(caller.roots), caller.project / "dist")
+    entries = load_catalogue(caller.roots)
     is_stack = len(request.wanted) > 1 or bool(args.requirement or args.lock)
     if is_stack:
-        return _pick_stack(args, request, console, caller, advise)
+        return _pick_stack(args, request, console, caller, entries)
     [wanted] = request.wanted.values()
     options = PickOptions(
         wanted=wanted,
@@ -51,6 +50,7 @@ def pick_wheels(args: argparse.Namespace, console: Console, caller: Caller) -> i
         start=request.start,
         as_json=args.json,
     )
+    advise = partial(build_advice, entries, caller.project / "dist")
     return pick_session(options, console, callers_environment(caller.environ), advise)
 
 
@@ -118,12 +118,14 @@ def _pick_stack(
     request: StackRequest,
     console: Console,
     caller: Caller,
-    advise: Callable[[Requirement, TargetMachine], str],
+    entries: tuple[CatalogueEntry, ...],
 ) -> int:
     path = lock_file(args, caller) if args.lock else None
     environ = callers_environment(caller.environ)
+    advise = partial(build_advice, entries, caller.project / "dist")
+    builds = partial(can_build, entries)
     with console.live("examining machine and indexes"):
-        found = search_stack(request, environ, caller.cache, advise)
+        found = search_stack(request, environ, caller.cache, advise, builds)
     report = found.report
     if path and found.lock:
         write_lock(found.lock, path)

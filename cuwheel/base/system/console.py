@@ -120,11 +120,14 @@ class Console:
         else:
             self.terminal.print(text, markup=False, style=None)
 
-    def annotate(self, level: github.Level, text: str, *, title: str, file: Path) -> None:
-        """Annotate a file with a finding in GitHub Actions; elsewhere do nothing."""
+    def annotate(
+        self, level: github.Level, text: str, *, title: str, file: Path | None = None, line: int = 0
+    ) -> None:
+        """Annotate the run, or a file, with a finding in GitHub Actions; elsewhere do nothing."""
         if self._is_github:
-            place = github.in_workspace(file, os.environ)
-            self._command(github.command(level, text, title=title, file=place))
+            place = github.in_workspace(file, os.environ) if file else ""
+            number = str(line) if line else ""
+            self._command(github.command(level, text, title=title, file=place, line=number))
 
     @property
     def has_summary(self) -> bool:

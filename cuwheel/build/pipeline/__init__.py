@@ -2,6 +2,7 @@
 
 __all__ = [
     "build_advice",
+    "build_needs",
     "checks",
     "engine_code",
     "machine",

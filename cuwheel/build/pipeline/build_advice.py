@@ -14,6 +14,7 @@ from cuwheel.base.paths import find_project
 from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.base.system.versions import version_key
+from cuwheel.build.pipeline.build_needs import seconds_of
 from cuwheel.build.pipeline.published import PublishedRecord
 from cuwheel.build.recipe.catalogue import CatalogueEntry
 from cuwheel.build.recipe.source import Sdist
@@ -57,11 +58,21 @@ def build_advice(
     untried = "" if _was_built(best) else "; nobody has built it yet"
     chosen = archs_for(machine.archs, best.archs)
     options = "".join(f" --arch {arch}" for arch in chosen)
+    if machine.is_planned and best.recipe.python == "each":
+        options += f" --python {best.python}"
     command = f"nox -s build-{best.name}" + (f" --{options}" if options else "")
     return as_typed(
         f"`{command}` builds one for CUDA {best.toolkit.release}{against}{untried}; "
         f"{_cost(best, chosen, dist)}"
     )
+
+
+def can_build(
+    entries: Iterable[CatalogueEntry], wanted: Requirement, machine: TargetMachine
+) -> bool:
+    """Return True if a recipe's target of a wanted release suits a machine, and its framework."""
+    target = best_target(entries, wanted, machine)
+    return target is not None and not any(_misfits(target, machine))
 
 
 def best_target(
@@ -98,8 +109,7 @@ def _cost(target: Target, archs: tuple[str, ...], dist: Path) -> str:
     )
     record = read_record(dist / ".cuwheel" / f"{target.id}.json", PublishedRecord)
     archs = archs or target.archs
-    if record and record.key.get("archs") == " ".join(archs) and record.summary.durations:
-        seconds = sum(duration for _, duration in record.summary.durations)
+    if seconds := seconds_of(record, archs):
         return f"{needs}; the last build here took {seconds / 60:.0f} min"
     return f"{needs}; its time for {plural(len(archs), 'arch')} on this machine is unknown"
 

@@ -202,7 +202,10 @@ def suggest_sessions(
     unknown = [name for name in requested if name not in names]
     takers = {verb.name for verb in VERBS if re.search(r"(?:^|[\s[])-- ", verb.summary)}
     spelled = [name for name in unknown if name not in files and not {".", "/"} & {*name}]
-    has_near = any(nearest(name, names - {*requested}) for name in spelled)
+    verbs = {"build", *(verb.name for verb in VERBS)} - {*requested[:1]}
+    has_near = any(
+        nearest(name, verbs) or nearest(name.partition("-")[0], verbs) for name in spelled
+    )
     if requested and unknown == [*requested[1:]] != [] and not has_near:
         verb, arguments = requested[0], " ".join(unknown)
         if verb in takers & names:

@@ -166,7 +166,7 @@ class BuildRequest:
     quiet: bool = _flag("")
     verbose: bool = _flag("")
     json: bool = _flag("")
-    dry_run: bool = _flag("print what would be built and why, then stop")
+    dry_run: bool = _flag("print what would be built, why, and what it takes, then stop")
     stage: str | None = _option(
         choices(STAGES), "run only this stage, on the output of the one before it"
     )

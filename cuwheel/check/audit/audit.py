@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
@@ -22,6 +22,7 @@ from cuwheel.check.audit.report import audit_document, counts_of, print_result, 
 from cuwheel.check.audit.verdict import AuditResult, audit_wheel, internal_error, unreadable
 
 _NAME = 255  # bytes of a file's name, NAME_MAX
+_SOURCES = (".tar.gz", ".tar.bz2", ".zip")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,7 @@ def audit_session(
     results, terminal = [], report_terminal()
     urls = [path for path in paths if isinstance(path, str)]
     remote = [(Path(_name_of(url)), url) for url in urls]
-    files = _wheels([path for path in paths if isinstance(path, Path)])
+    files = _wheels([path for path in paths if isinstance(path, Path)], console, urls)
     wheels = [*((file, "") for file in files), *remote]  # several may have the same name
     if options.treemap:
         check_one_wheel(len(wheels))
@@ -100,17 +101,24 @@ def _annotate(result: AuditResult, wheel: Path, console: Console) -> None:
             console.annotate(item.severity, text, title=f"{wheel.name}: {item.rule}", file=wheel)
 
 
-def _wheels(paths: Iterable[Path]) -> list[Path]:
+def _wheels(paths: Iterable[Path], console: Console, urls: Collection[str]) -> list[Path]:
+    """Return the wheels of paths, without sources beside them: a project's files are `dist/*`."""
     wheels, problems = [], []
+    sources: list[Path] = []
     for path in paths:
         if path.is_dir():
             files = [file for file in sorted(path.glob("*.whl")) if not file.is_dir()]
             problems += [] if files else [f"{path} is a folder without wheels"]
             wheels += files
         elif path.exists():
-            wheels.append(path)
+            (sources if path.name.endswith(_SOURCES) else wheels).append(path)
         else:
             problems.append(f"{path}: there is no such file")
+    if wheels or urls:
+        for source in sources:
+            console.note(f"{source.name} is left out: it is a source, not a wheel")
+    else:
+        problems += [f"{source} is a source: build a wheel of it first" for source in sources]
     if problems:
         raise UsageError(
             "a given path is neither a wheel nor a folder with wheels",

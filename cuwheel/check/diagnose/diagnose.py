@@ -28,7 +28,7 @@ from cuwheel.check.diagnose.facts.machine import Driver, HostFacts, find_driver,
 from cuwheel.check.diagnose.facts.probe import TimedCall
 from cuwheel.check.diagnose.facts.startup import find_ending_file, find_endless_file
 from cuwheel.check.diagnose.facts.variables import find_culprit
-from cuwheel.check.diagnose.report import print_report
+from cuwheel.check.diagnose.report import annotate_verdicts, print_report
 from cuwheel.check.diagnose.rules.driver import judge_driver
 from cuwheel.check.diagnose.rules.variables import judge_start, judge_switches, judge_variables
 from cuwheel.check.diagnose.toolkits import (
@@ -103,6 +103,7 @@ def diagnose_session(
         console.answer(report)
     else:
         print_report(report, report_terminal(), console)
+    annotate_verdicts(report, console)
     return report.exit_code
 
 

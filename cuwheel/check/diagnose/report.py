@@ -12,6 +12,7 @@ import rich.text
 from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code
 from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.console import Console
+from cuwheel.base.system.output import github
 from cuwheel.base.system.quantities import show_size
 from cuwheel.check.diagnose.document import (
     DiagnosedEnvironment,
@@ -31,6 +32,7 @@ _STYLES: dict[Level, str] = {
     "warning": "yellow",
     "broken": "bold red",
 }
+_ANNOTATED: dict[Level, github.Level] = {"warning": "warning", "broken": "error"}
 _KINDS = {
     "debian": "the distribution's nvidia-cuda-toolkit",
     "hpc": "NVIDIA's HPC SDK",
@@ -62,6 +64,22 @@ def print_report(
     terminal.print(
         rich.text.Text.assemble(("diagnose: ", "bold"), level, f" ({listed})" * bool(listed))
     )
+
+
+def annotate_verdicts(report: DiagnoseDocument, console: Console) -> None:
+    """Add what is broken, and warnings, to a run of GitHub Actions and to its summary."""
+    for verdict in report.verdicts:
+        if verdict.level not in _ANNOTATED:
+            continue
+        texts = {
+            "because": verdict.cause,
+            "to fix": as_typed(verdict.fix),
+            "run": verdict.command,
+            "more": as_typed(verdict.more),
+        }
+        text = "\n".join(f"{label}: {value}" for label, value in texts.items() if value)
+        console.annotate(_ANNOTATED[verdict.level], text, title=verdict.what)
+        console.add_to_summary(github.table({verdict.level: verdict.what, **texts}))
 
 
 def _print_facts(

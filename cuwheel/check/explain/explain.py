@@ -15,8 +15,9 @@ from typing import IO, Any, ClassVar, Literal
 from cuwheel.base.errors import UsageError, of_system_error
 from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.console import Console
+from cuwheel.base.system.output import github
 from cuwheel.base.system.output.documents import Schema
-from cuwheel.base.system.output.terminal import report_terminal
+from cuwheel.base.system.output.terminal import printable, report_terminal
 from cuwheel.base.system.quantities import plural
 from cuwheel.base.system.regular_files import open_file
 from cuwheel.check.explain.explanation import (
@@ -137,8 +138,30 @@ def explain_session(
     if len(results) > len(shown):
         output += f"\n{len(results) - len(shown)} of {len(results)} logs show no failure\n"
     # Characters that the terminal's encoding lacks are escaped.
-    sys.stdout.buffer.write(output.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.buffer.write(printable(output).encode(encoding, "backslashreplace"))
     sys.stdout.buffer.flush()
+    for name, explanation in results:
+        if explanation.failed:
+            _annotate(name, explanation, folder, console)
+
+
+def _annotate(name: str, explanation: Explanation, folder: Path, console: Console) -> None:
+    """Annotate a log with its likeliest cause, and add this to the summary, in GitHub Actions."""
+    cause = next(iter(explanation.causes), None)
+    line = cause.evidence[0] if cause and cause.evidence else explanation.error
+    title = cause.title if cause else "no known cause"
+    rows = {"error": line.text.strip()[:_LONGEST] if line else ""}
+    if cause:
+        rows |= {"because": cause.why, "to fix": cause.fix, "more": as_typed(cause.anchor)}
+    console.annotate(
+        "error",
+        "\n".join(f"{label}: {text}" for label, text in rows.items() if text),
+        title=f"{name}: {title}",
+        file=folder / name,
+        line=line.line if line else 0,
+    )
+    console.add_to_summary(github.table({name: title, **rows}))
 
 
 def explained(log: Path, known: Mapping[str, str], console: Console) -> str:

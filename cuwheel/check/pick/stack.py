@@ -74,12 +74,14 @@ class MissingWheel:
         why: no wheel fits.
         sdist: file name of its newest source; empty: there is none.
         weight: the distance of the nearest wheel from fitting.
+        can_be_built: a recipe builds one for the cell.
     """
 
     project: str
     why: str
     sdist: str = ""
     weight: int = _NO_WHEEL
+    can_be_built: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,9 +103,10 @@ class StackFit:
     conflict: str = ""
 
     @property
-    def distance(self) -> tuple[int, int]:
-        """A key: how many packages lack a wheel, and how far the nearest are from fitting."""
-        return len(self.missing), sum(wheel.weight for wheel in self.missing)
+    def distance(self) -> tuple[int, int, int]:
+        """A key: how many packages lack a recipe too, or a wheel, and how far these are from it."""
+        unbuilt = sum(not wheel.can_be_built for wheel in self.missing)
+        return unbuilt, len(self.missing), sum(wheel.weight for wheel in self.missing)
 
     @property
     def is_complete(self) -> bool:
@@ -133,6 +136,7 @@ class StackSearch:
         wanted: requirements by project; PyTorch may be among them.
         offers: of each of them, and of PyTorch, all with the caller's own and known sources.
         machine: its Python, frameworks and CUDA aren't used.
+        can_build: returns whether a recipe builds a requirement for a machine.
     """
 
     def __init__(
@@ -141,11 +145,13 @@ class StackSearch:
         offers: Mapping[str, Offers],
         machine: TargetMachine,
         limits: Limits,
+        can_build: Callable[[Requirement, TargetMachine], bool] = lambda *_: False,
     ) -> None:
         self._wanted = {name: wanted.get(name, Requirement(name)) for name in (*wanted, TORCH)}
         self._offers = offers
         self._base = machine
         self._limits = limits
+        self._can_build = can_build
         self._facts: dict[str, RemoteWheelFacts] = {}
         self._whole: set[str] = set()
         self._tags: dict[str, frozenset[Tag]] = {}
@@ -376,6 +382,7 @@ class StackSearch:
             why=why,
             sdist=sdist.name if sdist else "",
             weight=nearest.weight if nearest else _NO_WHEEL,
+            can_be_built=self._can_build(self._wanted[project], machine),
         )
 
 
@@ -392,7 +399,8 @@ class StackChoice:
     """The result of a search.
 
     Attributes:
-        best: the newest cell with all wheels, else the one that lacks fewest; None: no cell.
+        best: the newest cell with all wheels, else the one that lacks fewest, where recipes build
+            what it lacks if there is such a cell; None: no cell.
         runner_up: the next one of another PyTorch or CUDA with all wheels; not resolved.
         newer: for each newer PyTorch, its cell that lacks fewest; the newest first.
     """

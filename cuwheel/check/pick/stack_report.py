@@ -37,12 +37,14 @@ class MissingPackage:
         why: no wheel of it fits.
         sdist: file name of its newest source; empty: there is none.
         advice: what builds one, with its time, memory and disk as far as they are known.
+        can_be_built: whether a recipe builds one for this Python, PyTorch and CUDA.
     """
 
     project: str
     why: str
     sdist: str
     advice: str
+    can_be_built: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +83,7 @@ class StackDocument:
         indexes: those that were queried, by package.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("stack", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("stack", "1.1")
 
     requirements: tuple[str, ...]
     is_complete: bool
@@ -156,6 +158,7 @@ def _describe_missing(
         why=wheel.why,
         sdist=wheel.sdist,
         advice=advise(requirement, fit.machine) if requirement else "",
+        can_be_built=wheel.can_be_built,
     )
 
 
@@ -212,17 +215,24 @@ def _other_lines(report: StackDocument) -> Iterator[str]:
     if report.runner_up:
         yield from facts("next", [f"{_name(report.runner_up)} has all wheels too"])
     label = "why not"
-    for reason, stacks in itertools.islice(_reasons_of(report.newer).items(), _MOST_NEWER):
+    reasons = _reasons_of(report.newer, is_about_builds=not report.is_complete)
+    for reason, stacks in itertools.islice(reasons.items(), _MOST_NEWER):
         names = [f"torch {stack.torch}" if stack.torch else _name(stack) for stack in stacks]
         yield from facts(label, [f"{', '.join(names)}: {reason}"])
         label = ""
 
 
-def _reasons_of(newer: Iterable[StackOfWheels]) -> dict[str, list[StackOfWheels]]:
+def _reasons_of(
+    newer: Iterable[StackOfWheels], *, is_about_builds: bool
+) -> dict[str, list[StackOfWheels]]:
     """Return newer stacks by the reason against them."""
     reasons: dict[str, list[StackOfWheels]] = {}
     for stack in newer:
-        missing = (f"{package.project}: {package.why}" for package in stack.missing)
+        missing = (
+            f"{package.project}: {package.why}"
+            + ", and no recipe builds one" * (is_about_builds and not package.can_be_built)
+            for package in stack.missing
+        )
         reason = "; ".join(text for text in (stack.conflict, *missing) if text)
         reasons.setdefault(reason, []).append(stack)
     return reasons

@@ -15,6 +15,7 @@ from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.base.system.quantities import plural, show_time
 from cuwheel.build.compile.events import EVENTS_LOG, read_events
 from cuwheel.build.pipeline import pipeline
+from cuwheel.build.pipeline.build_needs import BuildNeeds, build_needs
 from cuwheel.build.pipeline.published import read_build, rebuild_reasons
 from cuwheel.build.pipeline.run_state import PROFILE
 from cuwheel.build.pipeline.summary import Summary, print_summary
@@ -49,9 +50,10 @@ class BuildDocument:
         shard: with `--shard`, what it did; null in any other state than `compiled`.
         reasons: with `--dry-run`, why it would be built.
         last: with `--dry-run`, why the last build ran.
+        needs: with `--dry-run`, what the build would take; null where nothing would be built.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("build", "1.1")
+    SCHEMA: ClassVar[Schema] = Schema("build", "1.2")
 
     target: str
     state: Literal["built", "compiled", "failed", "stopped", "would be built", "up to date"]
@@ -61,6 +63,7 @@ class BuildDocument:
     shard: ShardResult | None = None
     reasons: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
+    needs: BuildNeeds | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,18 +189,20 @@ def _compile_shard(job: Job, shard: Shard, console: Console) -> None:
 
 def _preview(job: Job, console: Console) -> None:
     now, before = rebuild_reasons(job)
+    needs = build_needs(job) if now else None
     if job.settings.json:
         document = BuildDocument(
             target=job.target.id,
             state="would be built" if now else "up to date",
             reasons=tuple(now),
             last=tuple(before),
+            needs=needs,
         )
         console.answer(document)
         return
     console.note("a build now would run, because:" if now else "a build now would do nothing")
-    for reason in now:
-        console.note(f"  {reason}")
+    for line in (*now, *(needs.lines() if needs else ())):
+        console.note(f"  {line}")
     for reason in before:
         console.note(f"the last build ran because {reason}")
 

@@ -21,7 +21,7 @@ from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.base.system.pythons import Interpreter, find_python
 from cuwheel.base.system.quantities import plural
 from cuwheel.build.pipeline import pipeline
-from cuwheel.build.pipeline.build_advice import best_target, build_advice
+from cuwheel.build.pipeline.build_advice import best_target, build_advice, can_build
 from cuwheel.build.recipe.catalogue import CatalogueEntry, load_catalogue
 from cuwheel.build.recipe.target import Target
 from cuwheel.check.diagnose.diagnose import callers_environment
@@ -47,7 +47,7 @@ class GetDocument:
         proofs: the import of each package.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("get", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("get", "1.1")
 
     folder: str
     stack: StackDocument
@@ -143,7 +143,8 @@ class _Run:
             indexes = (*request.indexes, uri) if request.indexes else ()
             request = replace(request, listed=(uri, *request.listed), indexes=indexes)
         with self.console.live("examining machine and indexes"):
-            return search_stack(request, self.environ, self.caller.cache, advise)
+            cache, builds = self.caller.cache, partial(can_build, self.entries)
+            return search_stack(request, self.environ, cache, advise, builds)
 
     def build(self, found: FoundStack) -> tuple[str, ...]:
         """Build the missing wheels, after a question; return their targets."""

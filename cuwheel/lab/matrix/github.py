@@ -15,9 +15,7 @@ from cuwheel.base.caller import Caller
 from cuwheel.base.errors import CommandFailedError, UsageError
 from cuwheel.base.system.output.documents import Schema
 from cuwheel.base.system.process import run
-from cuwheel.build.compile.cache.compile_cache import compiles_folder
-from cuwheel.build.compile.seconds import known_seconds
-from cuwheel.build.pipeline.package_build.shard_plan import seconds_path
+from cuwheel.build.pipeline.build_needs import compile_seconds
 from cuwheel.build.recipe.source import Folder
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.workspace.request import Shard
@@ -130,9 +128,7 @@ def _shards(state: CellState, longest: float, cores: int) -> Iterator[MatrixShar
 def _expected_seconds(state: CellState, cores: int) -> float:
     """Return the longer of a cell's last build and what its recipe's known compiles take."""
     job = state.cell.job
-    folder = compiles_folder(job.workspace, job.workspace.environ) / job.target.recipe.name
-    work = sum(known_seconds(seconds_path(folder)).values())
-    return max(state.seconds or 0.0, work / cores)
+    return max(state.seconds or 0.0, compile_seconds(job) / cores)
 
 
 def _job(state: CellState) -> MatrixJob:

@@ -18,6 +18,7 @@ from cuwheel.base.system.console import Console
 from cuwheel.base.system.folders.output_folder import write_files
 from cuwheel.base.system.output import html
 from cuwheel.base.system.quantities import plural, show_size, show_time
+from cuwheel.base.system.versions import version_key
 from cuwheel.build.workspace.masking import PublicText
 from cuwheel.lab.matrix.state import KINDS, CellState
 
@@ -29,7 +30,13 @@ _COLOURS = {
     "impossible": "dim",
 }
 
-_PAGE_TITLES = ("state", "time", "size", "date (UTC)", "")  # after those of the table
+_PAGE_TITLES = (
+    "state",
+    "time",
+    "size",
+    "date (UTC)",
+    "wheel or reason",
+)  # after those of the table
 _LABELS = {
     "built": "good",
     "outdated": "warning",
@@ -47,6 +54,8 @@ _LEGEND = {
 _STYLE = """
 td:first-child, td:nth-child(n+4) { white-space: nowrap; }
 td:last-child { overflow-wrap: anywhere; white-space: normal; }
+.scrolling table { width: auto; } .scrolling td:last-child { white-space: nowrap; }
+.scrolling a { color: inherit; text-decoration: none; }
 """
 
 
@@ -113,12 +122,42 @@ def write_page(states: Sequence[CellState], dist: Path, date: str) -> Path:
     legend = ", ".join(f"{html.label(kind, _LABELS[kind])} {_LEGEND[kind]}" for kind in KINDS)
     body = f"""<h1>Wheels</h1>
 <p>{counts}. As of {escape(date)}.</p>
+{_grid(states)}
 {html.table((*titles_of(states), *_PAGE_TITLES), (_row(state, states) for state in shown))}
 <p>{legend}</p>"""
     page = html.page(f"Wheels: {show_counts(states)}", body, style=_STYLE)
     path = dist / "matrix.html"
     write_files(dist, WHEEL_FOLDER, ({path.name: text.of(page).encode()},), is_all=False)
     return path
+
+
+def _grid(states: Sequence[CellState]) -> str:
+    """Return wheels by package and CUDA, and by Python and framework, linked to their rows."""
+    grid: dict[tuple[str, ...], dict[tuple[str, str], str]] = {}
+    for state in states:
+        package, cuda, python, framework, *platform = row_of(state, states)
+        label = html.label(state.kind, _LABELS[state.kind])
+        link = f'<a href="#{escape(state.cell.id)}">{label}</a>'
+        grid.setdefault((package, cuda, *platform), {})[python, framework] = link
+    columns = sorted({column for row in grid.values() for column in row}, key=_newest_last)
+    titles = (
+        "package",
+        "CUDA",
+        *titles_of(states)[4:],
+        *(", ".join(part for part in each if part != "-") for each in columns),
+    )
+    rows = (
+        html.row((*map(escape, name), *(row.get(column, "") for column in columns)))
+        for name, row in grid.items()
+    )
+    return html.scrolling(html.table(titles, rows), "wheels by package, Python and framework")
+
+
+def _newest_last(column: tuple[str, str]) -> tuple[object, ...]:
+    """Return a key of a Python and a framework: `any` and stable ABIs come first."""
+    python, framework = column
+    name, _, version = framework.partition(" ")
+    return name, version_key(version), version_key(python), python
 
 
 def _row(state: CellState, states: Sequence[CellState]) -> str:

@@ -28,10 +28,11 @@ form { display: flex; flex-wrap: wrap; gap: .7rem; margin: 1rem 0; }
 input, select { font: inherit; padding: .25rem; max-width: 100%; }
 pre { background: #f3f5f7; padding: .6rem; overflow-x: auto; }
 section { border-top: 1px solid #e3e6e9; padding-top: .5rem; }
-.scroll { overflow-x: auto; } .scroll td:nth-last-child(-n+2) { white-space: nowrap; }
+.scrolling td:nth-last-child(-n+2) { white-space: nowrap; }
+button { font: inherit; float: right; padding: .25rem .6rem; }
 @media (prefers-color-scheme: dark) {
   pre { background: #22262a; }
-  input, select { color: inherit; background: #22262a; border: 1px solid #555; } }
+  button, input, select { color: inherit; background: #22262a; border: 1px solid #555; } }
 """
 _FILTER = """
 const form = document.forms[0], rows = [...document.querySelectorAll('tbody tr')];
@@ -58,6 +59,17 @@ _FILL = """
 const address = new URL('../../', location).href.replace(/\\/$/, '');
 for (const code of document.querySelectorAll('code'))
   code.textContent = code.textContent.replaceAll('ADDRESS', address);
+"""
+_COPY = """
+for (const block of navigator.clipboard ? document.querySelectorAll('pre') : []) {
+  const button = document.createElement('button');
+  button.textContent = 'Copy';
+  button.addEventListener('click', async () => {
+    await navigator.clipboard.writeText(block.textContent);
+    button.textContent = 'Copied';
+  });
+  block.before(button);
+}
 """
 
 
@@ -127,7 +139,7 @@ def _home_page(wheels: Sequence[ListedWheel]) -> str:
 <a href="simple/index.html">simple/</a>{links}.</p>
 <form hidden><label>search <input name="text" type="search" size="24"></label>
 {_selects(wheels)}</form>
-<div class="scroll">{html.table(_TITLES, map(_row, wheels))}</div>
+{html.scrolling(html.table(_TITLES, map(_row, wheels)), "all wheels")}
 <script>{_FILTER}</script>"""
     return html.page("CUDA wheels", body, style=_STYLE)
 
@@ -162,7 +174,7 @@ def _project_page(project: str, wheels: Sequence[ListedWheel], files: str, addre
         _section(wheel, files or "../../files", address or _ADDRESS) for wheel in wheels
     )
     unknown = "" if address else f"<p>{_ADDRESS} is the address of this folder.</p>"
-    script = "" if address else f"<script>{_FILL}</script>"
+    script = f"<script>{'' if address else _FILL}{_COPY}</script>"
     body = f"""<p><a href="../../index.html">all wheels</a></p>
 <h1>{escape(project)}</h1>
 <noscript>{unknown}</noscript>
@@ -176,7 +188,9 @@ def _section(wheel: ListedWheel, files: str, address: str) -> str:
     files = entry.at or files
     file = f"{files}/{entry.quoted}"
     facts = [(title, text) for title, text in zip(_TITLES[1:], wheel.cells, strict=True) if text]
-    rows = "".join(f"<tr><th>{name}</th><td>{escape(text)}</td></tr>" for name, text in facts)
+    rows = "".join(
+        f"<tr><th scope='row'>{name}</th><td>{escape(text)}</td></tr>" for name, text in facts
+    )
     statement = ""
     if entry.has_statement:
         statement = f', <a href="{escape(f"{file}{STATEMENT}")}">provenance</a>'
@@ -186,7 +200,7 @@ def _section(wheel: ListedWheel, files: str, address: str) -> str:
     return f"""<section id="{escape(entry.quoted)}">
 <h2><a href="{escape(file)}">{escape(entry.name)}</a></h2>
 {yanked}<table><tbody>{rows}
-<tr><th>SHA-256</th><td><code>{entry.sha256}</code>{statement}</td></tr></tbody></table>
+<tr><th scope="row">SHA-256</th><td><code>{entry.sha256}</code>{statement}</td></tr></tbody></table>
 {_grid(wheel.facts)}
 {_commands(wheel, file if "://" in files else f"{address}/files/{entry.quoted}", address)}
 </section>"""
@@ -202,7 +216,7 @@ def _grid(facts: WheelFacts) -> str:
         for name, known in facts.grid
     )
     table = html.table(("code for", *archs), rows)
-    return f'<div class="scroll">{table}</div>\n'
+    return html.scrolling(table, "libraries and archs") + "\n"
 
 
 def _commands(wheel: ListedWheel, file: str, address: str) -> str:
@@ -225,5 +239,6 @@ explicit = true
 dependencies = ["{entry.project}=={entry.shown_version}"]""",
     }
     return "\n".join(
-        f"<h3>{title}</h3><pre><code>{escape(text)}</code></pre>" for title, text in texts.items()
+        f"<h3>{title}</h3><pre tabindex='0'><code>{escape(text)}</code></pre>"
+        for title, text in texts.items()
     )

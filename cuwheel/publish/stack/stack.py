@@ -70,12 +70,14 @@ def search_stack(
     environ: Mapping[str, str],
     cache: Path,
     advise: Callable[[Requirement, TargetMachine], str],
+    can_build: Callable[[Requirement, TargetMachine], bool],
 ) -> FoundStack:
     """Find the newest Python, PyTorch and CUDA for which all packages have a wheel.
 
     Args:
         environ: of `callers_environment`.
         advise: returns what builds a wheel of a requirement for a machine.
+        can_build: returns whether a recipe builds one that fits it.
 
     Raises:
         InterpreterNotFoundError: there is no such interpreter, or it can't be run.
@@ -89,7 +91,7 @@ def search_stack(
     offers = dict(zip(names, run_all(queries, Stop()), strict=True))
     for name in request.wanted:
         _check_queried(name, offers[name])
-    search = StackSearch(request.wanted, offers, machine, limits)
+    search = StackSearch(request.wanted, offers, machine, limits, can_build)
     locks: dict[str, StackLock] = {}
     given = GivenIndexes((*(request.indexes or request.listed), *request.more_indexes))
 

@@ -10,7 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from cuwheel.base.paths import ROOT
-from cuwheel.build.pipeline.build_advice import build_advice
+from cuwheel.build.pipeline.build_advice import build_advice, can_build
 from cuwheel.build.pipeline.summary import Summary
 from cuwheel.build.recipe.catalogue import CatalogueEntry, load_catalogue
 from cuwheel.build.recipe.recipe import Recipe
@@ -49,6 +49,16 @@ def test_names_command_that_suits_the_machine(project: str, machine: str, comman
     )
 
     assert advice.startswith(f"`nox -s build-{command}` builds one")
+
+
+@pytest.mark.parametrize(("torch", "is_built"), [("2.11.0", True), ("2.12.1", False)])
+def test_builds_for_planned_environment(torch: str, is_built: bool) -> None:  # noqa: FBT001
+    machine = parse_machine(f"python=3.13,torch={torch},cuda=13.0,{LINUX}")
+    planned = dataclasses.replace(machine, is_planned=True)
+    arguments = (load_catalogue([ROOT]), NO_BUILDS, Requirement("flash-attn"), planned)
+
+    assert can_build(arguments[0], *arguments[2:]) is is_built
+    assert "flash-attn-130 -- --python 3.13` builds one" in build_advice(*arguments)
 
 
 @pytest.mark.parametrize(

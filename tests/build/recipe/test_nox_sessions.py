@@ -85,12 +85,21 @@ def test_names_fault_of_broken_recipe(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("line", "typed"),
-    [("audit dist", "dist"), ("audit ./docs", "./docs"), ("explain audit.log", "audit.log")],
+    [
+        ("audit dist", "dist"),
+        ("audit ./docs", "./docs"),
+        ("explain audit.log", "audit.log"),
+        ("pick a-one", "a-one"),
+        ("get a-one other", "a-one other"),
+        ("install a-one-130", "a-one-130"),
+    ],
 )
-def test_takes_files_for_arguments(line: str, typed: str) -> None:
-    known = [session.name for session in sessions_of(())]
+def test_takes_files_and_packages_for_arguments(tmp_path: Path, line: str, typed: str) -> None:
+    add_recipe(tmp_path, "a-one")
+    entries = load_catalogue([tmp_path])
+    known = [session.name for session in sessions_of(entries)]
 
-    [suggestion] = suggest_sessions(line.split(), known, files=["dist"])
+    [suggestion] = suggest_sessions(line.split(), known, entries, files=["dist"])
 
     assert suggestion.endswith(f'"nox -s {line.split(maxsplit=1)[0]} -- {typed}"?')
 

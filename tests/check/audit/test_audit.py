@@ -234,6 +234,21 @@ def test_ends_quietly_with_closed_pipe(tmp_path: Path, option: str) -> None:
     assert "BrokenPipe" not in finished.output
 
 
+def test_leaves_out_sources_beside_wheels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = write_wheel(tmp_path, {"toy.py": b""}, name="toy")
+    source = tmp_path / "toy-1.0.tar.gz"
+    source.write_bytes(b"a source")
+
+    run_command("audit", [str(wheel), str(source)], Console())
+
+    assert "toy-1.0.tar.gz is left out: it is a source" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="neither a wheel") as caught:
+        run_command("audit", [str(source)], Console())
+    assert "build a wheel of it first" in caught.value.why
+
+
 def test_annotates_findings_in_a_workflow(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

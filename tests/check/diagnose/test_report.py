@@ -23,7 +23,7 @@ from cuwheel.check.diagnose.document import (
 from cuwheel.check.diagnose.facts.gpu_packages import DiagnosedPackage
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts
 from cuwheel.check.diagnose.facts.machine import Driver, DriverGpu
-from cuwheel.check.diagnose.report import print_report
+from cuwheel.check.diagnose.report import annotate_verdicts, print_report
 from cuwheel.check.diagnose.toolkits import Installations
 from cuwheel.check.diagnose.verdict import (
     LEVELS,
@@ -162,3 +162,20 @@ def test_anchors_lead_to_entries() -> None:
 
     assert set(OWN_ENTRIES) < quoted
     assert {name for name in quoted if f'<a id="{name}"></a>' not in page} == set()
+
+
+def test_annotates_what_is_wrong_in_a_workflow(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    wrong = broken("driver", "the driver is too old", "a\n::error::b", "install a newer one")
+
+    annotate_verdicts(make_report(works("torch works"), wrong), Console())
+
+    line, *others = capsys.readouterr().err.splitlines()
+    assert line.startswith("::error title=the driver is too old::because: a%0A::error::b%0Ato fix:")
+    assert not others
+    summary = (tmp_path / "summary.md").read_text()
+    assert "| broken | the driver is too old |" in summary
+    assert "torch works" not in summary

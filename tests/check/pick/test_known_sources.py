@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from bench.pick import recorded_releases
 from cuwheel.base.errors import UsageError
 from cuwheel.base.paths import ROOT
 from cuwheel.check.pick.choice import query_sources
@@ -78,6 +79,35 @@ def test_reads_each_source(source: object, index: WheelIndex) -> None:
     hashed = known.form.startswith("simple index")
     assert answer.wheel.trust.startswith("SHA-256 from the index" if hashed else "no SHA-256")
     assert f"{project} @ http://" in answer.commands["uv"]
+
+
+@pytest.mark.parametrize(
+    ("project", "machine", "name"),
+    [
+        (
+            "flash-attn",
+            "python=3.12,torch=2.9,cuda=12.8",
+            "flash_attn-2.8.3+cu12torch2.9cxx11abiTRUE-cp312-cp312-linux_x86_64.whl",
+        ),
+        (
+            "mamba-ssm",
+            "python=3.11,torch=2.6,cuda=12.4",
+            "mamba_ssm-2.2.6.post3+cu12torch2.6cxx11abiFALSE-cp311-cp311-linux_x86_64.whl",
+        ),
+        ("causal-conv1d", "python=3.12,torch=2.11,cuda=13.0", ""),  # only NVIDIA's containers
+    ],
+)
+def test_chooses_from_recorded_lists_of_releases(project: str, machine: str, name: str) -> None:
+    with recorded_releases() as sources:
+        options = PickOptions(
+            wanted=Requirement(project),
+            paper=f"{machine},arch=90,platform=x86_64",
+            sources=sources,
+            start=Path.cwd(),
+        )
+        answer = find(options, {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": "/dev/null"})
+
+    assert (answer.wheel.name if answer.wheel else "") == name
 
 
 def test_covers_each_form() -> None:

@@ -31,15 +31,26 @@ def choose(
     machine: str = MACHINE,
     conflicts: tuple[str, ...] = (),
     limits: Limits | None = None,
+    built_for: str = "",
 ) -> StackChoice:
-    """Return the choice; cells of the PyTorch releases in `conflicts` don't go together."""
+    """Return the choice; cells of the PyTorch releases in `conflicts` don't go together.
+
+    Args:
+        built_for: the PyTorch for which recipes build everything.
+    """
     requirements = {Requirement(text).name: Requirement(text) for text in wanted}
     names = dict.fromkeys((*requirements, TORCH))
     offers = {
         name: query_indexes(requirements.get(name, Requirement(name)), [index.url])
         for name in names
     }
-    search = StackSearch(requirements, offers, parse_machine(machine), limits or Limits())
+    search = StackSearch(
+        requirements,
+        offers,
+        parse_machine(machine),
+        limits or Limits(),
+        lambda _, cell: cell.framework(TORCH) == built_for,
+    )
 
     def try_together(fit: StackFit) -> str:
         return "they exclude each other" if fit.cell.torch in conflicts else ""
@@ -115,6 +126,18 @@ def test_names_what_has_to_be_built(index: WheelIndex) -> None:
     [missing] = choice.best.missing
     assert (missing.project, missing.sdist) == ("sourced", "sourced-3.0.tar.gz")
     assert not choice.best.is_complete
+
+
+def test_prefers_cell_for_which_recipes_build_what_is_missing(index: WheelIndex) -> None:
+    index.add_torch("2.12.0", "2.11.0")
+    index.add("fast", "1.0+cu130torch2.12")
+    index.add_sdist("sourced", "3.0")
+
+    choice = choose(index, "fast", "sourced", built_for="2.11.0")
+
+    assert cell_of(choice)[1] == "2.11.0"
+    assert choice.best
+    assert {wheel.project for wheel in choice.best.missing} == {"fast", "sourced"}
 
 
 def test_requires_torch_as_metadata_say(index: WheelIndex) -> None:

@@ -144,8 +144,10 @@ def test_wrong_command_line_leaves_no_state(
     assert _content(folder) == before
 
 
-def test_dry_run_leaves_no_state(
-    copied: Callable[[str], Engine], monkeypatch: pytest.MonkeyPatch
+def test_dry_run_tells_needs_and_leaves_no_state(
+    copied: Callable[[str], Engine],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     engine = copied("tiny-skbuild")
     use_environment(engine, monkeypatch)
@@ -155,6 +157,9 @@ def test_dry_run_leaves_no_state(
     run_command("build", ["tiny-skbuild-130", *folders, "--dry-run", "--no-cache"], Console())
 
     assert _content(engine.dist.parent) == before
+    printed = capsys.readouterr().err
+    for fact in ("archs     sm_", "time      ", "memory    ", "disk      ", "download  the source"):
+        assert fact in printed
 
 
 def _content(folder: Path) -> dict[Path, bytes]:

@@ -62,6 +62,29 @@ def test_explains_logs_of_a_folder(
     golden.check(f"explain/folder{option}.txt", output)
 
 
+def test_annotates_the_cause_in_a_workflow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A line of a log can't be a command of the runner."""
+    (tmp_path / "bad.log").write_text(f"{GCC_TOO_NEW}\n")
+    (tmp_path / "odd.log").write_text("a.c:4: error: ##[warning]no ::error::\nmake: *** Error 1\n")
+    for name, value in (("ACTIONS", "true"), ("WORKSPACE", str(tmp_path))):
+        monkeypatch.setenv(f"GITHUB_{name}", value)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    monkeypatch.setenv("CUWHEEL_INVOKED_FROM", str(tmp_path))
+
+    run_command("explain", ["bad.log", "odd.log"], Console())
+
+    output = capfd.readouterr()
+    first, second = (line for line in output.err.splitlines() if line.startswith("::"))
+    assert first.startswith("::error title=bad.log%3A ")
+    assert ",file=bad.log,line=" in first
+    assert "because: " in first
+    assert ",file=odd.log," in second
+    assert "##[" not in output.out
+    assert "| bad.log | " in (tmp_path / "summary.md").read_text().replace("\\", "")
+
+
 def test_command_answers_line_by_line(command: Callable[..., str]) -> None:
     cases = [{"id": "a", "log": GCC_TOO_NEW}, {"id": 2, "log": BUILT}]
 

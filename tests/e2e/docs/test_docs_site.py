@@ -139,6 +139,15 @@ def test_lines_of_real_logs_find_their_causes(site: Path, page: Browser) -> None
     assert len(lost) <= (1 - _FOUND) * count, lost
 
 
+def test_button_copies_commands_without_prompts(site: Path, page: Browser) -> None:
+    page.open((site / "how-to" / "matrix.html").as_uri())
+
+    count = "document.querySelectorAll('{}').length"
+    assert page.value(count.format("button.copy + pre")) == page.value(count.format("pre")) > 0
+    assert page.value("copied('$ nox -s a\\nits output\\n$ nox -s b')") == "nox -s a\nnox -s b"
+    assert page.value("copied('no prompt')") == "no prompt"
+
+
 def test_words_that_stand_together_come_first(site: Path, page: Browser) -> None:
     page.open(f"{site.as_uri()}/search.html?q=remote+compile+cache+redis")
 

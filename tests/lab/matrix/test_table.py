@@ -39,7 +39,7 @@ def test_names_platform_of_foreign_wheels(others: tuple[Platform, ...], tmp_path
     rows = [line.split() for line in shown(states).splitlines() if "tiny-cuda" in line]
     assert [row[4] for row in rows] == [platform.name for platform in (AARCH64, *others)]
     page = write_page(states, tmp_path, "now").read_text()
-    assert "<th>platform</th>" in page
+    assert '<th scope="col">platform</th>' in page
     assert "<td>linux_aarch64</td>" in page
 
 

@@ -11,6 +11,7 @@ body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 80re
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .35rem .7rem .35rem 0; border-bottom: 1px solid #e3e6e9;
   vertical-align: top; overflow-wrap: break-word; }
+.scrolling { overflow-x: auto; }
 code { font-size: .9em; overflow-wrap: anywhere; }
 .state { border-radius: .25rem; padding: .05rem .4rem; white-space: nowrap; }
 .good { background: #d7f0dd; } .warning { background: #fbecc2; } .bad { background: #f8d3d0; }
@@ -37,16 +38,24 @@ def page(title: str, body: str, *, style: str = "") -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title>
 <style>{_STYLE}{style}</style>
+<main>
 {body}
+</main>
 </html>
 """
 
 
 def table(titles: Iterable[str], rows: Iterable[str]) -> str:
     """Return a table of `row`s; without titles it has no head."""
-    cells = "".join(f"<th>{escape(title)}</th>" for title in titles)
+    cells = "".join(f'<th scope="col">{escape(title)}</th>' for title in titles)
     head = f"<thead><tr>{cells}</tr></thead>\n" if cells else ""
     return f"<table>{head}<tbody>\n{chr(10).join(rows)}\n</tbody></table>"
+
+
+def scrolling(content: str, name: str) -> str:
+    """Return content that may be wider than a phone, and that the keyboard can scroll."""
+    role = f'role="region" aria-label="{escape(name)}" tabindex="0"'
+    return f'<div class="scrolling" {role}>{content}</div>'
 
 
 def row(cells: Iterable[str], attributes: str = "") -> str:

@@ -96,6 +96,11 @@ def make_terminal(*, stderr: bool) -> rich.console.Console:
     return terminal
 
 
+def printable(text: str) -> str:
+    """Return a text for standard output: no workflow command in a step of GitHub Actions."""
+    return github.without_commands(text) if github.is_github(os.environ) else text
+
+
 def is_live(terminal: rich.console.Console) -> bool:
     """Return True if a line can be redrawn in place: not in a pipe, not on a dumb terminal."""
     return terminal.is_terminal and not terminal.is_dumb_terminal

@@ -15,7 +15,7 @@ def test_page_escapes_its_title_and_loads_nothing() -> None:
 def test_table_has_a_head_only_with_titles() -> None:
     rows = [html.row(("1", html.label("built", "good")), ' id="x"')]
 
-    assert "<thead><tr><th>a &amp; b</th></tr></thead>" in html.table(("a & b",), rows)
+    assert '<thead><tr><th scope="col">a &amp; b</th></tr></thead>' in html.table(("a & b",), rows)
     assert html.table((), rows) == (
         '<table><tbody>\n<tr id="x"><td>1</td><td><span class="state good">built</span></td></tr>\n'
         "</tbody></table>"
