@@ -60,7 +60,8 @@ def check_framework_headers(
 
     Args:
         standards: those that setup.py sets, `17`, an empty one where it sets none; none: not known,
-            and CMakeLists.txt may name several, of which one that works is enough.
+            and CMakeLists.txt may name several, of which one that works is enough; where it names
+            none, so is one that nothing names.
         sources: those of setup.py's extensions, relative to the package; none: all.
     """
     trial = _Trial(inputs=inputs, included=_included(inputs.tree, sources), cache=cache)
@@ -76,7 +77,8 @@ def check_framework_headers(
     is_stated = bool(_STATED.search(faults[faulty[0]]))
     newer = [each for each in CXX_STANDARDS if each > faulty[0]]
     works = next((each for each in newer if not trial.fault(each, is_quick=is_stated)), "")
-    if works or is_stated:
+    is_known = standards or used != [""]  # a CMake package's other lists may set a newer one
+    if (works and is_known) or (is_stated and not works):
         yield _refusal(target, faults[faulty[0]], faulty[0], works)
 
 

@@ -101,6 +101,17 @@ def test_one_of_the_standards_of_cmake_is_enough(inputs: BuildInputs) -> None:
     assert not faults(torch_target(build=CMake()), inputs)
 
 
+def test_cmake_may_set_a_standard_that_its_first_list_does_not_name(inputs: BuildInputs) -> None:
+    (inputs.tree / "CMakeLists.txt").write_text("project(a LANGUAGES CXX)\n")
+    needs = "#if __cplusplus < 202002L\n#error C++20 is required\n#endif\n"
+    header = inputs.python.site_packages / "torch" / "include" / "c10" / "base.h"
+
+    header.write_text(needs)
+    assert not faults(torch_target(build=CMake()), inputs)
+    header.write_text("#error this compiler is too old\n")
+    assert len(faults(torch_target(build=CMake()), inputs)) == 1
+
+
 def test_says_nothing_of_what_it_cannot_judge(inputs: BuildInputs) -> None:
     header = inputs.python.site_packages / "torch" / "include" / "c10" / "base.h"
     header.write_text("#include <of_another_package.h>\n")
