@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -75,8 +76,8 @@ def inputs(row: Row, seed: int) -> Values:
 
 def points_of(row: Row, cloud: str) -> torch.Tensor:
     """Return how many points of each cloud count; of the last fewer than neighbours."""
-    share = {"equal": (1, 1, 1), "different": (1, 2, 70)}[row["lengths"]][: row["batch"]]
-    sizes = [max(1, row[cloud] // part) for part in share]
+    parts = itertools.cycle({"equal": (1,), "different": (1, 2, 70)}[row["lengths"]])
+    sizes = [max(1, row[cloud] // part) for part in itertools.islice(parts, row["batch"])]
     return torch.tensor(sizes, device=DEVICE)
 
 

@@ -25,7 +25,7 @@ class MeasuredCase:
         facts: from the worker's script: name, limit, bytes, operations, …
         new, rival: seconds of a call, the median of each round, of all processes.
         digest: of the new wheel's results; empty: not known.
-        is_busy: another process uses a GPU now.
+        is_busy: another process used a GPU when the case began, or after its calls.
     """
 
     facts: Mapping[str, Any]

@@ -185,8 +185,7 @@ class _Measurement:
 
     def _measure(self, case: MeasuredCase, workers: list[ProbeProcess], setup: Setup) -> None:
         facts, free = case.facts, workers[0].call("free")
-        case.is_busy = setup.has_others(workers)
-        self._is_busy |= case.is_busy
+        self._look_for_others(case, workers, setup)
         needed = facts["memory"] * (len(workers) if facts["is_timed"] else min(2, len(workers)))
         limit = _GRID * min(2, len(workers))
         if facts["gpus"] > setup.gpus[0].gpus:
@@ -211,11 +210,19 @@ class _Measurement:
                 else:
                     case.result = replace(case.result, failed=error.what)
 
+    def _look_for_others(
+        self, case: MeasuredCase, workers: Sequence[ProbeProcess], setup: Setup
+    ) -> None:
+        """Note whether other processes use a GPU, at any time of the case."""
+        case.is_busy = case.is_busy or setup.has_others(workers)
+        self._is_busy |= case.is_busy
+
     def _play(
         self, case: MeasuredCase, workers: list[ProbeProcess], setup: Setup, *, factor: int
     ) -> None:
         first, *others = workers
         answer = first.call("prepare", case=case.name, checks=True)
+        self._look_for_others(case, workers, setup)  # one that has come looks like a leak
         case.judge_results(answer, setup.own_kernels)
         if not case.facts["is_timed"] or case.result.faults:
             self._agree(case, others)

@@ -15,6 +15,7 @@ from cuwheel.base.system.console import Console
 from cuwheel.build.inputs.checkouts import commit_of
 from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.build.sandbox.confinement import Confinement
+from cuwheel.lab.perf.measured_case import MeasuredCase
 from cuwheel.lab.perf.measurement import measure
 from cuwheel.lab.perf.probe_process import PerfRequest, SweepRequest, start_probe
 from cuwheel.lab.perf.records import PerfRun
@@ -118,6 +119,26 @@ def test_measures_a_right_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert run.variables["MEASURED_LIKE"] == "this"
     assert run.cases[0].unread  # CUPTI has no GPU to read, or isn't there
     assert "libcuda.so.1" in {soname for soname, _, _ in run.libraries}
+
+
+def test_looks_for_other_processes_before_and_after_the_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that comes during the calls takes memory, as a leak does."""
+    answers = [False, True]
+    others = lambda *_: answers.pop(0) if answers else False  # noqa: E731
+    monkeypatch.setattr("cuwheel.lab.perf.setup.Setup.has_others", others)
+    busy: list[bool] = []
+    judge = MeasuredCase.judge_results
+    monkeypatch.setattr(
+        MeasuredCase,
+        "judge_results",
+        lambda case, *given: (busy.append(case.is_busy), judge(case, *given))[1],
+    )
+
+    run = run_of(tmp_path)
+
+    assert (busy, run.is_busy) == ([True, False], True)
 
 
 @pytest.mark.e2e
