@@ -23,7 +23,8 @@ RECIPE = Recipe(
         Patch(file="0002-use-pytorchs-openmp.patch", why="it links a second libgomp"),
     ),
     requires=("ninja", "numpy", "setuptools", "wheel"),
-    build=TorchExtension(),
+    # Its CUDA file has Python's assertions, with the paths of its headers.
+    build=TorchExtension(env={"NVCC_PREPEND_FLAGS": "-DNDEBUG"}),
     link=Link("cudart", "torch"),
     smoke=Smoke(
         imports=("torchlpc", "torchlpc._C"), requires=("numba", "numpy"), script="torchlpc.py"

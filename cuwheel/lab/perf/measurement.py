@@ -240,7 +240,7 @@ class _Measurement:
             seconds = length * answer["rival_seconds"]
             players.append(Player(worker=first, subject="rival", seconds=seconds))
         with setup.watching() as clocks:
-            play(case.name, players, is_quick=self._request.is_quick, factor=factor)
+            play(case.facts, players, is_quick=self._request.is_quick, factor=factor)
         case.clocks += clocks
         case.new += players[0].rounds
         case.rival += players[-1].rounds if players[-1].subject == "rival" else []

@@ -69,9 +69,9 @@ class Timing:
     """Seconds of one call.
 
     Attributes:
-        median: of the rounds' medians.
+        median: of the rounds.
         low, high: its confidence interval.
-        rounds: the median of each round.
+        rounds: the median of each round; of `host_calls` the least.
     """
 
     median: float

@@ -17,7 +17,13 @@ from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.build.sandbox.confinement import Confinement
 from cuwheel.lab.perf.measured_case import MeasuredCase
 from cuwheel.lab.perf.measurement import measure
-from cuwheel.lab.perf.probe_process import PerfRequest, SweepRequest, start_probe
+from cuwheel.lab.perf.probe_process import (
+    PerfRequest,
+    Player,
+    SweepRequest,
+    play,
+    start_probe,
+)
 from cuwheel.lab.perf.records import PerfRun
 from cuwheel.version import __version__
 from tests.support.lab.perf_runs import (
@@ -139,6 +145,19 @@ def test_looks_for_other_processes_before_and_after_the_calls(
     run = run_of(tmp_path)
 
     assert (busy, run.is_busy) == ([True, False], True)
+
+
+@pytest.mark.parametrize(("host_calls", "typical"), [(0, 3.0), (50, 1.0)])
+def test_least_time_counts_where_the_host_is_timed(host_calls: int, typical: float) -> None:
+    class Worker:
+        def call(self, *_: object, **__: object) -> list[float]:
+            return [9.0, 1.0, 3.0]
+
+    player = Player(worker=Worker(), subject="package", seconds=1.0)  # type: ignore[arg-type]
+
+    play({"name": "a", "host_calls": host_calls}, [player], is_quick=True)
+
+    assert set(player.rounds) == {typical}
 
 
 @pytest.mark.e2e
