@@ -39,6 +39,7 @@ _PROJECTS = {
 }
 # Modules of many projects, or of none on the index.
 _SHARED = frozenset({"cuda", "cv2", "google", "mpl_toolkits", "nvidia", "triton", "jax_plugins"})
+MISNAMED: dict[str, str] = {}
 _NORMAL = re.compile(r"[-_.]+")
 
 

@@ -253,14 +253,14 @@ class PythonCode:
                 for alias in node.names:
                     yield Import(member, node.lineno, alias.name, ())
             elif isinstance(node, ast.ImportFrom):
-                target = self._target(module, node)
+                target = self.target(module, node)
                 names = tuple(alias.name for alias in node.names if alias.name != "*")
                 if target:
                     yield Import(member, node.lineno, target, names)
             elif isinstance(node, ast.Raise):
                 return
 
-    def _target(self, module: str, node: ast.ImportFrom) -> str:
+    def target(self, module: str, node: ast.ImportFrom) -> str:
         """Return the absolute name of the module of a `from` import; empty above the top."""
         if not node.level:
             return node.module or ""
@@ -287,7 +287,7 @@ class PythonCode:
             return None
         names = {name.decode() for line in _GLOBAL.findall(source) for name in _WORD.findall(line)}
         for node in _own_level(tree):
-            target = self._target(module, node) if isinstance(node, ast.ImportFrom) else ""
+            target = self.target(module, node) if isinstance(node, ast.ImportFrom) else ""
             if target != module:
                 names.update(_names_of(node))
             if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":

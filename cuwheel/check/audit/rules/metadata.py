@@ -20,6 +20,7 @@ from cuwheel.base.formats.wheel.publication import mark_source, split_mark
 from cuwheel.base.system.versions import plain_release
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, finding
+from cuwheel.check.audit.installed_projects import MISNAMED
 from cuwheel.check.audit.tags import list_tags, minor_of, policy_of
 from cuwheel.check.cuda.frameworks import extras_of, has_common_release, toolkit_conflict
 
@@ -34,6 +35,7 @@ _PYTHON_SUFFIX = re.compile(r"\.cpython-3(\d+)t?-[-\w]*\.so$")
 _EARLY_FIELD = "license-file introduced in metadata version"
 _WITH_LICENSES = Version("2.4")  # of METADATA, from which the index looks for the files (PEP 639)
 _PATCHES = 100  # more patch releases than any Python has
+_LAST_PATCH, _MINORS = _PATCHES - 1, 40
 _WHEEL_MAJOR = 1  # of Wheel-Version: installers refuse a greater one (PEP 427)
 _DESCRIPTION_MAX = 1 << 20  # bytes that are rendered
 _LONGEST = 120  # characters of the renderer's message
@@ -232,12 +234,18 @@ def _installer_findings(case: AuditCase) -> Iterator[AuditFinding]:
         allowed = SpecifierSet(required)
     except InvalidSpecifier:
         return  # a finding of `_specification_findings`
-    minors = [minor_of(tag) for tag in case.tags]
-    if None in minors or not minors:
-        return
-    if not any(allowed.contains(f"3.{n}.{patch}") for n in minors for patch in range(_PATCHES)):
+    minors = {minor_of(tag) for tag in case.tags}
+    pythons = range(_MINORS) if None in minors else filter(None, minors)
+    served = {n: [p for p in range(_PATCHES) if allowed.contains(f"3.{n}.{p}")] for n in pythons}
+    if minors and not any(served.values()):
         fact = f"Requires-Python is {required}, but the tag is {list_tags(case.tags)}"
         yield finding("METADATA", "metadata", fact)
+    cut = {n: patches[-1] for n, patches in served.items() if patches and patches[-1] < _LAST_PATCH}
+    for n, patch in cut.items():
+        fact = f"Requires-Python is {required}: pip refuses Python 3.{n}.{patch + 1} and all later "
+        is_whole = all(n in cut for n, patches in served.items() if patches)
+        fact += f"3.{n}, meant is =={'3.' + str(n)}.* or <3.{n + 1}"
+        yield finding("METADATA", "metadata", fact, "error" if is_whole else "warning")
 
 
 def _requirement_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -253,8 +261,15 @@ def _requirement_findings(case: AuditCase) -> Iterator[AuditFinding]:
         group = by_name.setdefault(canonicalize_name(each.name), [])
         if "" in extras_of(each) and len(group) < _OF_ONE_NAME:
             group.append(each)
+    for each in parsed:
+        if not has_common_release(each.specifier, each.specifier):
+            fact = f"no release meets {each}: no installer takes "
+            fact += "the wheel" if "" in extras_of(each) else "its extra"
+            yield finding("METADATA", "metadata", fact, "error" if "" in extras_of(each) else "warning")
+        yield from _index_findings(each, case)
     for first, second in chain.from_iterable(combinations(group, 2) for group in by_name.values()):
-        if not has_common_release(first.specifier, second.specifier):
+        alone = (has_common_release(each.specifier, each.specifier) for each in (first, second))
+        if all(alone) and not has_common_release(first.specifier, second.specifier):
             fact = f"{first} and {second} exclude each other: no installer takes the wheel"
             yield finding("METADATA", "metadata", fact)
     for torch, each in product(by_name.get("torch", ()), chain.from_iterable(by_name.values())):
@@ -262,6 +277,22 @@ def _requirement_findings(case: AuditCase) -> Iterator[AuditFinding]:
             fact = f"torch{torch.specifier} requires the libraries of CUDA {brought}, which "
             fact += f"{each} excludes: no installer takes the wheel"
             yield finding("METADATA", "metadata", fact)
+
+
+def _index_findings(required: Requirement, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield a requirement that the public index can't meet: a local version, or a wrong name."""
+    name, pins = canonicalize_name(required.name), [s.version for s in required.specifier]
+    is_pinned = any(s.operator in {"==", "==="} and "+" in s.version for s in required.specifier)
+    own = case.scan.dist_info.removesuffix(".dist-info")
+    if "" not in extras_of(required):
+        return
+    if is_pinned and "+" not in own:
+        fact = f"the public index has no local versions as {', '.join(pins)}: pip finds {name} only"
+        fact += " with the address of another index (--extra-index-url)"
+        yield finding("METADATA", "metadata", fact, "warning")
+    elif reason := MISNAMED.get(name):
+        fact = f"the project {required.name} on the index {reason}"
+        yield finding("METADATA", "metadata", fact, "warning")
 
 
 def _description_findings(case: AuditCase) -> Iterator[AuditFinding]:

@@ -49,7 +49,7 @@ def python_findings(case: AuditCase) -> Iterator[AuditFinding]:
         yield from _missing_findings(code, case)
         yield from _undeclared_findings(code, case)
         yield from _exported_findings(code)
-        yield from file_findings(case)
+    yield from file_findings(case)
     yield from _entry_findings(code, case)
 
 
