@@ -270,10 +270,14 @@ def _foreign_findings(case: AuditCase) -> Iterator[AuditFinding]:
     for top in sorted(tops):
         module = top.partition(".")[0]
         owner = canonicalize_name(module)
-        if owner in case.project or case.project in owner:
-            continue
         is_package = PurePosixPath(top) in packages
-        if module in _OWNED:
+        is_required = owner in case.required and owner != case.project
+        if is_required and is_package and module not in _NAMESPACES:
+            fact = f"{owner}, which the wheel requires, has this folder too: the one that is "
+            yield finding(top, "top level", f"{fact}installed last overwrites the other")
+        elif owner in case.project or case.project in owner:
+            continue
+        elif module in _OWNED:
             fact = f"it belongs to the project {owner}: the one that is installed last overwrites"
             yield finding(
                 top, "top level", f"{fact} the other", "error" if is_package else "warning"
