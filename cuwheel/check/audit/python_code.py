@@ -6,6 +6,7 @@ Only statements of a module's own level count: what is in `try`, `if` or a funct
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import re
 import sys
@@ -44,11 +45,14 @@ _CONTAINERS = frozenset({"dict", "frozenset", "list", "set", "tuple", "type"})
 _BUILTIN = _CONTAINERS | {"bool", "bytes", "complex", "float", "int", "str"}
 _WORD = re.compile(rb"\w+")
 _BY_PATH = re.compile(rb"spec_from_file_location|ExtensionFileLoader|load_dynamic")
+# A line that may begin a statement of the module's level.
+_STATEMENT = re.compile(rb"(?!(else|elif|except|finally)\b)[\w@\"'(\[{*]")
+_LONGEST = 24  # such lines in one statement, as in a text of several lines
 _REST = 256 << 10  # bytes of other modules that are read: some wheels have 20 MB
 # Modules for other programs: tests, templates, examples, copies of other projects.
 _ASIDE = re.compile(
     r"(^|/)(_?tests?|testing|_?vendor(ed)?|_?third_?party|templates?|examples?|benchmarks?|scripts"
-    r"|tools|docs?|conftest\.py|setup\.py|test_[^/]*|[^/]*_test\.py)(/|$)|__main__|[^\w/.-]|\.data/"
+    r"|tools|docs?|[^/]*(win|osx|darwin|macos|posix|bsd|aix|sunos|android|ios)[^/]*\.py|conftest\.py|setup\.py|test_[^/]*|[^/]*_test\.py)(/|$)|__main__|[^\w/.-]|\.data/"
 )
 _ANY_NAME = re.compile(rb"\b(globals|exec|vars|locals|setattr)\(|def __getattr__")
 # Attributes of every module (the Python Language Reference, "Module attributes").
@@ -269,7 +273,15 @@ class PythonCode:
 
     def _tree(self, member: str) -> ast.Module | None:
         parsed = self._parse(member)
-        return parsed if isinstance(parsed, ast.Module) else None
+        if isinstance(parsed, SyntaxError):
+            if member not in self._readable:
+                self._readable[member] = _readable_part(self.sources[member])
+            return self._readable[member]
+        return parsed
+
+    @cached_property
+    def _readable(self) -> dict[str, ast.Module]:
+        return {}
 
     @cached_property
     def _run(self) -> dict[str, tuple[Import, ...]]:
@@ -324,8 +336,8 @@ class PythonCode:
 
     def _read_names(self, module: str) -> frozenset[str] | None:
         member = self.modules.get(module, "")
-        source, tree = self.sources.get(member), self._tree(member)
-        if source is None or tree is None or _ANY_NAME.search(source):
+        source, tree = self.sources.get(member), self._parse(member)
+        if source is None or not isinstance(tree, ast.Module) or _ANY_NAME.search(source):
             return None
         names = set(self.injected(module))
         for node in own_level(tree):
@@ -338,6 +350,25 @@ class PythonCode:
                     return None
                 names |= others
         return frozenset(names)
+
+
+def _readable_part(source: bytes) -> ast.Module:
+    """Return the statements that this Python can read; those around them may be for a newer one."""
+    lines = source.splitlines(keepends=True)
+    starts = [n for n, line in enumerate(lines) if _STATEMENT.match(line)] + [len(lines)]
+    module, index = ast.Module(body=[], type_ignores=[]), 0
+    while index < len(starts) - 1:
+        ends = range(index + 1, min(index + _LONGEST, len(starts) - 1) + 1)
+        for end in ends:
+            text = b"".join(lines[starts[index] : starts[end]])
+            with contextlib.suppress(SyntaxError, ValueError):
+                part = parse_module(text)
+                module.body += [ast.increment_lineno(node, starts[index]) for node in part.body]
+                break
+        else:
+            end = index + 1
+        index = end
+    return module
 
 
 def _nested_text(tree: ast.Module | None, source: bytes) -> SyntaxError | None:

@@ -66,13 +66,13 @@ def _syntax_findings(code: PythonCode, oldest: int | None) -> Iterator[AuditFind
             fact = f"importing it with Python 3.{_THIS} fails: line {problem.lineno}: {problem.msg}"
             yield finding(member, _RULE, fact)
         elif problem:
-            fact = f"Python 3.{_THIS}, with which the audit runs, can't read it: it wasn't checked"
+            fact = (
+                f"Python 3.{_THIS}, with which the audit runs, can't read line {problem.lineno}: "
+            )
+            fact += "only the rest was checked"
             yield finding(member, "not checked", fact, "note")
-        elif oldest is not None and _OLDEST <= oldest < _THIS:
-            problem = code.syntax_error(member, oldest)
-            if problem:
-                fact = f"Python 3.{oldest}, which is allowed, can't compile line {problem.lineno}: "
-                yield finding(member, _RULE, fact + problem.msg)
+        elif fact := _older_fault(member, code, oldest):
+            yield finding(member, _RULE, fact)
 
 
 def _rest_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
@@ -82,6 +82,16 @@ def _rest_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
         if problem and not _may_be_new(problem, case.oldest_python):
             fact = f"importing it with Python 3.{_THIS} fails: line {problem.lineno}: {problem.msg}"
             yield finding(member, _RULE, fact, "warning")
+        elif not problem and (fact := _older_fault(member, code, case.oldest_python)):
+            yield finding(member, _RULE, fact, "warning")
+
+
+def _older_fault(member: str, code: PythonCode, oldest: int | None) -> str:
+    """Return why the oldest allowed Python, before this one, doesn't compile a module."""
+    is_known = oldest is not None and _OLDEST <= oldest < _THIS
+    problem = code.syntax_error(member, oldest) if is_known else None
+    why = f"Python 3.{oldest}, which is allowed, can't compile line "
+    return f"{why}{problem.lineno}: {problem.msg}" if problem else ""
 
 
 def _order_findings(code: PythonCode) -> Iterator[AuditFinding]:
@@ -99,7 +109,8 @@ def _release_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFindin
     """Yield imports from the standard library that some allowed Pythons don't have."""
     oldest = case.oldest_python
     done: set[tuple[str, str]] = set()
-    for item in code.imports if oldest else ():
+    for item in (*code.imports, *code.rest_imports) if oldest else ():
+        is_run = item.importer in code.run
         for name in (item.module, *(f"{item.module}.{name}" for name in item.names)):
             top = name.partition(".")[0]
             if (item.importer, name) in done or top in code.modules:
@@ -109,10 +120,11 @@ def _release_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFindin
             removed = REMOVED_MODULES.get(top) or REMOVED_NAMES.get(name) or _NEVER
             if added > (oldest or added):
                 fact = f"line {item.line} imports {name}, which Python has from 3.{added} on, but "
-                yield finding(item.importer, _RULE, f"{fact}3.{oldest} is allowed")
+                fact += f"3.{oldest} is allowed"
+                yield finding(item.importer, _RULE, fact, "error" if is_run else "warning")
             if removed <= case.newest_python and "setuptools" not in case.required:
                 fact = f"line {item.line} imports {name}, which Python has only before 3.{removed}"
-                severity: Severity = "error" if removed <= (oldest or 0) else "warning"
+                severity: Severity = "error" if is_run and removed <= (oldest or 0) else "warning"
                 yield finding(item.importer, _RULE, fact, severity)
 
 
@@ -151,7 +163,7 @@ def _missing_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFindin
         if _is_shared(item.module, case):
             continue
         missing = [lacking] if (lacking := code.lacks(item.module)) else []
-        is_module = item.module in code.modules
+        is_module = item.module in code.modules and item.importer in code.run
         missing += [
             f"{item.module}.{name}"
             for name in item.names

@@ -29,7 +29,14 @@ _LOADERS = frozenset({"CDLL", "PyDLL", "LoadLibrary", "load_library", "dlopen"})
 _READERS = frozenset({"read_text", "read_bytes", "iterdir", "open"})  # methods of a path
 # Functions with a file's name: of Python, NumPy, pandas, PyTorch.
 _FUNCTIONS = _LOADERS | {"open", "load", "loadtxt", "genfromtxt", "fromfile", "read_csv", "listdir"}
-_FUNCTIONS |= {"scandir", "getsize", "run_path", "ZipFile", "SourceFileLoader", "ExtensionFileLoader"}
+_FUNCTIONS |= {
+    "scandir",
+    "getsize",
+    "run_path",
+    "ZipFile",
+    "SourceFileLoader",
+    "ExtensionFileLoader",
+}
 # Functions with a package's and a file's.
 _DATA = frozenset({"get_data", "read_text", "read_binary", "open_text", "open_binary"})
 _DATA |= {"resource_string", "resource_stream"}

@@ -104,7 +104,9 @@ class ImportOrder:
     def _take_all(self, node: ast.ImportFrom, target: str, module: str) -> None:
         missing = [n for n in self._code.exported(target) if not self._code.has_name(target, n)]
         if missing and target in self._done:
-            fact = f"line {node.lineno} imports all of {target}, whose __all__ has {missing[0]}: it "
+            fact = (
+                f"line {node.lineno} imports all of {target}, whose __all__ has {missing[0]}: it "
+            )
             self.faults.append(
                 ImportFault(self._code.modules[module], f"{fact}isn't defined", False)
             )
@@ -145,7 +147,8 @@ class ImportOrder:
         names = self._code.bound(module)
         if names is None:
             return
-        own = {part.id for part in ast.walk(node) if _is_stored(part)}
+        names_in = (part for part in ast.walk(node) if isinstance(part, ast.Name))
+        own = {part.id for part in names_in if not isinstance(part.ctx, ast.Load)}
         for part in _evaluated_by(node):
             if isinstance(part, ast.Name) and part.id not in own:
                 is_bound = part.id in self._bound[module] or part.id in self._code.injected(module)
@@ -173,10 +176,6 @@ def _is_for_types(node: ast.stmt) -> bool:
     test = node.test if isinstance(node, ast.If) and not node.orelse else None
     name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")
     return name == "TYPE_CHECKING"
-
-
-def _is_stored(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
 
 
 def _is_implicit(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Paths and texts in Python code, as far as constants, `__file__` and the wheel's modules make them.
+"""Paths and texts in Python code, as far as constants, `__file__` and own modules make them.
 
 A value is a text, a number, a tuple of values, a function of the wheel, or None: unknown.
 """
@@ -58,7 +58,7 @@ class Values:
     def of(self, node: ast.AST | None) -> Value:
         """Return the value of an expression."""
         handler = _HANDLERS.get(type(node))
-        return handler(node, self) if handler else None  # type: ignore[arg-type]
+        return handler(node, self) if handler else None
 
     def text(self, node: ast.AST | None) -> str | None:
         """Return the value of an expression that is a text or a path."""
@@ -99,7 +99,8 @@ def bind(target: ast.expr, value: Value, values: Values) -> None:
             bind(element, parts[index] if parts else None, values)
 
 
-def runs_of(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, values: Values
+def runs_of(
+    node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, values: Values
 ) -> Iterator[Values]:
     """Yield the scopes of a comprehension with one loop over known values."""
     loop = node.generators[0]
@@ -189,7 +190,7 @@ def _called(call: ast.Call, values: Values) -> Value:
         return values.call(call, function, values)
     own = [call.func.value] if isinstance(call.func, ast.Attribute) else []
     owner = values.text(own[0]) if own else None
-    if name in _PATHS or name == "join" and owner is None:
+    if name in _PATHS or (name == "join" and owner is None):
         return joined(values.texts(call.args))
     if name == "joinpath" and own:
         return joined([owner, *values.texts(call.args)])
@@ -206,7 +207,8 @@ def _method(name: str, owner: str | None, call: ast.Call, values: Values) -> Val
     if name in _SAME:
         return first
     if name in {"dirname", "split"} and isinstance(first, str) and owner is None:
-        return os.path.dirname(first) if name == "dirname" else os.path.split(first)
+        whole = os.path.split(first)
+        return whole[0] if name == "dirname" else whole
     if name == "join" and isinstance(first, tuple) and all(isinstance(e, str) for e in first):
         return str(owner).join(first)
     if name in {"with_name", "with_suffix"} and owner and isinstance(first, str) and first:
