@@ -119,12 +119,11 @@ def _empty_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield a wheel that installs nothing, or nothing compiled though its tag is for one Python."""
     names = [name for name in case.scan.names if not _NO_CODE.search(name)]
     is_typed = any("-stubs/" in name for name in case.scan.names)
-    size = sum(case.scan.contents[name].size for name in names)
-    if not size and not case.requires and not is_typed:
+    if not names and not case.requires and not is_typed:
         fact = "it installs no code, and requires nothing"
         yield finding(case.scan.file_name, "library", fact, "warning")
     is_for_one = bool(case.tags) and all(tag.abi.startswith("cp") for tag in case.tags)
-    if size and is_for_one and not (case.scan.libraries or case.scan.device_files):
+    if names and is_for_one and not (case.scan.libraries or case.scan.device_files):
         fact = "nothing in it is compiled, but the tag is for one Python"
         yield finding(case.scan.file_name, "library", fact, "note")
 

@@ -83,7 +83,7 @@ def _rest_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
             fact = f"importing it with Python 3.{_THIS} fails: line {problem.lineno}: {problem.msg}"
             yield finding(member, _RULE, fact, "warning")
         elif not problem and (fact := _older_fault(member, code, case.oldest_python)):
-            yield finding(member, _RULE, fact, "warning")
+            yield finding(member, _RULE, fact, "note")  # code may ask for the Python first
 
 
 def _older_fault(member: str, code: PythonCode, oldest: int | None) -> str:
