@@ -274,7 +274,7 @@ DEFECTS = (
                 {},
             ),
             # Modules that nothing imports.
-            ("Python 2 aside", warning, "pkg/a.py", "", {"a": "print 'x'\n"}, {}),
+            ("Python 2 aside", warning, "pkg/a.py", "", {"a": "x = 1\nprint 'x'\n"}, {}),
             ("no extension aside", warning, "pkg/a.py", "", {"a": "from ._C import f\n"}, {}),
             ("undeclared aside", note, "pkg/a.py", "", {"a": "import torch\n"}, {}),
             # Names of other projects' releases.
@@ -688,7 +688,7 @@ SOUND = (
         for requirement in ("numpy>=1.26", "numpy!=2.1,>=2", "torch~=2.6.0", "torch==2.8.*")
     ),
     *(
-        Plant(f"Python {python}", None, {}, {"python": python, "tag": CP312})
+        Plant(f"Python {python}", None, {"pkg/x.py": ""}, {"python": python, "tag": CP312})
         for python in (">=3.12,<3.13", "==3.12.*", ">3.11,!=3.12.0,<4", ">=3.12.2")
     ),
     Plant(
@@ -700,7 +700,7 @@ SOUND = (
     Plant(
         "classifier",
         None,
-        {},
+        {"pkg/x.py": ""},
         {"metadata": "Classifier: Environment :: GPU :: NVIDIA CUDA :: 13\n"},
     ),
     Plant("metapackage", None, {"pkg/py.typed": ""}, {"requires": ("numpy",)}),
@@ -728,7 +728,7 @@ SOUND = (
     Plant(
         "licence",
         None,
-        {f"{INFO}/licenses/COPYING": "x"},
+        {f"{INFO}/licenses/COPYING": "x", "pkg/x.py": ""},
         {"metadata": "License-Expression: MIT\nLicense-File: COPYING\n"},
     ),
     Plant("PTX", None, {"pkg/a.ptx": PTX}, {"name": "pkg_cu13"}),

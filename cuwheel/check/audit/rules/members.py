@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.check.audit.case import AuditCase, Contract
-from cuwheel.check.audit.findings import AuditFinding, finding
+from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import project_of_module
 from cuwheel.check.audit.leaked_paths import COVERAGE
 from cuwheel.check.audit.rules.python_releases import STANDARD_MODULES
@@ -119,7 +119,8 @@ def _empty_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield a wheel that installs nothing, or nothing compiled though its tag is for one Python."""
     names = [name for name in case.scan.names if not _NO_CODE.search(name)]
     is_typed = any("-stubs/" in name for name in case.scan.names)
-    if not names and not case.requires and not is_typed:
+    is_for_all = set(case.platforms) <= {"any"}
+    if not (names or case.requires or is_typed or is_for_all):
         fact = "it installs no code, and requires nothing"
         yield finding(case.scan.file_name, "library", fact, "warning")
     is_for_one = bool(case.tags) and all(tag.abi.startswith("cp") for tag in case.tags)
@@ -292,10 +293,11 @@ def _foreign_findings(case: AuditCase) -> Iterator[AuditFinding]:
         module = top.partition(".")[0]
         owner = canonicalize_name(module)
         is_package = PurePosixPath(top) in packages
-        is_required = owner in case.required and owner != case.project
+        is_required = owner in case.required and not f"{case.project}-".startswith(f"{owner}-")
         if is_required and is_package and module not in _NAMESPACES:
             fact = f"{owner}, which the wheel requires, has this folder too: the one that is "
-            yield finding(top, "top level", f"{fact}installed last overwrites the other")
+            severity: Severity = "error" if module in _OWNED else "warning"
+            yield finding(top, "top level", f"{fact}installed last overwrites the other", severity)
         elif owner in case.project or case.project in owner:
             continue
         elif module in _OWNED:

@@ -81,7 +81,8 @@ def _rest_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
         problem = code.syntax_error(member)
         if problem and not _may_be_new(problem, case.oldest_python):
             fact = f"importing it with Python 3.{_THIS} fails: line {problem.lineno}: {problem.msg}"
-            yield finding(member, _RULE, fact, "warning")
+            # A file without any statement, as a version alone, may be data.
+            yield finding(member, _RULE, fact, "warning" if code.statements(member) else "note")
         elif not problem and (fact := _older_fault(member, code, case.oldest_python)):
             yield finding(member, _RULE, fact, "note")  # code may ask for the Python first
 
