@@ -124,8 +124,8 @@ RULES = (
         name="Python code",
         summary="Importing the package, or starting its script, fails.",
         text="Code that an import always runs has a syntax error, uses what an allowed Python, "
-        "NumPy or PyTorch lacks (`tomllib`, `numpy.float_`), imports in a circle, or needs a module "
-        "that isn't in the wheel (often `_C`, if the extension wasn't built), an undeclared "
+        "NumPy or PyTorch lacks (`tomllib`, `numpy.float_`), imports in a circle, or needs a "
+        "module that isn't in the wheel (often `_C`, if the extension wasn't built), an undeclared "
         "project or a missing file. An entry point needs an existing `module:function`.",
     ),
     AuditRule(
