@@ -69,7 +69,7 @@ RULES = (
         text="The package index and `twine check --strict` refuse it, also for a long "
         "description that can't be rendered (Markdown without a stated type is read as "
         "reStructuredText); if `Requires-Python` excludes the Python of the tag, "
-        "installers refuse it, and no installer can meet requirements that exclude each "
+        "installers refuse it (`<=3.12` excludes 3.12.1), as requirements that exclude each "
         "other. pip refuses `>=2.0.*`, and ignores an extra without `Provides-Extra`. "
         "Correct it upstream or with a patch (`pyproject.toml`, `setup.py`).",
     ),
@@ -123,11 +123,10 @@ RULES = (
     AuditRule(
         name="Python code",
         summary="Importing the package, or starting its script, fails.",
-        text="Code that an import always runs has a syntax error, needs another Python than "
-        "`Requires-Python` (`tomllib`, `int | None`, `distutils`), imports a module that isn't in "
-        "the wheel (often `_C`, if the extension wasn't built), or a project that isn't in "
-        "`Requires-Dist`, or opens a file that isn't there. An entry point needs an existing "
-        "`module:function`.",
+        text="Code that an import always runs has a syntax error, uses what an allowed Python, "
+        "NumPy or PyTorch lacks (`tomllib`, `numpy.float_`), imports in a circle, or needs a "
+        "module that isn't in the wheel (often `_C`, if the extension wasn't built), an undeclared "
+        "project or a missing file. An entry point needs an existing `module:function`.",
     ),
     AuditRule(
         name="program",

@@ -39,6 +39,19 @@ _PROJECTS = {
 }
 # Modules of many projects, or of none on the index.
 _SHARED = frozenset({"cuda", "cv2", "google", "mpl_toolkits", "nvidia", "triton", "jax_plugins"})
+_CONDA = "isn't there: it is a package of conda"
+MISNAMED = {
+    "pytorch": "is no PyTorch, which is called torch",
+    "tensorflow-gpu": "can't be installed: it is called tensorflow",
+    "sklearn": "can't be installed: it is called scikit-learn",
+    "nvidia-tensorrt": "has no wheel: it is called tensorrt",
+    **dict.fromkeys(("cudatoolkit", "pytorch-cuda", "cudnn", "cuda-cudart", "libcublas"), _CONDA),
+    **dict.fromkeys(
+        ("nvidia-cuda-runtime-cu13", "nvidia-cublas-cu13", "nvidia-cusparse-cu13"),
+        "is empty: for CUDA 13 its name has no suffix",
+    ),
+}
+"""Projects that a requirement can't mean: why. Each looked for with pip, November 2026."""
 _NORMAL = re.compile(r"[-_.]+")
 
 

@@ -6,6 +6,7 @@ Only statements of a module's own level count: what is in `try`, `if` or a funct
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import re
 import sys
@@ -44,6 +45,15 @@ _CONTAINERS = frozenset({"dict", "frozenset", "list", "set", "tuple", "type"})
 _BUILTIN = _CONTAINERS | {"bool", "bytes", "complex", "float", "int", "str"}
 _WORD = re.compile(rb"\w+")
 _BY_PATH = re.compile(rb"spec_from_file_location|ExtensionFileLoader|load_dynamic")
+# A line that may begin a statement of the module's level.
+_STATEMENT = re.compile(rb"(?!(else|elif|except|finally)\b)[\w@\"'(\[{*]")
+_LONGEST = 24  # such lines in one statement, as in a text of several lines
+_REST = 256 << 10  # bytes of other modules that are read: some wheels have 20 MB
+# Modules for other programs: tests, templates, examples, copies of other projects.
+_ASIDE = re.compile(
+    r"(^|/)(_?tests?|testing|_?vendor(ed)?|_?third_?party|templates?|examples?|benchmarks?|scripts"
+    r"|tools|docs?|[^/]*(win|osx|darwin|macos|posix|bsd|aix|sunos|android|ios)[^/]*\.py|conftest\.py|setup\.py|test_[^/]*|[^/]*_test\.py)(/|$)|__main__|[^\w/.-]|\.data/"
+)
 _ANY_NAME = re.compile(rb"\b(globals|exec|vars|locals|setattr)\(|def __getattr__")
 # Attributes of every module (the Python Language Reference, "Module attributes").
 _IMPLICIT = frozenset(
@@ -108,7 +118,7 @@ class PythonCode:
                 name
                 for name in packages
                 if all(part.isidentifier() for part in name.split("."))
-                and not any(self._is_package(parent) for parent in _parents(name))
+                and not any(self._is_package(parent) for parent in parents_of(name))
             )
         )
 
@@ -142,6 +152,24 @@ class PythonCode:
         return tuple(self._run)
 
     @cached_property
+    def rest(self) -> tuple[str, ...]:
+        """Other members of the roots' packages, which users import themselves; only small ones."""
+        tops = {name.partition(".")[0] for name in self.roots}
+        members, size = [], 0
+        for module, member in sorted(self.modules.items()):
+            is_other = member in self.sources and member not in self._run
+            if is_other and module.partition(".")[0] in tops and not _ASIDE.search(member):
+                size += len(self.sources[member])
+                members += [member] if size <= _REST else []
+        return tuple(members)
+
+    @cached_property
+    def rest_imports(self) -> tuple[Import, ...]:
+        """The imports that importing one of `rest` always runs."""
+        names = {member: module for module, member in self.modules.items()}
+        return tuple(item for name in self.rest for item in self._imports_of(names[name], name))
+
+    @cached_property
     def is_dynamic(self) -> bool:
         """True if code that always runs changes how Python finds modules."""
         return any(_DYNAMIC.search(self.sources[member]) for member in self._run)
@@ -163,7 +191,7 @@ class PythonCode:
         Another wheel may add to a package without `__init__`, and an extension module may make
         others, so these lack nothing.
         """
-        for name in (*reversed(_parents(module)), module):
+        for name in (*reversed(parents_of(module)), module):
             if self.modules.get(name, "").endswith(".so"):
                 return ""
             is_own = self._is_package(name.partition(".")[0])
@@ -173,7 +201,7 @@ class PythonCode:
 
     def has_name(self, module: str, name: str) -> bool:
         """Return True if a module has an attribute or a submodule of this name, or may have it."""
-        bound = self._bound(module)
+        bound = self.bound(module)
         return (
             bound is None
             or name in bound
@@ -183,12 +211,25 @@ class PythonCode:
         )
 
     def exported(self, module: str) -> tuple[str, ...]:
-        """Return the names in a module's `__all__`, as far as it is one constant list."""
-        tree = self._tree(self.modules.get(module, ""))
-        values = (node.value for node in tree.body if _assigns(node, "__all__")) if tree else ()
-        lists = [value for value in values if isinstance(value, (ast.List, ast.Tuple))]
-        elements = (element for each in lists for element in each.elts)
-        return tuple(str(e.value) for e in elements if isinstance(e, ast.Constant))
+        """Return the names in a module's `__all__`, as far as constants give them."""
+        names: list[str] = []
+        for node in self.statements(self.modules.get(module, "")):
+            for value in _added_to_all(node):
+                parts = ast.walk(value) if isinstance(value, ast.BinOp) else (value,)
+                lists = (part for part in parts if isinstance(part, (ast.List, ast.Tuple)))
+                names += [
+                    element.value
+                    for each in lists
+                    for element in each.elts
+                    if isinstance(element, ast.Constant) and isinstance(element.value, str)
+                ]
+        return tuple(dict.fromkeys(names))
+
+    def injected(self, module: str) -> frozenset[str]:
+        """Return the names that functions of a module bind in it, with `global`."""
+        source = self.sources.get(self.modules.get(module, ""), b"")
+        lines = _GLOBAL.findall(source)
+        return frozenset(name.decode() for line in lines for name in _WORD.findall(line))
 
     def new_annotations(self, member: str) -> Iterator[tuple[int, str, int]]:
         """Yield annotations that an import evaluates: line, text, the Python 3 that has them."""
@@ -199,6 +240,11 @@ class PythonCode:
             for part in ast.walk(node):
                 if minor := _minor_of_annotation(part):
                     yield node.lineno, ast.unparse(part), minor
+
+    def nodes(self, member: str) -> Iterator[ast.AST]:
+        """Yield all parts of a module's code."""
+        tree = self._tree(member)
+        return ast.walk(tree) if tree else iter(())
 
     def statements(self, member: str) -> Sequence[ast.stmt]:
         """Return the statements of a module's own level."""
@@ -227,7 +273,15 @@ class PythonCode:
 
     def _tree(self, member: str) -> ast.Module | None:
         parsed = self._parse(member)
-        return parsed if isinstance(parsed, ast.Module) else None
+        if isinstance(parsed, SyntaxError):
+            if member not in self._readable:
+                self._readable[member] = _readable_part(self.sources[member])
+            return self._readable[member]
+        return parsed
+
+    @cached_property
+    def _readable(self) -> dict[str, ast.Module]:
+        return {}
 
     @cached_property
     def _run(self) -> dict[str, tuple[Import, ...]]:
@@ -243,7 +297,7 @@ class PythonCode:
             run[member] = tuple(self._imports_of(module, member))
             for item in run[member]:
                 submodules = (f"{item.module}.{name}" for name in item.names)
-                queue += [*reversed(_parents(item.module)), item.module, *submodules]
+                queue += [*reversed(parents_of(item.module)), item.module, *submodules]
         return run
 
     def _imports_of(self, module: str, member: str) -> Iterator[Import]:
@@ -253,14 +307,14 @@ class PythonCode:
                 for alias in node.names:
                     yield Import(member, node.lineno, alias.name, ())
             elif isinstance(node, ast.ImportFrom):
-                target = self._target(module, node)
+                target = self.target(module, node)
                 names = tuple(alias.name for alias in node.names if alias.name != "*")
                 if target:
                     yield Import(member, node.lineno, target, names)
             elif isinstance(node, ast.Raise):
                 return
 
-    def _target(self, module: str, node: ast.ImportFrom) -> str:
+    def target(self, module: str, node: ast.ImportFrom) -> str:
         """Return the absolute name of the module of a `from` import; empty above the top."""
         if not node.level:
             return node.module or ""
@@ -273,7 +327,7 @@ class PythonCode:
     def _names(self) -> dict[str, frozenset[str] | None]:
         return {}
 
-    def _bound(self, module: str) -> frozenset[str] | None:
+    def bound(self, module: str) -> frozenset[str] | None:
         """Return the names that a module's code binds; None: they aren't known."""
         if module not in self._names:
             self._names[module] = None  # also of one that takes all names of itself
@@ -282,20 +336,39 @@ class PythonCode:
 
     def _read_names(self, module: str) -> frozenset[str] | None:
         member = self.modules.get(module, "")
-        source, tree = self.sources.get(member), self._tree(member)
-        if source is None or tree is None or _ANY_NAME.search(source):
+        source, tree = self.sources.get(member), self._parse(member)
+        if source is None or not isinstance(tree, ast.Module) or _ANY_NAME.search(source):
             return None
-        names = {name.decode() for line in _GLOBAL.findall(source) for name in _WORD.findall(line)}
-        for node in _own_level(tree):
-            target = self._target(module, node) if isinstance(node, ast.ImportFrom) else ""
+        names = set(self.injected(module))
+        for node in own_level(tree):
+            target = self.target(module, node) if isinstance(node, ast.ImportFrom) else ""
             if target != module:
-                names.update(_names_of(node))
+                names.update(names_of(node))
             if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-                others = self._bound(target)
+                others = self.bound(target)
                 if others is None:
                     return None
                 names |= others
         return frozenset(names)
+
+
+def _readable_part(source: bytes) -> ast.Module:
+    """Return the statements that this Python can read; those around them may be for a newer one."""
+    lines = source.splitlines(keepends=True)
+    starts = [n for n, line in enumerate(lines) if _STATEMENT.match(line)] + [len(lines)]
+    module, index = ast.Module(body=[], type_ignores=[]), 0
+    while index < len(starts) - 1:
+        ends = range(index + 1, min(index + _LONGEST, len(starts) - 1) + 1)
+        for end in ends:
+            text = b"".join(lines[starts[index] : starts[end]])
+            with contextlib.suppress(SyntaxError, ValueError):
+                part = parse_module(text)
+                module.body += [ast.increment_lineno(node, starts[index]) for node in part.body]
+                break
+        else:
+            end = index + 1
+        index = end
+    return module
 
 
 def _nested_text(tree: ast.Module | None, source: bytes) -> SyntaxError | None:
@@ -323,6 +396,20 @@ def _assigns(node: ast.stmt, name: str) -> TypeGuard[ast.Assign]:
     return isinstance(node, ast.Assign) and any(
         isinstance(target, ast.Name) and target.id == name for target in node.targets
     )
+
+
+def _added_to_all(node: ast.stmt) -> Iterator[ast.expr]:
+    """Yield the values of `__all__ =`, `__all__ +=` and `__all__.extend()`."""
+    if _assigns(node, "__all__"):
+        yield node.value
+    elif isinstance(node, (ast.AugAssign, ast.AnnAssign)) and node.value:
+        if isinstance(node.target, ast.Name) and node.target.id == "__all__":
+            yield node.value
+    elif isinstance(node, ast.Expr) and isinstance(call := node.value, ast.Call):
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if isinstance(owner, ast.Name) and owner.id == "__all__":
+            is_one = getattr(call.func, "attr", "") == "append"
+            yield from [ast.List(elts=call.args)] if is_one else call.args
 
 
 def _evaluated(body: Iterable[ast.stmt]) -> Iterator[ast.expr]:
@@ -360,13 +447,13 @@ def _suffix(file: str) -> str:
     return match[0] if match else ""
 
 
-def _parents(module: str) -> list[str]:
+def parents_of(module: str) -> list[str]:
     """Return `a.b` and `a` of `a.b.c`."""
     parts = module.split(".")
     return [".".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]
 
 
-def _own_level(tree: ast.AST) -> Iterator[ast.AST]:
+def own_level(tree: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes that may bind names, outside of functions and classes."""
     queue: list[ast.AST] = [tree]
     for node in queue:
@@ -381,7 +468,7 @@ def _may_bind(node: ast.AST) -> bool:
     return is_target or not isinstance(node, ast.expr)
 
 
-def _names_of(node: ast.AST) -> Iterable[str]:
+def names_of(node: ast.AST) -> Iterable[str]:
     """Return the names that a node binds."""
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return [alias.asname or alias.name.partition(".")[0] for alias in node.names]

@@ -23,6 +23,7 @@ from cuwheel.check.cuda.suppliers import components_of, is_other_accelerator
 # (`load_dl_linux.py`, 1.9.0): a wheel that requires it leaves the search to it.
 _FINDER = "cuda-pathfinder"
 _CUDA_SUFFIX = re.compile(r"-cu(da)?[0-9]+x?$")
+_TENSORRT_LIBS = re.compile(r"(tensorrt-cu\d+)-libs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,16 +91,35 @@ class SupplierConditions:
         return f"whose requirement is never true on Linux: {lines[0].partition(';')[2].strip()}"
 
     def contradiction(self, component: Component) -> str:
-        """Return a requirement that allows no release with the component's sonames, or empty.
+        """Return a requirement that brings no release with the component's sonames, or empty.
 
-        If several requirements name the wheel, it is enough if one of them allows such a release.
+        If several requirements name the wheel, it is enough if one of them brings such a release.
         """
-        name, releases = component.distribution, SpecifierSet(component.releases)
-        lines = [Requirement(line) for line in self.case.requires if project_of(line) == name]
+        names = {component.distribution}
+        if match := _TENSORRT_LIBS.fullmatch(component.distribution):
+            names |= {match[1], "tensorrt"}  # which require those of their own release
+        lines = [Requirement(line) for line in self.case.requires if project_of(line) in names]
         active = [line for line in lines if extras_of(line)]
-        if not active or any(has_common_release(releases, line.specifier) for line in active):
+        if not active or any(self._brings(component, line.specifier) for line in active):
             return ""
         return f"{active[0].name}{active[0].specifier}"
+
+    def _brings(self, component: Component, allowed: SpecifierSet) -> bool:
+        """Return True if a requirement allows the releases with the component's sonames.
+
+        An installer takes the newest: it must not allow those with the next sonames, unless a
+        framework decides.
+        """
+        deps = self.case.dependencies
+        is_decided = any(d.distribution == component.distribution != d.by for d in deps)
+        newer = (
+            part.releases
+            for part in KNOWN_COMPONENTS
+            if part.distribution == component.distribution and _first(part) > _first(component)
+        )
+        return has_common_release(SpecifierSet(component.releases), allowed) and (
+            is_decided or not any(has_common_release(SpecifierSet(text), allowed) for text in newer)
+        )
 
     def other_release(self, component: Component) -> str:
         """Return the required wheel of the same library for another CUDA major, or empty."""
@@ -204,6 +224,12 @@ class SupplierConditions:
             if any(part.distribution == component.distribution for part in components_of(name))
         }
         return "error" if self.case.loader_graph.is_vital({soname, *missing}) else "warning"
+
+
+def _first(component: Component) -> int:
+    """Return 8 for the releases `>=8,<9`; -1 where they aren't known."""
+    start = component.releases.partition(",")[0].removeprefix(">=")
+    return int(start) if start.isdigit() else -1
 
 
 def _normalised(name: str) -> str:

@@ -77,6 +77,10 @@ def entry(text: str, code: str = "def main(): ...\n") -> dict[str, str | Code]:
     return {"pkg/__init__.py": "", "pkg/cli.py": code, ENTRY: f"[console_scripts]\n{text}\n"}
 
 
+def note(rule: str, file: str) -> tuple[str, str, str]:
+    return ("note", rule, file)
+
+
 PY, START, TOP, META = "Python code", "program", "top level", "metadata"
 LIB, TOOL, SYMBOL, NEEDED = "pkg/libx.so", "pkg/bin/tool", "undefined symbol", "needed library"
 TLS = '__thread char block[{}] __attribute__((tls_model("initial-exec")));\n'
@@ -94,7 +98,9 @@ RPATH12 = rpath(*CU12)
 PRIVATE = '__asm__(".symver __ctype_init,__ctype_init@GLIBC_PRIVATE");\n' + calling("__ctype_init")
 PTX = ".version 9.0\n.target sm_90\n"
 HERE = "import os\nfrom pathlib import Path\nhere = Path(__file__).parent\n"
+LOAD = "from torch.utils.cpp_extension import load\n"
 NGC_KEY = "nvapi-" + "aB3dE6gH9j" * 6 + "kLm4"
+NVIDIA = "nvidia/cublas/lib/libmine.so"
 GRAFTED = "pkg.libs/libstdc++-0a1b2c3d.so.6"
 
 DEFECTS = (
@@ -181,6 +187,120 @@ DEFECTS = (
             "pkg/libx.so.1": Code(),
         },
     ),
+    *(
+        Plant(name, breach(PY, member), package(code, **files), wheel)
+        for name, breach, member, code, files, wheel in (
+            # Files that an import opens.
+            *(
+                (f"opens {text}", error, "pkg/__init__.py", f"{HERE}{text}\n", {}, {})
+                for text in (
+                    'with open(here / "a.cu") as file:\n    TEXT = file.read()',
+                    'TEXT = Path(__file__).with_name("a.cu").read_text()',
+                    'TEXT = open(f"{os.path.dirname(__file__)}/a.cu").read()',
+                    'TEXT = open(str(here) + "/a.cu").read()',
+                    'TEXT = (Path(__file__).parents[0] / "a.cu").open().read()',
+                    'import pkgutil\nTEXT = pkgutil.get_data(__name__, "a.cu")',
+                    'from importlib.resources import files\nx = (files("pkg") / "a").read_text()',
+                    'def read(name):\n    return (here / name).read_text()\nTEXT = read("a.cu")',
+                    'TEXTS = {n: (here / n).read_text() for n in ("a.cu", "b.cu")}',
+                    'for n in ["a.cu"]:\n    open(here / n)',
+                )
+            ),
+            (
+                "opens by another module",
+                error,
+                "pkg/__init__.py",
+                "from .a import FOLDER\nTEXT = (FOLDER / 'a.cu').read_text()\n",
+                {"a": f"{HERE}FOLDER = here / 'data'\n"},
+                {},
+            ),
+            (
+                "compiles",
+                error,
+                "pkg/__init__.py",
+                f"{HERE}{LOAD}_C = load(name='c', sources=[here / 'a.cu'])\n",
+                {},
+                {},
+            ),
+            (
+                "compiles when called",
+                warning,
+                "pkg/a.py",
+                "",
+                {
+                    "a": f"{HERE}{LOAD}"
+                    "def get():\n    files = [str(here / n) for n in ('a.cu', 'b.cu')]\n"
+                    "    return load(name='c', sources=files)\n"
+                },
+                {},
+            ),
+            # The order of imports.
+            (
+                "circular",
+                error,
+                "pkg/a.py",
+                "from .a import f\nx = 1\n",
+                {"a": "from pkg import x\nf = 1\n"},
+                {},
+            ),
+            (
+                "circular among three",
+                error,
+                "pkg/c.py",
+                "from . import a\n",
+                {
+                    "a": "from .b import y\nx = 1\n",
+                    "b": "from .c import z\ny = 1\n",
+                    "c": "from .a import x\nz = 1\n",
+                },
+                {},
+            ),
+            (
+                "circular attribute",
+                error,
+                "pkg/a.py",
+                "from . import a\nx = 1\n",
+                {"a": "import pkg\ny = pkg.x\n"},
+                {},
+            ),
+            ("undefined", error, "pkg/__init__.py", "x = y + 1\n", {}, {}),
+            ("defined later", error, "pkg/__init__.py", "x = f()\ndef f(): ...\n", {}, {}),
+            (
+                "all of a module",
+                error,
+                "pkg/__init__.py",
+                "from .a import *\n",
+                {"a": "__all__ = ['f']\n__all__ += ['g']\nf = 1\n"},
+                {},
+            ),
+            # Modules that nothing imports.
+            ("Python 2 aside", warning, "pkg/a.py", "", {"a": "x = 1\nprint 'x'\n"}, {}),
+            ("no extension aside", warning, "pkg/a.py", "", {"a": "from ._C import f\n"}, {}),
+            ("undeclared aside", note, "pkg/a.py", "", {"a": "import torch\n"}, {}),
+            # Names of other projects' releases.
+            *(
+                (
+                    f"{code} with {requirement}",
+                    breach,
+                    "pkg/__init__.py",
+                    code,
+                    {},
+                    {"requires": (requirement,)},
+                )
+                for code, requirement, breach in (
+                    ("from torch._six import inf\n", "torch>=2.4", error),
+                    ("from torch.library import custom_op\n", "torch>=2.1", warning),
+                    ("from numpy import float_\n", "numpy>=1.24", warning),
+                    ("import numpy as np\ndef f(): return np.float_(1)\n", "numpy>=2", warning),
+                )
+            ),
+        )
+    ),
+    Plant(
+        "entry with an extra",
+        warning(PY, "entry_points.txt"),
+        entry("tool = pkg.cli:main [gpu]"),
+    ),
     # Entry points, scripts and programs.
     Plant("entry without function", error(PY, "entry_points.txt"), entry("tool = pkg.cli")),
     Plant("entry without module", error(PY, "entry_points.txt"), entry("tool = pkg.run:main")),
@@ -240,6 +360,18 @@ DEFECTS = (
     ),
     Plant("pth with code", warning(START, "pkg.pth"), {"pkg.pth": "import pkg\n"}),
     # Names.
+    Plant(
+        "torch's folder, required",
+        error(TOP, "torch"),
+        {"torch/__init__.py": ""},
+        {"name": "my_torch_pkg", "requires": ("torch",)},
+    ),
+    Plant("NVIDIA's folder", warning(TOP, NVIDIA), {NVIDIA: Code()}),
+    Plant(
+        "nothing",
+        warning("library", "pkg-1.2.3-py3-none-manylinux_2_39_x86_64.whl"),
+        {"pkg/__init__.pyi": "x: int\n"},
+    ),
     Plant("torch's folder", error(TOP, "torch"), {"torch/__init__.py": ""}),
     Plant(
         "torch's library",
@@ -336,6 +468,42 @@ DEFECTS = (
     Plant("newer PTX", error("driver", "pkg/a.ptx"), {"pkg/a.ptx": PTX}, {"name": "pkg_cu12"}),
     Plant("own file", error(META, "METADATA"), {}, {"requires": ("a @ file:///home/me/a.whl",)}),
     Plant("contradiction", error(META, "METADATA"), {}, {"requires": ("numpy<2", "numpy>=2")}),
+    *(
+        Plant(
+            f"requires {requirement}",
+            breach(META, "METADATA"),
+            {},
+            {"requires": (requirement,), "tag": CP312},
+        )
+        for requirement, breach in (
+            ("torch>=2.4,<2.3", error),
+            ("numpy>2.1,<=2.1", error),
+            ("torch==2.6.0+cu124", warning),
+            ("pytorch", warning),
+            ("nvidia-cuda-runtime-cu13", warning),
+            ("numpy<1.26", warning),
+        )
+    ),
+    *(
+        Plant(f"Python {python}", breach(META, "METADATA"), {}, {"python": python, "tag": tag})
+        for python, tag, breach in (
+            ("==3.12", CP312, error),
+            (">=3.10,<=3.12", CP312, error),
+            (">=3.10,<=3.12", "py3-none-any", warning),
+        )
+    ),
+    Plant(
+        "classifier",
+        warning(META, "METADATA"),
+        {},
+        {"metadata": "Classifier: Environment :: GPU :: NVIDIA CUDA :: 13.0\n"},
+    ),
+    Plant(
+        "newer cuDNN",
+        error(NEEDED, LIB),
+        {LIB: Code(needs=("libcudnn.so.8",), flags=rpath("nvidia/cudnn/lib"))},
+        {"requires": ("nvidia-cudnn-cu12>=8.9",)},
+    ),
     Plant(
         "torch and runtime",
         error(META, "METADATA"),
@@ -490,6 +658,60 @@ SOUND = (
             ('import ctypes\nctypes.CDLL("libcuda.so.1")\n', ">=3.9"),
         )
     ),
+    *(
+        Plant(f"{code} sound", None, package(f"{HERE}{code}\n", **files), {"requires": requires})
+        for code, files, requires in (
+            ('open(here / "a.cu", "w")', {}, ()),
+            ('with open(here / "a.py") as file: ...', {"a": ""}, ()),
+            ('def read(name): return (here / name).read_text()\nread("a.py")', {"a": ""}, ()),
+            ("def read(name): return (here / name).read_text()", {}, ()),
+            (
+                'import importlib.resources as r\nr.files("pkg").joinpath("a.py").read_text()',
+                {"a": ""},
+                (),
+            ),
+            ('for n in ["a.cu"]:\n    if here: open(here / n)', {}, ()),
+            ("from .a import f\nx = 1", {"a": "import pkg\ndef f(): return pkg.x\n"}, ()),
+            ("x = 1\nfrom .a import f", {"a": "from pkg import x\nf = 1\n"}, ()),
+            ("from . import a", {"a": "from . import b\n", "b": "from . import a\n"}, ()),
+            ("if TYPE_CHECKING:\n    from .a import f\nTYPE_CHECKING = 0", {"a": ""}, ()),
+            ("x = [y for y in range(3)]\nz = (w := 1)", {}, ()),
+            ("def f():\n    global g\nx = lambda: g", {}, ()),
+            ("from .a import *", {"a": "__all__ = ['f']\ndef __getattr__(name): ...\n"}, ()),
+            ("from torch.library import custom_op", {}, ("torch>=2.4",)),
+            ("from numpy import float_", {}, ("numpy<2",)),
+            ('import numpy as np\nx = np.float_ if hasattr(np, "float_") else 1', {}, ("numpy",)),
+        )
+    ),
+    *(
+        Plant(f"requires {requirement}", None, {}, {"requires": (requirement,), "tag": CP312})
+        for requirement in ("numpy>=1.26", "numpy!=2.1,>=2", "torch~=2.6.0", "torch==2.8.*")
+    ),
+    *(
+        Plant(f"Python {python}", None, {"pkg/x.py": ""}, {"python": python, "tag": CP312})
+        for python in (">=3.12,<3.13", "==3.12.*", ">3.11,!=3.12.0,<4", ">=3.12.2")
+    ),
+    Plant(
+        "cuDNN 8",
+        None,
+        {LIB: Code(needs=("libcudnn.so.8",), flags=rpath("nvidia/cudnn/lib"))},
+        {"requires": ("nvidia-cudnn-cu12>=8.9,<9",)},
+    ),
+    Plant(
+        "classifier",
+        None,
+        {"pkg/x.py": ""},
+        {"metadata": "Classifier: Environment :: GPU :: NVIDIA CUDA :: 13\n"},
+    ),
+    Plant("metapackage", None, {"pkg/py.typed": ""}, {"requires": ("numpy",)}),
+    Plant("cupy of a CUDA", None, {"cupy/__init__.py": ""}, {"name": "cupy_cuda13x"}),
+    Plant("module for Windows", None, package("", _pswindows="from . import _win\n")),
+    Plant(
+        "entry with its extra",
+        None,
+        entry("tool = pkg.cli:main [gpu]"),
+        {"metadata": "Provides-Extra: gpu\n"},
+    ),
     Plant(
         "distutils by setuptools",
         None,
@@ -506,7 +728,7 @@ SOUND = (
     Plant(
         "licence",
         None,
-        {f"{INFO}/licenses/COPYING": "x"},
+        {f"{INFO}/licenses/COPYING": "x", "pkg/x.py": ""},
         {"metadata": "License-Expression: MIT\nLicense-File: COPYING\n"},
     ),
     Plant("PTX", None, {"pkg/a.ptx": PTX}, {"name": "pkg_cu13"}),
@@ -624,7 +846,7 @@ SOUND = (
             f"opened by Python as {text}",
             None,
             {
-                "pkg/__init__.py": f"import ctypes\nctypes.CDLL({text})\n",
+                "pkg/__init__.py": f"import ctypes\nnumber = 1\nctypes.CDLL({text})\n",
                 "pkg/liby.so": Code(needs=("libx1.so.1",)),
                 "pkg/lib/libx1.so.1": Code(MODULE, flags=("-Wl,-soname,libx1.so.1",)),
             },

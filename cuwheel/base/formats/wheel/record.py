@@ -132,7 +132,7 @@ def _row_faults(
         real = digest_of(name, algorithm) if is_stronger else content.digest
         if digest.rstrip("=") != real:
             yield f"its hash in RECORD is {digest or 'missing'}, its real hash is {real}"
-        if size != str(content.size):
+        elif size != str(content.size):
             yield f"its size in RECORD is {size or 'missing'}, its real size is {content.size}"
 
 

@@ -14,11 +14,11 @@ from packaging.utils import canonicalize_name
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.check.audit.case import AuditCase, Contract
-from cuwheel.check.audit.findings import AuditFinding, finding
+from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import project_of_module
 from cuwheel.check.audit.leaked_paths import COVERAGE
 from cuwheel.check.audit.rules.python_releases import STANDARD_MODULES
-from cuwheel.check.cuda.components import COMPONENTS
+from cuwheel.check.cuda.components import COMPONENTS, KNOWN_COMPONENTS
 from cuwheel.check.cuda.frameworks import preloads
 from cuwheel.check.cuda.suppliers import (
     component_of_copy,
@@ -44,8 +44,9 @@ _PRIVATE = re.compile(
 )
 # Top-level modules of other projects, which a wheel with the same names overwrites.
 _OWNED = frozenset(
-    {"cupy", "jax", "jaxlib", "numpy", "packaging", "pip", "scipy", "setuptools", "tensorflow"}
-    | {"torch", "torchvision", "transformers", "triton", "wheel"}
+    {"cupy", "einops", "jax", "jaxlib", "numba", "numpy", "onnxruntime", "packaging", "pandas"}
+    | {"pip", "requests", "scipy", "setuptools", "six", "tensorflow", "torch", "torchaudio"}
+    | {"torchvision", "tqdm", "transformers", "triton", "wheel", "xformers"}
 )
 # Folders without `__init__.py`, to which many projects add: with one, only one of them works.
 _NAMESPACES = frozenset({"cuda", "google", "jax_plugins", "mpl_toolkits", "nvidia"})
@@ -66,13 +67,18 @@ _BUILD_TREE = re.compile(
 _DEBUG_MIN = 100 << 10  # bytes
 _INTERPRETERS = (b"#!python", b"#!/usr/bin/", b"#!/bin/", b"#! /usr/bin/", b"#! /bin/")
 _REPLACED = re.compile(r"\.data/(scripts|data/bin)/((python|pip)(3(\.\d+)?)?|activate|uv)$")
+_OF_RECORD = re.compile(r"^its (hash|size) in RECORD|^RECORD (lists it, but|doesn't list)")
+# Of types and documents.
+_NO_CODE = re.compile(r"(\.pyi|/py\.typed|\.md|\.rst|\.txt|/LICENSE)$|\.dist-info/")
 _SHOWN = 6  # names in one finding
 
 
 def member_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield findings about the archive, its size, and what was copied in from elsewhere."""
     for file, fact in case.scan.archive_faults:
-        yield finding(file, "archive", fact)
+        # Only tools that repack compare them (`wheel unpack`), not pip and uv.
+        severity = case.severity("warning") if _OF_RECORD.search(fact) else "error"
+        yield finding(file, "archive", fact, severity)
     if case.contract and case.scan.size > case.contract.max_size:
         fact = f"{show_size(case.scan.size)}, the recipe allows {show_size(case.contract.max_size)}"
         yield finding(case.scan.file_name, "size", fact)
@@ -102,9 +108,25 @@ def layout_findings(case: AuditCase) -> Iterator[AuditFinding]:
     yield from _origin_findings(case)
     yield from _debug_findings(case)
     yield from _foreign_findings(case)
+    yield from _supplier_findings(case)
     yield from _shadow_findings(case)
     yield from _start_findings(case)
     yield from _program_findings(case)
+    yield from _empty_findings(case)
+
+
+def _empty_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield a wheel that installs nothing, or nothing compiled though its tag is for one Python."""
+    names = [name for name in case.scan.names if not _NO_CODE.search(name)]
+    is_typed = any("-stubs/" in name for name in case.scan.names)
+    is_for_all = set(case.platforms) <= {"any"}
+    if not (names or case.requires or is_typed or is_for_all):
+        fact = "it installs no code, and requires nothing"
+        yield finding(case.scan.file_name, "library", fact, "warning")
+    is_for_one = bool(case.tags) and all(tag.abi.startswith("cp") for tag in case.tags)
+    if names and is_for_one and not (case.scan.libraries or case.scan.device_files):
+        fact = "nothing in it is compiled, but the tag is for one Python"
+        yield finding(case.scan.file_name, "library", fact, "note")
 
 
 def _graft_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -270,10 +292,15 @@ def _foreign_findings(case: AuditCase) -> Iterator[AuditFinding]:
     for top in sorted(tops):
         module = top.partition(".")[0]
         owner = canonicalize_name(module)
-        if owner in case.project or case.project in owner:
-            continue
         is_package = PurePosixPath(top) in packages
-        if module in _OWNED:
+        is_required = owner in case.required and not f"{case.project}-".startswith(f"{owner}-")
+        if is_required and is_package and module not in _NAMESPACES:
+            fact = f"{owner}, which the wheel requires, has this folder too: the one that is "
+            severity: Severity = "error" if module in _OWNED else "warning"
+            yield finding(top, "top level", f"{fact}installed last overwrites the other", severity)
+        elif owner in case.project or case.project in owner:
+            continue
+        elif module in _OWNED:
             fact = f"it belongs to the project {owner}: the one that is installed last overwrites"
             yield finding(
                 top, "top level", f"{fact} the other", "error" if is_package else "warning"
@@ -287,6 +314,16 @@ def _foreign_findings(case: AuditCase) -> Iterator[AuditFinding]:
         elif module in sys.stdlib_module_names and (is_package or "." in top):
             fact = "Python's own module of that name is imported instead"
             yield finding(top, "top level", fact, "warning")
+
+
+def _supplier_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield the first file in a folder of NVIDIA's wheels."""
+    folders = {PurePosixPath(part.site_folder) for part in KNOWN_COMPONENTS}
+    for path in filter(None, map(installed_path, case.scan.names)):
+        if path.parts[0] == "nvidia" and path.parent in folders and not case.is_supplier:
+            fact = "such a folder belongs to a wheel of NVIDIA's: the one that is installed last "
+            yield finding(str(path), "top level", f"{fact}overwrites the other", "warning")
+            return
 
 
 def _shadow_findings(case: AuditCase) -> Iterator[AuditFinding]:

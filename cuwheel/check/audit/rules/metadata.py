@@ -20,6 +20,7 @@ from cuwheel.base.formats.wheel.publication import mark_source, split_mark
 from cuwheel.base.system.versions import plain_release
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, finding
+from cuwheel.check.audit.installed_projects import MISNAMED
 from cuwheel.check.audit.tags import list_tags, minor_of, policy_of
 from cuwheel.check.cuda.frameworks import extras_of, has_common_release, toolkit_conflict
 
@@ -34,9 +35,19 @@ _PYTHON_SUFFIX = re.compile(r"\.cpython-3(\d+)t?-[-\w]*\.so$")
 _EARLY_FIELD = "license-file introduced in metadata version"
 _WITH_LICENSES = Version("2.4")  # of METADATA, from which the index looks for the files (PEP 639)
 _PATCHES = 100  # more patch releases than any Python has
+_LAST_PATCH, _MINORS = _PATCHES - 1, 40
 _WHEEL_MAJOR = 1  # of Wheel-Version: installers refuse a greater one (PEP 427)
 _DESCRIPTION_MAX = 1 << 20  # bytes that are rendered
 _LONGEST = 120  # characters of the renderer's message
+# Groups of the index's list of classifiers (trove-classifiers, November 2026), and what may follow.
+_CLOSED = {
+    "Development Status :: ": "1 - Planning|2 - Pre-Alpha|3 - Alpha|4 - Beta|5 - Production/Stable"
+    "|6 - Mature|7 - Inactive",
+    "Environment :: GPU": r"( :: NVIDIA CUDA( :: ([1-9]\.\d|10\.[0-2]|11(\.[0-8])?"
+    r"|12( :: 12\.[0-6])?|13))?)?",
+    "Programming Language :: Python :: ": r"[23]( :: Only)?|2\.[3-7]|3\.(\d|1[0-6])"
+    r"|(Implementation|Free Threading)( :: .*)?",
+}
 _PLAIN = ("text/plain", "text/markdown")  # always valid
 
 
@@ -209,6 +220,13 @@ def _claim_findings(case: AuditCase) -> Iterator[AuditFinding]:
         if not {f"{info}/licenses/{file}", f"{info}/{file}"} & {*case.scan.names}:
             fact = f"License-File: {file} isn't in {info}/licenses"
             yield finding("METADATA", "metadata", fact, "warning")
+    for name in header(text, "classifier"):
+        if any(
+            name.startswith(start) and not re.fullmatch(rest, name.removeprefix(start))
+            for start, rest in _CLOSED.items()
+        ):
+            fact = f"the index refuses the classifier {name}, which isn't in its list"
+            yield finding("METADATA", "metadata", fact, "warning")
     licences = [name for name in header(text, "classifier") if name.startswith("License ::")]
     if licences and header(text, "license-expression"):
         fact = f"with License-Expression the index refuses the classifier {licences[0]}"
@@ -232,29 +250,33 @@ def _installer_findings(case: AuditCase) -> Iterator[AuditFinding]:
         allowed = SpecifierSet(required)
     except InvalidSpecifier:
         return  # a finding of `_specification_findings`
-    minors = [minor_of(tag) for tag in case.tags]
-    if None in minors or not minors:
-        return
-    if not any(allowed.contains(f"3.{n}.{patch}") for n in minors for patch in range(_PATCHES)):
+    minors = {minor_of(tag) for tag in case.tags}
+    pythons = range(_MINORS) if None in minors else filter(None, minors)
+    served = {n: [p for p in range(_PATCHES) if allowed.contains(f"3.{n}.{p}")] for n in pythons}
+    if minors and not any(served.values()):
         fact = f"Requires-Python is {required}, but the tag is {list_tags(case.tags)}"
         yield finding("METADATA", "metadata", fact)
+    cut = {n: patches[-1] for n, patches in served.items() if patches and patches[-1] < _LAST_PATCH}
+    for n, patch in cut.items():
+        fact = f"Requires-Python is {required}: pip refuses Python 3.{n}.{patch + 1} and all later "
+        is_whole = all(n in cut for n, patches in served.items() if patches)
+        fact += f"3.{n}, meant is =={'3.' + str(n)}.* or <3.{n + 1}"
+        yield finding("METADATA", "metadata", fact, "error" if is_whole else "warning")
 
 
 def _requirement_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield requirements that the index refuses, or that no installer can meet together."""
     parsed = [r for line in dict.fromkeys(case.requires) if (r := parse_requirement(line))]
-    for each in parsed:
-        if each.url:
-            is_local = str(each.url).startswith("file:")
-            fact = f"{each.name} is required from an address, which the index refuses: {each.url}"
-            yield finding("METADATA", "metadata", fact, "error" if is_local else "warning")
     by_name: dict[str, list[Requirement]] = {}
     for each in parsed:
         group = by_name.setdefault(canonicalize_name(each.name), [])
         if "" in extras_of(each) and len(group) < _OF_ONE_NAME:
             group.append(each)
+    for each in parsed:
+        yield from _alone_findings(each, case)
     for first, second in chain.from_iterable(combinations(group, 2) for group in by_name.values()):
-        if not has_common_release(first.specifier, second.specifier):
+        alone = (has_common_release(each.specifier, each.specifier) for each in (first, second))
+        if all(alone) and not has_common_release(first.specifier, second.specifier):
             fact = f"{first} and {second} exclude each other: no installer takes the wheel"
             yield finding("METADATA", "metadata", fact)
     for torch, each in product(by_name.get("torch", ()), chain.from_iterable(by_name.values())):
@@ -262,6 +284,27 @@ def _requirement_findings(case: AuditCase) -> Iterator[AuditFinding]:
             fact = f"torch{torch.specifier} requires the libraries of CUDA {brought}, which "
             fact += f"{each} excludes: no installer takes the wheel"
             yield finding("METADATA", "metadata", fact)
+
+
+def _alone_findings(required: Requirement, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield a requirement that the index refuses, or that no release of the index meets."""
+    name, is_always = canonicalize_name(required.name), "" in extras_of(required)
+    own = case.scan.dist_info.removesuffix(".dist-info")
+    locals_ = [str(each) for each in required.specifier if "+" in each.version]
+    fact, severity = "", "warning"
+    if required.url:
+        fact = f"{name} is required from an address, which the index refuses: {required.url}"
+        severity = "error" if str(required.url).startswith("file:") else "warning"
+    elif not has_common_release(required.specifier, required.specifier):
+        fact = f"no release meets {required}: no installer takes the wheel"
+        severity = "error" if is_always else "warning"
+    elif is_always and locals_ and "+" not in own:
+        fact = f"the public index has no local versions, as {name}{locals_[0]}: pip finds it only "
+        fact += "with the address of another index (--extra-index-url)"
+    elif is_always and name in MISNAMED:
+        fact = f"the project {required.name} on the index {MISNAMED[name]}"
+    if fact:
+        yield finding("METADATA", "metadata", fact, severity)  # type: ignore[arg-type]
 
 
 def _description_findings(case: AuditCase) -> Iterator[AuditFinding]:

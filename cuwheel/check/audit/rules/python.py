@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import configparser
+import contextlib
 import re
 import sys
 from collections.abc import Iterator
 
 from packaging.utils import canonicalize_name
 
-from cuwheel.base.formats.wheel.metadata import parse_requirement
+from cuwheel.base.formats.wheel.metadata import header, parse_requirement
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by, project_of_module
 from cuwheel.check.audit.python_code import Import, PythonCode
 from cuwheel.check.audit.rules.python_files import file_findings
+from cuwheel.check.audit.rules.python_imports import ImportOrder
+from cuwheel.check.audit.rules.python_projects import project_findings
 from cuwheel.check.audit.rules.python_releases import (
     ADDED_MODULES,
     ADDED_NAMES,
@@ -34,7 +37,7 @@ _UNIONS = 10  # of Python 3, which evaluates `int | None`
 _NEVER = 99
 _SHOWN = 3  # names in one finding
 _STARTED = ("console_scripts", "gui_scripts")
-_VALUE = re.compile(r"^(?P<module>[\w.]+)\s*(:\s*(?P<attribute>[\w.]+)\s*)?(\[.*\])?$")
+_VALUE = re.compile(r"^(?P<module>[\w.]+)\s*(:\s*(?P<attribute>[\w.]+)\s*)?(\[(?P<extras>.*)\])?$")
 # Programs that a script would replace in an environment.
 _PROGRAM = re.compile(r"(python|pip)(3(\.\d+)?)?|activate|easy_install|pyvenv|uv")
 
@@ -43,13 +46,16 @@ def python_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield findings about code that an import always runs, and about entry points."""
     code = case.code
     yield from _syntax_findings(code, case.oldest_python)
+    yield from _rest_findings(code, case)
     yield from _release_findings(code, case)
     yield from _annotation_findings(code, case.oldest_python)
     if not code.is_dynamic:
         yield from _missing_findings(code, case)
         yield from _undeclared_findings(code, case)
         yield from _exported_findings(code)
-        yield from file_findings(case)
+    yield from _order_findings(code)
+    yield from file_findings(case)
+    yield from project_findings(case)
     yield from _entry_findings(code, case)
 
 
@@ -57,23 +63,55 @@ def _syntax_findings(code: PythonCode, oldest: int | None) -> Iterator[AuditFind
     for member in code.run:
         problem = code.syntax_error(member)
         if problem and not _may_be_new(problem, oldest):
-            fact = f"importing it fails: line {problem.lineno}: {problem.msg}"
+            fact = f"importing it with Python 3.{_THIS} fails: line {problem.lineno}: {problem.msg}"
             yield finding(member, _RULE, fact)
         elif problem:
-            fact = f"Python 3.{_THIS}, with which the audit runs, can't read it: it wasn't checked"
+            fact = (
+                f"Python 3.{_THIS}, with which the audit runs, can't read line {problem.lineno}: "
+            )
+            fact += "only the rest was checked"
             yield finding(member, "not checked", fact, "note")
-        elif oldest is not None and _OLDEST <= oldest < _THIS:
-            problem = code.syntax_error(member, oldest)
-            if problem:
-                fact = f"Python 3.{oldest}, which is allowed, can't compile line {problem.lineno}: "
-                yield finding(member, _RULE, fact + problem.msg)
+        elif fact := _older_fault(member, code, oldest):
+            yield finding(member, _RULE, fact)
+
+
+def _rest_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield modules that a package's import doesn't run, and that can't be imported."""
+    for member in code.rest:
+        problem = code.syntax_error(member)
+        if problem and not _may_be_new(problem, case.oldest_python):
+            fact = f"importing it with Python 3.{_THIS} fails: line {problem.lineno}: {problem.msg}"
+            # A file without any statement, as a version alone, may be data.
+            yield finding(member, _RULE, fact, "warning" if code.statements(member) else "note")
+        elif not problem and (fact := _older_fault(member, code, case.oldest_python)):
+            yield finding(member, _RULE, fact, "note")  # code may ask for the Python first
+
+
+def _older_fault(member: str, code: PythonCode, oldest: int | None) -> str:
+    """Return why the oldest allowed Python, before this one, doesn't compile a module."""
+    is_known = oldest is not None and _OLDEST <= oldest < _THIS
+    problem = code.syntax_error(member, oldest) if is_known else None
+    why = f"Python 3.{oldest}, which is allowed, can't compile line "
+    return f"{why}{problem.lineno}: {problem.msg}" if problem else ""
+
+
+def _order_findings(code: PythonCode) -> Iterator[AuditFinding]:
+    """Yield circular imports, and names that aren't defined when they are used."""
+    order = ImportOrder(code)
+    with contextlib.suppress(RecursionError):
+        for module in code.roots:
+            order.load(module)
+    for fault in dict.fromkeys(order.faults):
+        if not (fault.is_order and code.is_dynamic):
+            yield finding(fault.member, _RULE, fault.fact)
 
 
 def _release_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield imports from the standard library that some allowed Pythons don't have."""
     oldest = case.oldest_python
     done: set[tuple[str, str]] = set()
-    for item in code.imports if oldest else ():
+    for item in (*code.imports, *code.rest_imports) if oldest else ():
+        is_run = item.importer in code.run
         for name in (item.module, *(f"{item.module}.{name}" for name in item.names)):
             top = name.partition(".")[0]
             if (item.importer, name) in done or top in code.modules:
@@ -83,10 +121,11 @@ def _release_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFindin
             removed = REMOVED_MODULES.get(top) or REMOVED_NAMES.get(name) or _NEVER
             if added > (oldest or added):
                 fact = f"line {item.line} imports {name}, which Python has from 3.{added} on, but "
-                yield finding(item.importer, _RULE, f"{fact}3.{oldest} is allowed")
+                fact += f"3.{oldest} is allowed"
+                yield finding(item.importer, _RULE, fact, "error" if is_run else "warning")
             if removed <= case.newest_python and "setuptools" not in case.required:
                 fact = f"line {item.line} imports {name}, which Python has only before 3.{removed}"
-                severity: Severity = "error" if removed <= (oldest or 0) else "warning"
+                severity: Severity = "error" if is_run and removed <= (oldest or 0) else "warning"
                 yield finding(item.importer, _RULE, fact, severity)
 
 
@@ -121,11 +160,11 @@ def _may_be_new(problem: SyntaxError, oldest: int | None) -> bool:
 def _missing_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield imports of modules that the wheel's own package doesn't have."""
     done: set[str] = set()
-    for item in code.imports:
+    for item in (*code.imports, *code.rest_imports):
         if _is_shared(item.module, case):
             continue
         missing = [lacking] if (lacking := code.lacks(item.module)) else []
-        is_module = item.module in code.modules
+        is_module = item.module in code.modules and item.importer in code.run
         missing += [
             f"{item.module}.{name}"
             for name in item.names
@@ -134,7 +173,8 @@ def _missing_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFindin
         for name in missing:
             if name not in done:
                 fact = f"line {item.line} imports {name}, which isn't in the wheel"
-                yield finding(item.importer, _RULE, fact)
+                is_run = item.importer in code.run
+                yield finding(item.importer, _RULE, fact, "error" if is_run else "warning")
             done.add(name)
 
 
@@ -151,7 +191,7 @@ def _undeclared_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFin
         return
     done = {*installed, *case.assumed, case.project}
     own = {name.partition(".")[0] for name in (*code.modules, *code.folders)}
-    for item in code.imports:
+    for item in (*code.imports, *code.rest_imports):
         module = item.module.partition(".")[0]
         project = project_of_module(module)
         if not project or project in done or module in own or module in STANDARD_MODULES:
@@ -167,7 +207,8 @@ def _undeclared(item: Import, project: str, case: AuditCase) -> AuditFinding:
     is_optional = any(canonicalize_name(parsed.name) == project for parsed in optional)
     why = "only an extra requires" if is_optional else "no requirement installs"
     fact = f"line {item.line} always imports {item.module.partition('.')[0]}, which {why}"
-    return finding(item.importer, _RULE, fact, "warning")
+    severity: Severity = "warning" if item.importer in case.code.run else "note"
+    return finding(item.importer, _RULE, fact, severity)
 
 
 def _entry_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
@@ -186,9 +227,20 @@ def _entry_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]
         for name, value in parser.items(group):
             if fact := _entry_fault(code, group, value):
                 yield finding("entry_points.txt", _RULE, f"{name} = {value}: {fact}")
+            elif fact := _extra_fault(value, case):
+                yield finding("entry_points.txt", _RULE, f"{name} = {value}: {fact}", "warning")
             if group in _STARTED and _PROGRAM.fullmatch(name) and name not in case.project:
                 fact = f"the script {name} replaces the environment's own"
                 yield finding("entry_points.txt", _RULE, fact)
+
+
+def _extra_fault(value: str, case: AuditCase) -> str:
+    match = _VALUE.match(value)
+    provided = set(map(canonicalize_name, header(case.scan.metadata, "provides-extra")))
+    for extra in ((match and match["extras"]) or "").split(","):
+        if extra.strip() and canonicalize_name(extra.strip()) not in provided:
+            return f"the extra {extra.strip()} isn't in Provides-Extra"
+    return ""
 
 
 def _entry_fault(code: PythonCode, group: str, value: str) -> str:

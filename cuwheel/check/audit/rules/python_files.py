@@ -1,48 +1,96 @@
-"""Rules for files and libraries that an import always opens by a constant name."""
+"""Rules for files and libraries that an import always opens, under names known from the code."""
 
 from __future__ import annotations
 
 import ast
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, finding
+from cuwheel.check.audit.rules.python_values import (
+    SITE,
+    Module,
+    Value,
+    Values,
+    bind,
+    joined,
+    name_of,
+    runs_of,
+)
 from cuwheel.check.cuda.suppliers import is_cuda_library, is_from_driver
 
 _RULE = "Python code"
-_LOADERS = frozenset({"CDLL", "PyDLL", "LoadLibrary", "load_library"})
-_READERS = frozenset({"read_text", "read_bytes"})
-_SAME = frozenset(
-    {"abspath", "realpath", "normpath", "resolve", "absolute", "str", "fspath", "Path"}
-)
+_LOADERS = frozenset({"CDLL", "PyDLL", "LoadLibrary", "load_library", "dlopen"})
+_READERS = frozenset({"read_text", "read_bytes", "iterdir", "open"})  # methods of a path
+# Functions with a file's name: of Python, NumPy, pandas, PyTorch.
+_FUNCTIONS = _LOADERS | {"open", "load", "loadtxt", "genfromtxt", "fromfile", "read_csv", "listdir"}
+_FUNCTIONS |= {
+    "scandir",
+    "getsize",
+    "run_path",
+    "ZipFile",
+    "SourceFileLoader",
+    "ExtensionFileLoader",
+}
+# Functions with a package's and a file's.
+_DATA = frozenset({"get_data", "read_text", "read_binary", "open_text", "open_binary"})
+_DATA |= {"resource_string", "resource_stream"}
 # Code that may make the file before, or look for it first.
 _MAKES = re.compile(
-    rb"exists\(|is_file|isfile|subprocess|mkdir|makedirs|os\.system|write|glob|chdir|load_inline"
+    rb"exists\(|is_file|isfile|isdir|is_dir\(|subprocess|mkdir|makedirs|os\.system|\.write|urlopen"
+    rb"|\bi?glob\(|\.r?glob\(|chdir|urlretrieve|hf_hub_download|shutil"
 )
-_UNSURE = (ast.Lambda, ast.IfExp, ast.BoolOp)  # of which a part may not run
-_FILE = PurePosixPath("/site")  # stands for site-packages, so that a path below it is known as such
+_COMPILES = re.compile(rb"\bcpp_extension\b")
+_LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
+_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+_DEPTH = 4  # of calls
+_MAX_ITEMS = 64  # of a loop
+
+
+class _Opened(NamedTuple):
+    member: str
+    line: int
+    path: str
 
 
 def file_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield files of the wheel's own package that are opened, and that it doesn't have."""
-    for member in case.code.run:
-        path = installed_path(member)
-        if path is None or _MAKES.search(case.scan.sources[member]):
+    files = _Files(case)
+    run = [name for name in case.code.run if not _MAKES.search(case.scan.sources[name])]
+    for member in run:
+        files.scope(member)
+    for opened in dict.fromkeys(files.opened):
+        if opened.member in run:
+            yield from _judged(opened, case)
+    yield from _compiled_findings(files, case)
+
+
+def _judged(opened: _Opened, case: AuditCase) -> Iterator[AuditFinding]:
+    path = PurePosixPath(os.path.normpath(opened.path))
+    is_own = path.is_relative_to(SITE)
+    fact = f"line {opened.line} opens {path.relative_to(SITE) if is_own else path}, which "
+    if is_own and _is_missing(path.relative_to(SITE), case):
+        yield finding(opened.member, _RULE, f"{fact}isn't in the wheel")
+    elif _is_unversioned(opened.path):
+        yield finding(opened.member, _RULE, f"{fact}no wheel of NVIDIA's has", "warning")
+
+
+def _compiled_findings(files: _Files, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield sources that functions compile when they are called, and that aren't there."""
+    for member, source in case.scan.sources.items():
+        if not _COMPILES.search(source) or _MAKES.search(source):
             continue
-        for line, opened in _opened(case.code.statements(member), _FILE / path):
-            fact = f"line {line} opens {_shown(opened)}, which "
-            if opened.is_relative_to(_FILE) and _is_missing(opened.relative_to(_FILE), case):
-                yield finding(member, _RULE, f"{fact}isn't in the wheel")
-            elif _is_unversioned(str(opened)):
-                yield finding(member, _RULE, f"{fact}no wheel of NVIDIA's has", "warning")
-
-
-def _shown(path: PurePosixPath) -> str:
-    return str(path.relative_to(_FILE) if path.is_relative_to(_FILE) else path)
+        for line, path in files.compiled(member):
+            own = PurePosixPath(os.path.normpath(path))
+            if own.is_relative_to(SITE) and _is_missing(own.relative_to(SITE), case):
+                fact = f"line {line} compiles {own.relative_to(SITE)}, which isn't in the wheel"
+                if _Opened(member, line, path) not in files.opened or member not in case.code.run:
+                    yield finding(member, _RULE, fact, "warning")
 
 
 def _is_missing(path: PurePosixPath, case: AuditCase) -> bool:
@@ -56,70 +104,252 @@ def _is_unversioned(name: str) -> bool:
     return name.endswith(".so") and is_cuda_library(name) and not is_from_driver(f"{name}.1")
 
 
-def _opened(body: Sequence[ast.stmt], file: PurePosixPath) -> Iterator[tuple[int, PurePosixPath]]:
-    """Yield the line and the path of what the statements of a module's level open."""
-    known: dict[str, PurePosixPath] = {"__file__": file}
-    for node in body:
-        if not isinstance(node, (ast.Assign, ast.Expr)):
-            continue
-        value, parts = node.value, list(ast.walk(node.value))
-        is_sure = not any(isinstance(part, _UNSURE) for part in parts)
-        for call in parts if is_sure else ():
-            if isinstance(call, ast.Call) and (path := _path_opened(call, known)):
-                yield node.lineno, PurePosixPath(os.path.normpath(path))
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name = node.targets[0].id
-            known.pop(name, None)
-            if path := _path_of(value, known):
-                known[name] = path
+class _Files:
+    """What the code of the wheel's modules opens.
+
+    Attributes:
+        opened: by the modules that were read, when they are imported.
+    """
+
+    def __init__(self, case: AuditCase) -> None:
+        self._code = case.code
+        self._members = {member: module for module, member in case.code.modules.items()}
+        self._scopes: dict[str, Values] = {}
+        self._owners: dict[ast.AST, str] = {}
+        self._depth = 0
+        self._member = ""
+        self.opened: list[_Opened] = []
+
+    def scope(self, member: str) -> Values:
+        """Run a module's level once; return its names."""
+        if member not in self._scopes:
+            module, path = self._members.get(member, ""), installed_path(member)
+            file = str(SITE / path) if path else None
+            is_package = path is not None and path.name == "__init__.py"
+            package = module if is_package else module.rpartition(".")[0]
+            names: dict[str, Value] = {"__file__": file, "__name__": module, "__package__": package}
+            if is_package and path:
+                names["__path__"] = (str(SITE / path.parent),)
+            self._scopes[member] = Values(names, self._folder, self._attribute, self._call)
+            before, self._member = self._member, member
+            self._run(self._code.statements(member), self._scopes[member])
+            self._member = before
+        return self._scopes[member]
+
+    def compiled(self, member: str) -> Iterator[tuple[int, str]]:
+        """Yield the lines and sources that functions of a module compile."""
+        scope = self.scope(member)
+        for function in self._functions(member):
+            inner = scope.inner(dict.fromkeys(a.arg for a in function.args.args))
+            nodes = list(ast.walk(function))
+            for node in nodes:
+                if isinstance(node, ast.Assign):
+                    bind(node.targets[0], inner.of(node.value), inner)
+            for call in (node for node in nodes if isinstance(node, ast.Call)):
+                yield from ((call.lineno, path) for path in _sources(call, inner))
+
+    def _functions(self, member: str) -> Iterator[ast.FunctionDef]:
+        for node in self._code.statements(member):
+            body = node.body if isinstance(node, ast.ClassDef) else [node]
+            yield from (part for part in body if isinstance(part, ast.FunctionDef))
+
+    def _folder(self, package: str) -> str | None:
+        path = installed_path(self._code.modules.get(package, ""))
+        is_package = path is not None and path.name.startswith("__init__.")
+        if path is None or not is_package:
+            is_folder = package and package in self._code.folders
+            return str(SITE.joinpath(*package.split("."))) if is_folder else None
+        return str(SITE / path.parent)
+
+    def _attribute(self, module: str, name: str) -> Value:
+        inner = f"{module}.{name}"
+        member = self._code.modules.get(module, "")
+        if member in self._code.sources:
+            value = self.scope(member).names.get(name)
+            if value is not None:
+                return value
+        return Module(inner) if inner in self._code.modules else None
+
+    def _call(self, call: ast.Call, function: ast.FunctionDef, values: Values) -> Value:
+        """Run a function of the wheel with its arguments; return its value."""
+        names = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)]
+        if self._depth >= _DEPTH or len(call.args) > len(names):
+            return None
+        given: dict[str, Value] = dict.fromkeys(names)
+        defaults = function.args.defaults
+        given |= zip(names[len(names) - len(defaults) :], map(values.of, defaults), strict=True)
+        given |= zip(names, map(values.of, call.args))  # noqa: B905 - the rest has defaults
+        given |= {word.arg: values.of(word.value) for word in call.keywords if word.arg in given}
+        owner, before = self._owners.get(function, self._member), self._member
+        self._depth, self._member = self._depth + 1, owner
+        try:
+            return self._run(function.body, self._scopes[owner].inner(given))
+        finally:
+            self._depth, self._member = self._depth - 1, before
+
+    def _run(self, body: Iterable[ast.stmt], values: Values) -> Value:
+        """Run statements; return the value of the first `return` that surely runs."""
+        for node in body:
+            if isinstance(node, ast.Return):
+                self._look(node.value, values)
+                return values.of(node.value)
+            if isinstance(node, ast.Raise):
+                return None
+            if not self._step(node, values) and any(isinstance(n, _LEAVES) for n in ast.walk(node)):
+                return None
+        return None
+
+    def _step(self, node: ast.stmt, values: Values) -> bool:
+        """Run one statement; return False for one that may not run as a whole."""
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)):
+            self._look(node.value, values)
+            self._assign(node, values)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            self._import(node, values)
+        elif isinstance(node, ast.With):
+            for item in node.items:
+                self._look(item.context_expr, values)
+                if item.optional_vars:
+                    bind(item.optional_vars, values.of(item.context_expr), values)
+            self._run(node.body, values)
+        elif isinstance(node, ast.Try) and not node.handlers:
+            self._run(node.body, values)
+        elif isinstance(node, ast.For):
+            return self._loop(node, values)
+        elif isinstance(node, _FUNCTION):
+            values.names[node.name] = node if _is_plain(node) else None
+            self._owners[node] = self._member
+        elif isinstance(node, ast.ClassDef):
+            self._run(node.body, values.inner({}))
+        else:
+            _forget(node, values)
+            return False
+        return True
+
+    def _loop(self, node: ast.For, values: Values) -> bool:
+        self._look(node.iter, values)
+        items = values.of(node.iter)
+        is_known = isinstance(items, tuple) and len(items) <= _MAX_ITEMS and not node.orelse
+        if not is_known or any(isinstance(part, _LEAVES) for part in ast.walk(node)):
+            _forget(node, values)
+            return False
+        for item in items:  # type: ignore[attr-defined]
+            bind(node.target, item, values)
+            self._run(node.body, values)
+        return True
+
+    def _assign(
+        self, node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr, values: Values
+    ) -> None:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                bind(target, values.of(node.value), values)
+        elif isinstance(node, ast.AnnAssign):
+            bind(node.target, values.of(node.value), values)
+        elif isinstance(node, ast.AugAssign):
+            whole = ast.BinOp(left=_loaded(node.target), op=node.op, right=node.value)
+            bind(node.target, values.of(whole), values)
+
+    def _import(self, node: ast.Import | ast.ImportFrom, values: Values) -> None:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                name = alias.name if alias.asname else alias.name.partition(".")[0]
+                is_own = name in self._code.modules or name in self._code.folders
+                values.names[alias.asname or name] = Module(name) if is_own else None
+            return
+        module = self._code.target(self._members.get(self._member, ""), node)
+        for alias in node.names:
+            values.names[alias.asname or alias.name] = self._attribute(module, alias.name)
+
+    def _look(self, node: ast.expr | None, values: Values) -> None:
+        """Note what an expression opens."""
+        for call, scope in _calls(node, values) if node else ():
+            function = scope.of(call.func)
+            if isinstance(function, ast.FunctionDef):
+                self._call(call, function, scope)
+            for path in _paths_of(call, scope):
+                self.opened.append(_Opened(self._member, call.lineno, path))
 
 
-def _path_opened(call: ast.Call, known: Mapping[str, PurePosixPath]) -> PurePosixPath | None:
-    """Return what a call opens, if that is known: below `_FILE`, or the name of a library."""
-    name = _name_of(call.func)
-    if name in _READERS and isinstance(call.func, ast.Attribute):
-        return _path_of(call.func.value, known)
-    if name in _LOADERS and call.args:
-        return _path_of(call.args[0], known)
-    is_reading = name == "open" and isinstance(call.func, ast.Name) and len(call.args) == 1
-    path = _path_of(call.args[0], known) if is_reading else None
-    return path if path and path.is_absolute() else None
+def _is_plain(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return True for a function that a call runs as it is written."""
+    is_generator = any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in ast.walk(node))
+    has_more = node.args.vararg or node.args.kwarg or node.args.kwonlyargs
+    cached = all("cache" in ast.unparse(each) for each in node.decorator_list)
+    return isinstance(node, ast.FunctionDef) and cached and not is_generator and not has_more
 
 
-def _name_of(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+def _loaded(target: ast.expr) -> ast.expr:
+    return ast.Name(id=target.id, ctx=ast.Load()) if isinstance(target, ast.Name) else target
 
 
-def _path_of(node: ast.expr, known: Mapping[str, PurePosixPath]) -> PurePosixPath | None:
-    """Return the path that an expression has, made of `__file__` and constants; None: unknown."""
-    if isinstance(node, ast.Constant):
-        return PurePosixPath(node.value) if isinstance(node.value, str) and node.value else None
-    if isinstance(node, ast.Name):
-        return known.get(node.id)
-    if isinstance(node, ast.Attribute) and node.attr == "parent":
-        path = _path_of(node.value, known)
-        return path.parent if path else None
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        return _joined([node.left, node.right], known)
-    return _path_of_call(node, known) if isinstance(node, ast.Call) else None
+def _forget(node: ast.stmt, values: Values) -> None:
+    """Take away the names that a statement may bind."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+            values.names[part.id] = None
+        elif isinstance(part, (*_FUNCTION, ast.ClassDef)):
+            values.names[part.name] = None
+        elif isinstance(part, ast.alias):
+            values.names[part.asname or part.name] = None
 
 
-def _path_of_call(call: ast.Call, known: Mapping[str, PurePosixPath]) -> PurePosixPath | None:
-    name = _name_of(call.func)
-    if name in {"join", "joinpath"}:
-        is_method = name == "joinpath" and isinstance(call.func, ast.Attribute)
-        first = [call.func.value] if is_method else []  # type: ignore[attr-defined]
-        return _joined([*first, *call.args], known)
-    if name in _SAME and len(call.args) <= 1:
-        is_method = not call.args and isinstance(call.func, ast.Attribute)
-        argument = call.func.value if is_method else next(iter(call.args), None)  # type: ignore[attr-defined]
-        return _path_of(argument, known) if argument else None
-    if name == "dirname" and call.args:
-        path = _path_of(call.args[0], known)
-        return path.parent if path else None
-    return None
+def _calls(node: ast.AST, values: Values) -> Iterator[tuple[ast.Call, Values]]:
+    """Yield the calls of an expression that always run, with their scopes."""
+    if isinstance(node, ast.Lambda):
+        return
+    if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
+        is_dict = isinstance(node, ast.DictComp)
+        parts = [node.key, node.value] if is_dict else [node.elt]  # type: ignore[union-attr]
+        for scope in runs_of(node, values):
+            for part in parts:
+                yield from _calls(part, scope)
+        return
+    children = ast.iter_child_nodes(node)
+    if isinstance(node, ast.IfExp):
+        children = iter([node.test])
+    elif isinstance(node, ast.BoolOp):
+        children = iter(node.values[:1])
+    for child in children:
+        yield from _calls(child, values)
+    if isinstance(node, ast.Call):
+        yield node, values
 
 
-def _joined(nodes: list[ast.expr], known: Mapping[str, PurePosixPath]) -> PurePosixPath | None:
-    parts = [_path_of(node, known) for node in nodes]
-    return PurePosixPath(*parts) if parts and all(parts) else None  # type: ignore[arg-type]
+def _paths_of(call: ast.Call, values: Values) -> Iterator[str]:
+    """Yield what a call opens, as far as that is known."""
+    name = name_of(call.func)
+    owner = values.text(call.func.value) if isinstance(call.func, ast.Attribute) else None
+    path = None
+    if name in _READERS and owner and owner.startswith("/") and _is_reading(call, 0):
+        path = owner
+    elif name in _DATA and len(call.args) > 1:
+        path = joined([values.folder(call.args[0]), values.text(call.args[1])])
+    elif name in _FUNCTIONS and call.args and (name != "open" or _is_reading(call, 1)):
+        is_path = name in {"SourceFileLoader", "ExtensionFileLoader"}
+        path = values.text(call.args[-1 if is_path else 0])
+        path = path if path and (path.startswith("/") or name in _LOADERS) else None
+    if path:
+        yield path
+    yield from _sources(call, values)
+
+
+def _is_reading(call: ast.Call, position: int) -> bool:
+    """Return True unless a call may write."""
+    modes = [*call.args[position : position + 1]]
+    modes += [word.value for word in call.keywords if word.arg == "mode"]
+    is_text = name_of(call.func) in {"read_text", "read_bytes", "iterdir"}
+    texts = [mode.value if isinstance(mode, ast.Constant) else "w" for mode in modes]
+    return is_text or not any(set(str(text)) & set("wax+") for text in texts)
+
+
+def _sources(call: ast.Call, values: Values) -> Iterator[str]:
+    """Yield the sources that PyTorch's `load` compiles."""
+    if name_of(call.func) != "load":
+        return
+    second = call.args[1:2]
+    for node in (*second, *(word.value for word in call.keywords if word.arg == "sources")):
+        value = values.of(node)
+        for path in value if isinstance(value, tuple) else (value,):
+            if isinstance(path, str) and path.startswith("/"):
+                yield path

@@ -105,7 +105,7 @@ def test_finds_reason_of_installers_to_refuse(
         (">=3.13", True),
         ("<3.12", True),
         (">=3.12.4", False),
-        ("==3.12.3", False),
+        ("==3.12.3", True),  # and none of the later 3.12
         ("==3.12.*", False),
         ("", False),
     ],

@@ -1,0 +1,214 @@
+"""The order in which imports run modules: circular imports, names that aren't there yet or never.
+
+Modules are run in the order of their statements. What may run, in `try`, `if` and loops, counts as
+having bound its names; modules that it imports may be loaded before, so nothing is said of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cuwheel.check.audit.python_code import PythonCode, names_of, own_level, parents_of
+
+# Of the module `site`; of Windows; of gettext; of Python 2, which code tests for.
+_KNOWN = {*dir(builtins), "exit", "quit", "copyright", "credits", "license", "WindowsError", "_"}
+_KNOWN |= {"unicode", "xrange", "basestring", "long", "raw_input", "reveal_type", "__class__"}
+_KNOWN |= {"aiter", "anext", "BaseExceptionGroup", "ExceptionGroup", "EncodingWarning"}
+_KNOWN |= {"PythonFinalizationError"}
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_PARTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.With, *_SCOPES)
+
+
+class ImportFault(NamedTuple):
+    """Why an import fails.
+
+    Attributes:
+        is_order: it depends on the order of imports.
+    """
+
+    member: str
+    fact: str
+    is_order: bool
+
+
+class ImportOrder:
+    """The modules of a wheel, run as imports do.
+
+    Attributes:
+        faults: in the order of their statements.
+    """
+
+    def __init__(self, code: PythonCode) -> None:
+        self._code = code
+        self._bound: dict[str, set[str]] = {}  # of started modules, so far
+        self._done: set[str] = set()
+        self._unsure: set[str] = set()
+        self._modules: dict[str, dict[str, str]] = {}  # names of modules in each module
+        self.faults: list[ImportFault] = []
+
+    def load(self, module: str) -> None:
+        """Run a module, and its packages before."""
+        for name in (*reversed(parents_of(module)), module):
+            if name in self._bound or name not in self._code.modules:
+                continue
+            self._bound[name] = set()
+            self._modules[name] = {}
+            for node in self._code.statements(self._code.modules[name]):
+                if isinstance(node, ast.Raise):
+                    break
+                self._step(node, name)
+            self._done.add(name)
+
+    def _step(self, node: ast.stmt, module: str) -> None:
+        if isinstance(node, ast.Import):
+            self._import(node, module)
+        elif isinstance(node, ast.ImportFrom):
+            self._import_from(node, module)
+        elif isinstance(node, _PARTS):
+            self._check_names(node, module)
+        elif not _is_for_types(node):
+            self._doubt(node, module)
+        if not _is_for_types(node):
+            for part in own_level(node):
+                self._bound[module].update(names_of(part))
+
+    def _import(self, node: ast.Import, module: str) -> None:
+        for alias in node.names:
+            self.load(alias.name)
+            first = alias.name.partition(".")[0]
+            target = alias.name if alias.asname else first
+            if target in self._code.modules:
+                self._modules[module][alias.asname or first] = target
+
+    def _import_from(self, node: ast.ImportFrom, module: str) -> None:
+        target = self._code.target(module, node)
+        if target not in self._code.modules:
+            return
+        self.load(target)
+        for alias in node.names:
+            inner = f"{target}.{alias.name}"
+            if alias.name == "*":
+                self._take_all(node, target, module)
+            elif alias.name not in self._bound[target] and inner in self._code.modules:
+                self.load(inner)
+            elif self._is_late(target, alias.name, module):
+                fact = f"line {node.lineno} imports {alias.name} of {target}, which defines it "
+                fact += "later: a circular import"
+                self.faults.append(ImportFault(self._code.modules[module], fact, True))
+            if inner in self._code.modules:
+                self._modules[module][alias.asname or alias.name] = inner
+
+    def _take_all(self, node: ast.ImportFrom, target: str, module: str) -> None:
+        missing = [n for n in self._code.exported(target) if not self._code.has_name(target, n)]
+        if missing and target in self._done:
+            fact = (
+                f"line {node.lineno} imports all of {target}, whose __all__ has {missing[0]}: it "
+            )
+            self.faults.append(
+                ImportFault(self._code.modules[module], f"{fact}isn't defined", False)
+            )
+        self._bound[module] |= self._code.bound(target) or set()
+
+    def _is_late(self, target: str, name: str, module: str) -> bool:
+        """Return True if a module that has only begun to run binds a name later."""
+        names = self._code.bound(target)
+        return (
+            target not in self._done
+            and names is not None
+            and name in names
+            and name not in self._bound[target]
+            and self._unsure.isdisjoint({target, module})
+        )
+
+    def _doubt(self, node: ast.stmt, module: str) -> None:
+        """Note the modules that a statement may load, and all that these may load."""
+        queue = list(self._imported_by(node, module))
+        for name in queue:
+            if name not in self._unsure:
+                self._unsure.add(name)
+                statements = self._code.statements(self._code.modules[name])
+                queue += [other for part in statements for other in self._imported_by(part, name)]
+
+    def _imported_by(self, node: ast.stmt, module: str) -> Iterator[str]:
+        for part in ast.walk(node) if not isinstance(node, _SCOPES) else ():
+            names: list[str] = []
+            if isinstance(part, ast.Import):
+                names = [alias.name for alias in part.names]
+            elif isinstance(part, ast.ImportFrom):
+                target = self._code.target(module, part)
+                names = [target, *(f"{target}.{alias.name}" for alias in part.names)]
+            yield from (name for name in names if name in self._code.modules)
+
+    def _check_names(self, node: ast.stmt, module: str) -> None:
+        """Note a name that isn't defined when a statement runs."""
+        names = self._code.bound(module)
+        if names is None:
+            return
+        names_in = (part for part in ast.walk(node) if isinstance(part, ast.Name))
+        own = {part.id for part in names_in if not isinstance(part.ctx, ast.Load)}
+        for part in _evaluated_by(node):
+            if isinstance(part, ast.Name) and part.id not in own:
+                is_bound = part.id in self._bound[module] or part.id in self._code.injected(module)
+                if not is_bound and part.id not in _KNOWN and not _is_implicit(part.id):
+                    when = "only later" if part.id in names else "never"
+                    fact = f"line {part.lineno} uses {part.id}, which is {when} defined"
+                    self.faults.append(ImportFault(self._code.modules[module], fact, False))
+            elif isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
+                self._check_attribute(part, part.value.id, module)
+
+    def _check_attribute(self, node: ast.Attribute, name: str, module: str) -> None:
+        target = self._modules[module].get(name, "")
+        if not target or not isinstance(node.ctx, ast.Load):
+            return
+        is_missing = target in self._done and not self._code.has_name(target, node.attr)
+        is_own = f"{target}.{node.attr}" in self._code.modules
+        if not is_own and (is_missing or self._is_late(target, node.attr, module)):
+            why = "doesn't have" if is_missing else "defines later: a circular import"
+            fact = f"line {node.lineno} uses {node.attr} of {target}, which it {why}"
+            self.faults.append(ImportFault(self._code.modules[module], fact, True))
+
+
+def _is_for_types(node: ast.stmt) -> bool:
+    """Return True for `if TYPE_CHECKING:`, which never runs."""
+    test = node.test if isinstance(node, ast.If) and not node.orelse else None
+    name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")
+    return name == "TYPE_CHECKING"
+
+
+def _is_implicit(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+def _evaluated_by(node: ast.stmt) -> Iterator[ast.expr]:
+    """Yield the names and attributes that a statement surely evaluates."""
+    starts: list[ast.AST | None] = []
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        starts = [*node.decorator_list, *node.args.defaults, *node.args.kw_defaults]
+    elif isinstance(node, ast.ClassDef):
+        starts = [*node.decorator_list, *node.bases] if not getattr(node, "type_params", ()) else []
+    elif isinstance(node, ast.With):
+        starts = [item.context_expr for item in node.items]
+    else:
+        starts = [getattr(node, "value", None)]
+    for part in filter(None, starts):
+        yield from _sure_parts(part)
+
+
+def _sure_parts(node: ast.AST) -> Iterator[ast.expr]:
+    queue: list[ast.AST] = [node]
+    for part in queue:
+        if isinstance(part, (ast.Name, ast.Attribute)):
+            yield part
+        if isinstance(part, ast.Lambda):
+            continue
+        if isinstance(part, ast.IfExp):
+            queue.append(part.test)
+        elif isinstance(part, ast.BoolOp):
+            queue.append(part.values[0])
+        elif isinstance(part, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            queue.append(part.generators[0].iter)
+        else:
+            queue += ast.iter_child_nodes(part)

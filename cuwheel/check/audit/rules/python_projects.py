@@ -1,0 +1,175 @@
+"""Names that releases of NumPy and PyTorch added and removed, and the Pythons that have wheels.
+
+NumPy: `dir(numpy)` and its modules in 1.22 to 2.4, and its release notes of 1.24 for the types of
+Python. PyTorch: its documentation and release notes. Wheels: the index, November 2026.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING
+
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from cuwheel.base.formats.wheel.metadata import parse_requirement
+from cuwheel.check.audit.case import AuditCase
+from cuwheel.check.audit.findings import AuditFinding, Severity, finding
+from cuwheel.check.audit.tags import minor_of
+from cuwheel.check.cuda.frameworks import extras_of, has_common_release
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+_RULE = "Python code"
+_REMOVED = {
+    "numpy": {
+        "1.24": "int float complex object",
+        "2.0": "AxisError ComplexWarning DataSource Inf Infinity NAN NINF NZERO NaN PINF PZERO "
+        "RankWarning TooHardError VisibleDeprecationWarning add_docstring add_newdoc "
+        "add_newdoc_ufunc alltrue asfarray byte_bounds cast cfloat clongfloat compat complex_ "
+        "cumproduct deprecate deprecate_with_doc disp fastCopyAndTranspose find_common_type float_ "
+        "get_array_wrap geterrobj infty issctype issubclass_ issubsctype longcomplex longfloat "
+        "lookfor mat math maximum_sctype msort nbytes obj2sctype product recfromcsv recfromtxt "
+        "round_ safe_eval sctype2char sctypes set_numeric_ops seterrobj singlecomplex sometrue "
+        "source string_ tracemalloc_domain unicode_ who lib.arraysetops lib.function_base "
+        "lib.index_tricks lib.nanfunctions lib.polynomial lib.shape_base lib.twodim_base "
+        "lib.type_check lib.ufunclike lib.utils",
+        "2.4": "in1d trapz linalg.linalg",
+    },
+    "torch": {"2.0": "_six"},
+}
+_ADDED = {
+    "numpy": {
+        "1.25": "exceptions dtypes",
+        "2.0": "acos acosh asin asinh astype atan atan2 atanh bitwise_count bitwise_invert concat "
+        "isdtype matrix_transpose permute_dims pow strings trapezoid ulong unique_all "
+        "unique_counts unique_inverse unique_values vecdot",
+        "2.1": "cumulative_prod cumulative_sum unstack",
+        "2.2": "matvec vecmat",
+    },
+    "torch": {
+        "2.0": "compile func vmap _dynamo set_default_device "
+        "nn.functional.scaled_dot_product_attention",
+        "2.1": "compiler export float8_e4m3fn float8_e5m2",
+        "2.2": "distributed.device_mesh",
+        "2.3": "amp.GradScaler uint16 uint32 uint64",
+        "2.4": "library.custom_op library.register_fake library.register_autograd library.opcheck "
+        "amp.custom_fwd amp.custom_bwd nn.RMSNorm nn.functional.rms_norm "
+        "serialization.add_safe_globals",
+        "2.5": "nn.attention.flex_attention distributed.tensor.DTensor nn.Buffer",
+        "2.6": "library.triton_op library.wrap_triton accelerator distributed.fsdp.fully_shard",
+    },
+}
+# First and last release with a wheel for CPython 3.8 to 3.14; empty: there will be later ones.
+_WHEELS = {
+    "numpy": "1.17.3:1.24.4 1.19.3:2.0.2 1.21.2:2.2.6 1.23.2: 1.26.0: 2.1.0: 2.3.2:",
+    "torch": "1.4.0:2.4.1 1.7.1:2.8.0 1.11.0: 1.13.0: 2.2.0: 2.5.0: 2.9.0:",
+    "scipy": "1.3.2:1.10.1 1.5.4:1.13.1 1.7.2:1.15.3 1.9.2: 1.11.2: 1.14.1: 1.16.1:",
+    "pandas": "0.25.2:2.0.3 1.1.3:2.3.3 1.3.3:2.3.3 1.5.0: 2.1.1: 2.2.3: 2.3.3:",
+}
+_OLDEST = 8  # of Python 3 in that table
+_GUARDS = re.compile(rb"hasattr|getattr|__version__|AttributeError|ImportError|TYPE_CHECKING")
+_ALIASES = {"np": "numpy", "numpy": "numpy", "torch": "torch"}
+
+
+def project_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield names and Pythons that the allowed releases of a required project don't have."""
+    parsed = [r for line in dict.fromkeys(case.requires) if (r := parse_requirement(line))]
+    allowed: dict[str, SpecifierSet] = {}
+    for each in (each for each in parsed if "" in extras_of(each)):
+        name = canonicalize_name(each.name)
+        allowed[name] = allowed.get(name, SpecifierSet()) & each.specifier
+        yield from _python_findings(each, case)
+    faults = {
+        name: fault
+        for project in _REMOVED.keys() & allowed.keys()
+        for name, fault in _faults(project, allowed[project]).items()
+    }
+    if faults:
+        yield from _imported_findings(faults, case)
+        yield from _used_findings(faults, case)
+
+
+def _python_findings(required: Requirement, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield a requirement without a wheel for any Python of the tags."""
+    rows = _WHEELS.get(canonicalize_name(required.name), "").split()
+    minors = {minor_of(tag) for tag in case.tags}
+    if not rows or not minors or any(n is None or n < _OLDEST for n in minors):
+        return
+    ranges = [rows[n - _OLDEST] for n in minors if n and n - _OLDEST < len(rows)]
+    known = [SpecifierSet(_range(text)) for text in ranges]
+    if len(known) == len(minors) and not any(
+        has_common_release(releases, required.specifier) for releases in known
+    ):
+        names = " and ".join(f"3.{minor}" for minor in sorted(filter(None, minors)))
+        fact = f"{required} allows no release with a wheel for Python {names}, which {known[0]} has"
+        yield finding("METADATA", "metadata", fact, "warning")
+
+
+def _range(text: str) -> str:
+    first, _, last = text.partition(":")
+    return f">={first}" + (f",<={last}" if last else "")
+
+
+def _faults(project: str, allowed: SpecifierSet) -> dict[str, tuple[str, Severity]]:
+    """Return the names that some allowed releases lack: why, and an import's severity."""
+    faults: dict[str, tuple[str, Severity]] = {}
+    for table, before, has, lacks in (
+        (_REMOVED, "before", "<", ">="),
+        (_ADDED, "from", ">=", "<"),
+    ):
+        for release, names in table[project].items():
+            if not has_common_release(SpecifierSet(f"{lacks}{release}"), allowed):
+                continue
+            is_possible = has_common_release(SpecifierSet(f"{has}{release}"), allowed)
+            fact = f"which {project} has only {before} {release}" + (" on" if has == ">=" else "")
+            fact += f", and the wheel allows {project}{allowed}"
+            severity: Severity = "warning" if is_possible else "error"
+            faults |= {f"{project}.{name}": (fact, severity) for name in names.split()}
+    return faults
+
+
+def _imported_findings(
+    faults: Mapping[str, tuple[str, Severity]], case: AuditCase
+) -> Iterator[AuditFinding]:
+    for item in case.code.imports:
+        for name in (item.module, *(f"{item.module}.{each}" for each in item.names)):
+            if name in faults:
+                fact, severity = faults[name]
+                fact = f"line {item.line} imports {name}, {fact}"
+                yield finding(item.importer, _RULE, fact, severity)
+
+
+def _used_findings(
+    faults: Mapping[str, tuple[str, Severity]], case: AuditCase
+) -> Iterator[AuditFinding]:
+    """Yield names that code uses, where it doesn't look for them first."""
+    pattern = _pattern(tuple(faults))
+    for member, source in case.scan.sources.items():
+        if not pattern.search(source) or _GUARDS.search(source):
+            continue
+        for line, name in _names_used(case.code.nodes(member)):
+            if name in faults:
+                fact, severity = faults[name]
+                fact = f"line {line} uses {name}, {fact}"
+                severity = "warning" if severity == "error" or "before" in fact else "note"
+                yield finding(member, _RULE, fact, severity)
+                break
+
+
+@cache
+def _pattern(names: tuple[str, ...]) -> re.Pattern[bytes]:
+    lasts = "|".join(re.escape(name.partition(".")[2]) for name in names)
+    return re.compile(rf"\b(?:np|numpy|torch)\.(?:{lasts})\b".encode())
+
+
+def _names_used(nodes: Iterator[ast.AST]) -> Iterator[tuple[int, str]]:
+    for node in nodes:
+        if isinstance(node, ast.Attribute):
+            first, dot, rest = ast.unparse(node).partition(".")
+            if first in _ALIASES and dot:
+                yield node.lineno, f"{_ALIASES[first]}.{rest}"
