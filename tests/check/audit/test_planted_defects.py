@@ -69,6 +69,10 @@ def warning(rule: str, file: str) -> tuple[str, str, str]:
     return ("warning", rule, file)
 
 
+def note(rule: str, file: str) -> tuple[str, str, str]:
+    return ("note", rule, file)
+
+
 def package(code: str, **files: str) -> dict[str, str | Code]:
     return {"pkg/__init__.py": code, **{f"pkg/{name}.py": text for name, text in files.items()}}
 
@@ -84,6 +88,7 @@ TLS += "char *f(void) {{ return block; }}\n"
 PROGRAM = Code("int main(void) { return 0; }\n", is_program=True)
 FREE = EXTENSION.replace("312", "313t")
 MUSL = EXTENSION.replace("-gnu", "-musl")
+ABI3, PLAIN = "pkg/_C.abi3.so", "pkg/_C.so"
 DARWIN = "pkg/_C.cpython-312-darwin.so"
 NEW_LINK = Code(calling("__nvJitLinkCreate_12_8"), ("libnvJitLink.so.12",), rpath(*CU12))
 
@@ -145,7 +150,7 @@ DEFECTS = (
     ),
     Plant(
         "module and package",
-        warning(PY, "pkg/a.py"),
+        note(PY, "pkg/a.py"),
         {"pkg/__init__.py": "", "pkg/a.py": "", "pkg/a/__init__.py": ""},
     ),
     *(
@@ -406,13 +411,63 @@ DEFECTS = (
     Plant("renamed runtime", error(SYMBOL, LIB), {LIB: "versions: needs libcudart.so.12"}),
     Plant("driver's function", error(SYMBOL, EXTENSION), {EXTENSION: Code(CALLS)}, {"tag": CP312}),
     Plant(
-        "no device link", warning(SYMBOL, LIB), {LIB: Code(calling("__cudaRegisterLinkedBinary_x"))}
+        "no device link", error(SYMBOL, LIB), {LIB: Code(calling("__cudaRegisterLinkedBinary_x"))}
     ),
     Plant(
         "function of older Pythons",
         error(SYMBOL, EXTENSION),
         {EXTENSION: Code(calling("PyUnicode_AsUnicode") + MODULE)},
         {"tag": CP312},
+    ),
+    *(
+        Plant(
+            f"{name} with {tag} from {python}",
+            breach,
+            {file: Code(calling(name) + MODULE)},
+            {"tag": f"{tag}-manylinux_2_39_x86_64", "python": python},
+        )
+        for name, file, tag, python, breach in (
+            (
+                "PyObject_GetOptionalAttr",
+                EXTENSION,
+                "cp312-cp312",
+                ">=3.12",
+                error(SYMBOL, EXTENSION),
+            ),
+            ("PyNothing_Call", EXTENSION, "cp312-cp312", ">=3.12", error(SYMBOL, EXTENSION)),
+            ("PyNothing_Call", ABI3, "cp39-abi3", ">=3.9", error(SYMBOL, ABI3)),
+            (
+                "_PyObject_CallMethodIdObjArgs",
+                PLAIN,
+                "cp312.cp313-none",
+                ">=3.12",
+                error(SYMBOL, PLAIN),
+            ),
+            ("_PyObject_CallMethodIdObjArgs", ABI3, "cp39-abi3", ">=3.9", error(SYMBOL, ABI3)),
+            ("PyUnicode_New", ABI3, "cp39-abi3", ">=3.9", warning("stable ABI", ABI3)),
+            ("_PyObject_CallMethodIdObjArgs", FREE, "cp313-cp313t", ">=3.13", error(SYMBOL, FREE)),
+        )
+    ),
+    *(
+        Plant(
+            f"{name} without its library",
+            error(SYMBOL, EXTENSION),
+            {EXTENSION: Code(calling(name) + MODULE, flags=("-static-libgcc",))},
+            {"tag": CP312},
+        )
+        for name in ("_Znwm", "__cxa_throw", "_ZSt4cout", "GOMP_parallel", "_gfortran_st_write")
+    ),
+    Plant(
+        "glibc for musl",
+        error("platform tag", EXTENSION),
+        {EXTENSION: Code(MODULE, ("libc.so.6",))},
+        {"tag": "cp312-cp312-musllinux_1_2_x86_64"},
+    ),
+    Plant(
+        "Linux for macOS",
+        error("platform tag", EXTENSION),
+        {EXTENSION: Code(MODULE)},
+        {"tag": "cp312-cp312-macosx_11_0_arm64"},
     ),
     Plant("glibc's own", error("platform tag", LIB), {LIB: Code(PRIVATE)}),
     Plant(
@@ -448,7 +503,34 @@ DEFECTS = (
     Plant(
         "executable stack", error("executable stack", LIB), {LIB: Code(flags=("-z", "execstack"))}
     ),
-    Plant("absolute rpath", warning("rpath", LIB), {LIB: Code(flags=("-Wl,-rpath,/opt/lib",))}),
+    *(
+        Plant(
+            f"rpath {entry}",
+            breach("rpath", LIB),
+            {LIB: Code(needs=(CUDART,), flags=rpath(*CU12, first=entry))},
+            {"requires": (RUNTIME,)},
+        )
+        for entry, breach in (
+            ("/opt/lib", note),
+            ("lib", warning),
+            ("/tmp/build/lib", warning),
+            ("/usr/local/cuda/lib64/stubs", warning),
+            ("/usr/local/cuda/lib64", warning),
+        )
+    ),
+    Plant(
+        "renamed sibling",
+        warning("grafted library", "pkg.libs/libone-0a1b2c3d.so.1"),
+        {
+            "pkg.libs/libone-0a1b2c3d.so.1": Code(opening("libtwo.so.1")),
+            "pkg.libs/libtwo-0a1b2c3d.so.1.2": Code("int two;\n"),
+        },
+    ),
+    Plant(
+        "framework that is only imported",
+        warning(NEEDED, LIB),
+        {LIB: Code(needs=("libtensorflow_framework.so.2",)), **package("import tensorflow\n")},
+    ),
     Plant("no supplier", error(NEEDED, LIB), {LIB: Code(needs=("libnone.so.1",))}),
     Plant("no requirement", error(NEEDED, LIB), {LIB: Code(needs=(CUBLAS,), flags=rpath(*CU12))}),
     Plant(
@@ -617,6 +699,50 @@ SOUND = (
         {LIB: Code(needs=("libmore.so",), flags=("-Wl,-rpath,$ORIGIN",))},
         {"requires": ("pkg-core",)},
     ),
+    Plant(
+        "sibling by its name",
+        None,
+        {
+            "pkg.libs/libone-0a1b2c3d.so.1": Code(opening("libtwo.so.1")),
+            "pkg.libs/libtwo.so.1": Code("int two;\n"),
+        },
+    ),
+    Plant(
+        "one library for two Pythons",
+        None,
+        {EXTENSION: Code(MODULE), EXTENSION.replace("312", "311"): Code(MODULE)},
+        {"tag": "cp311.cp312-none-manylinux_2_39_x86_64"},
+    ),
+    *(
+        Plant(
+            f"{name} with {tag} from {python}",
+            None,
+            {file: Code(calling(name) + MODULE, needs)},
+            {"tag": f"{tag}-manylinux_2_39_x86_64", "python": python, "requires": requires},
+        )
+        for name, file, tag, python, needs, requires in (
+            ("_PyObject_CallMethodIdObjArgs", PLAIN, "cp311.cp312-none", "<3.13", (), ()),
+            ("PyObject_GetOptionalAttr", FREE, "cp313-cp313t", ">=3.13", (), ()),
+            ("PyUnstable_Module_SetGIL", FREE, "cp313-cp313t", ">=3.13", (), ()),
+            ("PyOther_Call", EXTENSION, "cp312-cp312", ">=3.12", ("libother.so",), ("other",)),
+        )
+    ),
+    *(
+        Plant(
+            f"{name} of {' '.join(flags)}",
+            None,
+            {EXTENSION: Code(calling(name) + MODULE, flags=flags)},
+            {"tag": CP312},
+        )
+        for name, flags in (
+            ("_Znwm", ("-lstdc++",)),
+            ("cosf", ()),
+            ("__gcov_exit", ("-lgcov",)),
+            ("__cxa_finalize", ()),
+            ("_Unwind_Resume", ("-lgcc_s",)),
+        )
+    ),
+    Plant("no relro", None, {LIB: Code(flags=("-Wl,-z,norelro",))}),
     Plant("TLS for a preload", None, {LIB: Code(TLS.format(4000))}),
     Plant("small TLS", None, {LIB: Code(TLS.format(64))}),
     *(

@@ -18,7 +18,14 @@ from cuwheel.check.audit.tags import MACHINES, first_with, is_missing
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS
 from cuwheel.check.cuda.driver_functions import release_of_function
 from cuwheel.check.cuda.drivers import ZSTD_DRIVER, is_older, oldest_driver, release_of_ptx
-from cuwheel.check.cuda.suppliers import cuda_major_of, is_from_driver, is_grafted, stem_of
+from cuwheel.check.cuda.suppliers import (
+    components_of,
+    cuda_major_of,
+    is_cuda_library,
+    is_from_driver,
+    is_grafted,
+    stem_of,
+)
 from cuwheel.check.linkage.search_path import resolve_entry
 
 _SITE_FOLDERS = frozenset(component.site_folder for component in KNOWN_COMPONENTS)
@@ -40,6 +47,8 @@ _MERGED = tuple(f"manylinux_2_{minor}_" for minor in range(34, 100))
 _STATIC_TLS = 1664 + 128
 _CLAIMED = re.compile(r"(?<=[+._])sm_?([1-9]\d{1,2}[af]?)(?=[._]|-|$)")
 _ORIGINS = ("$ORIGIN", "${ORIGIN}")
+_ANYBODYS = re.compile(r"/(tmp|var/tmp|dev/shm)(/|$)|/.*/stubs/?$")
+_SYSTEMS = re.compile(r"/usr/local/(cuda|lib)|/usr/lib|/lib|/opt/cuda")
 _SHOWN = 3  # names in one finding; a library may need hundreds
 # The largest pages of a system for arm64 (Linux, arch/arm64/Kconfig, ARM64_64K_PAGES), bytes.
 _LARGEST_PAGE = {"EM_AARCH64": 64 << 10}
@@ -64,6 +73,17 @@ def library_findings(case: AuditCase) -> Iterator[AuditFinding]:
         yield from _driver_findings(library, elf, case)
         yield from _abi_findings(library.name, elf, case)
     yield from _arch_findings(case)
+
+
+def foreign_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield what can't be loaded on the systems of the tags, none of which is Linux with glibc."""
+    systems = ", ".join(case.platforms)
+    for library, elf in case.host_libraries:
+        is_musl = any("musllinux" in platform for platform in case.platforms)
+        if is_musl and "libc.so.6" in elf.needed:
+            yield finding(library.name, "platform tag", f"it needs glibc, the tag is {systems}")
+        elif elf.python_modules and not is_musl:
+            yield finding(library.name, "platform tag", f"it is for Linux, the tag is {systems}")
 
 
 def _machine_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
@@ -218,7 +238,7 @@ def _hardening_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditF
         yield finding(name, "text relocations", "the loader has to modify its code", severity)
     if elf.is_dynamic and elf.relro == "none":
         fact = "its relocated data stays writable (no PT_GNU_RELRO)"
-        yield finding(name, "relro", fact, "warning")
+        yield finding(name, "relro", fact, "warning" if case.contract else "note")
 
 
 def _rpath_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
@@ -232,12 +252,26 @@ def _rpath_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFindi
         if folder is None:
             named = entry or '"", the current folder of the program,'
             fact = f"the entry {named} doesn't point to a folder below site-packages"
-            severity = case.severity("note" if entry.startswith(_ORIGINS) else "warning")
-            yield finding(name, "rpath", fact, severity)
+            severity: Severity = "warning" if _is_risky(entry, elf, case) else "note"
+            yield finding(name, "rpath", fact, case.severity(severity))
         elif not _leads_to_libraries(folder, case):
             fact = f"the entry {entry} points to a missing folder or one without libraries"
             severity = case.severity("note")
             yield finding(name, "rpath", fact, severity)
+
+
+def _is_risky(entry: str, elf: Elf, case: AuditCase) -> bool:
+    """Return True if users may have other libraries there, which are loaded instead.
+
+    That is so in the current folder, in one in which everybody may write, and in CUDA's or the
+    system's own, if it is searched before the wheel's. Elsewhere only the build machine has them.
+    """
+    if not entry.startswith(("/", *_ORIGINS)) or _ANYBODYS.match(entry):
+        return True
+    path = elf.search_path
+    is_before = any(other.startswith(_ORIGINS) for other in path[path.index(entry) + 1 :])
+    others = (name for name in elf.needed if name in case.own or components_of(name))
+    return is_before and bool(_SYSTEMS.match(entry)) and any(map(is_cuda_library, others))
 
 
 def _leads_to_libraries(folder: PurePosixPath, case: AuditCase) -> bool:
