@@ -385,7 +385,7 @@ class MemberReading:
         if self._fatbins.has_too_many:
             raise FatbinFormatError(_TOO_MANY_FATBINS)
         if self._fatbins.has_damage and self._fatbins.found:
-            raise FatbinFormatError("machine code in a fat binary has no valid ELF header")
+            raise FatbinFormatError("machine code in a fat binary is no valid ELF file")
         fatbins = self._fatbins.found
         loaded = set(fatbins)
         looked_at = 0
@@ -423,4 +423,5 @@ def join_codes(codes: Iterable[DeviceCode]) -> DeviceCode:
         tile=sort_archs(arch for code in codes for arch in code.tile),
         ptx_version=max((code.ptx_version for code in codes), default=(0, 0)),
         is_zstd=any(code.is_zstd for code in codes),
+        is_debug=any(code.is_debug for code in codes),
     )

@@ -17,6 +17,7 @@ from cuwheel.check.audit.findings import (
     worst_severity,
 )
 from cuwheel.check.audit.rules.library import device_codes, foreign_findings, library_findings
+from cuwheel.check.audit.rules.loads import load_findings
 from cuwheel.check.audit.rules.members import layout_findings, member_findings
 from cuwheel.check.audit.rules.metadata import metadata_findings, name_findings
 from cuwheel.check.audit.rules.python import python_findings
@@ -94,6 +95,7 @@ def judge(case: AuditCase) -> AuditResult:
     rules.append(python_findings)
     if case.is_read:
         rules += [library_findings, lambda _: supply_findings(chain), symbol_findings]
+        rules.append(lambda _: load_findings(chain))
     findings = [found for rule in rules for found in _applied(rule, case)]
     if not case.is_read:
         findings += foreign_findings(case)

@@ -742,7 +742,6 @@ SOUND = (
             ("_Unwind_Resume", ("-lgcc_s",)),
         )
     ),
-    Plant("no relro", None, {LIB: Code(flags=("-Wl,-z,norelro",))}),
     Plant("TLS for a preload", None, {LIB: Code(TLS.format(4000))}),
     Plant("small TLS", None, {LIB: Code(TLS.format(64))}),
     *(

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from cuwheel.base.formats.binaries.archs import DeviceCode, runs_on
 from cuwheel.base.formats.binaries.elf import Elf
+from cuwheel.base.formats.binaries.fatbin import LOADED_SECTION, RELOCATABLE_SECTION
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.base.system.versions import version_key
@@ -72,6 +73,7 @@ def library_findings(case: AuditCase) -> Iterator[AuditFinding]:
         yield from _rpath_findings(library.name, elf, case)
         yield from _driver_findings(library, elf, case)
         yield from _abi_findings(library.name, elf, case)
+        yield from _removed_findings(library.name, elf)
     yield from _arch_findings(case)
 
 
@@ -238,7 +240,8 @@ def _hardening_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditF
         yield finding(name, "text relocations", "the loader has to modify its code", severity)
     if elf.is_dynamic and elf.relro == "none":
         fact = "its relocated data stays writable (no PT_GNU_RELRO)"
-        yield finding(name, "relro", fact, "warning" if case.contract else "note")
+        is_foreign = is_grafted(name) and not case.contract  # NVIDIA's, which users can't change
+        yield finding(name, "relro", fact, "note" if is_foreign else "warning")
 
 
 def _rpath_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
@@ -376,6 +379,14 @@ def _claim_findings(case: AuditCase, code: DeviceCode) -> Iterator[AuditFinding]
             yield finding(case.scan.file_name, "archs", fact, "warning")
 
 
+def _removed_findings(name: str, elf: Elf) -> Iterator[AuditFinding]:
+    """Yield a library whose device code was removed; what registers it with the runtime is left."""
+    sections = {part.name for part in elf.sections}
+    if ".nvFatBinSegment" in sections and not sections & {LOADED_SECTION, RELOCATABLE_SECTION}:
+        fact = f"its device code was removed: it has .nvFatBinSegment, but no {LOADED_SECTION}"
+        yield finding(name, "library", fact)
+
+
 def _ptx_findings(name: str, code: DeviceCode, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield PTX that drivers of the named CUDA refuse, or that newer GPUs can't compile."""
     version, release = ".".join(map(str, code.ptx_version)), release_of_ptx(code.ptx_version)
@@ -383,14 +394,26 @@ def _ptx_findings(name: str, code: DeviceCode, case: AuditCase) -> Iterator[Audi
         fact = f"its PTX {version} needs the driver of CUDA {release}, but the wheel's name says "
         severity: Severity = "warning" if code.sass else "error"
         yield finding(name, "driver", f"{fact}CUDA {case.name_cuda}", severity)
+    if code.is_debug:
+        fact = "its device code is compiled for a debugger (nvcc -G), without optimisation"
+        yield finding(name, "archs", fact, "warning")
     if name in case.scan.device_files or name == case.scan.file_name:
         return  # one file for each arch
     if code.ptx and not code.sass:
-        fact = "it has only PTX, no machine code: the driver compiles it at first use"
+        needs = f", if it is of CUDA {release} or newer" if release else ""
+        fact = f"it has only PTX {version}, no machine code: the driver compiles it at first use"
+        yield finding(name, "archs", fact + needs, "note")
+    elif code.sass and not code.ptx and _is_for_few(code.sass):
+        fact = f"it has only {_archs('sm', code.sass)}, and no PTX: no other kind of GPU runs it"
         yield finding(name, "archs", fact, "note")
     elif code.ptx and not any(map(str.isdecimal, code.ptx)):
         fact = f"its only PTX is {_archs('compute', code.ptx)}, which newer GPUs can't compile"
         yield finding(name, "archs", fact, "note")
+
+
+def _is_for_few(archs: tuple[str, ...]) -> bool:
+    """Return True for one arch, or for several that each run on one kind of GPU."""
+    return len(archs) == 1 or all(arch.endswith("a") for arch in archs)
 
 
 def device_codes(case: AuditCase) -> list[tuple[str, DeviceCode]]:
