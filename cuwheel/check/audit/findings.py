@@ -126,7 +126,7 @@ RULES = (
         text="Code that an import always runs has a syntax error, needs another Python than "
         "`Requires-Python` (`tomllib`, `int | None`, `distutils`), imports a module that isn't in "
         "the wheel (often `_C`, if the extension wasn't built), or a project that isn't in "
-        "`Requires-Dist`, or opens a file that isn't there. An entry point needs an existing "
+        "`Requires-Dist`, opens a file that isn't there, or loads a library without its folder. An entry point needs an existing "
         "`module:function`.",
     ),
     AuditRule(
@@ -198,10 +198,9 @@ RULES = (
     AuditRule(
         name="rpath",
         summary="An rpath entry points outside of site-packages, or to a missing folder.",
-        text="An absolute entry is a path of the build machine: it works there, which hides "
-        "that it fails elsewhere, or it finds another CUDA than the wheel requires. Only "
-        "entries relative to `$ORIGIN` work after an installation; an entry for a missing "
-        "folder is harmless by itself. NVIDIA's wheels install libraries into "
+        text="An absolute entry is a path of the build machine: it hides that the library fails "
+        "elsewhere, or finds another CUDA. In the current folder, and in `/tmp`, anybody may put "
+        "libraries. Only entries relative to `$ORIGIN` work after an installation. NVIDIA's wheels install libraries into "
         "`nvidia/<component>/lib` for CUDA 12 and `nvidia/cu13/lib` for CUDA 13.",
     ),
     AuditRule(

@@ -59,6 +59,7 @@ _LOADS = re.compile(rb"\b(CDLL|PyDLL|LoadLibrary|load_library|dlopen|RTLD_\w+|LD
 # A text with the name of a library, which `dlopen` gets.
 _NAMED = b".so"
 _OPENED = re.compile(rb"\0(lib[\w+-]{1,60}\.so(?:\.\d+)*)\0")
+_OPENED_BY_PATH = re.compile(rb"\0(/[\w./+-]{1,200}/lib[\w+-]{1,60}\.so(?:\.\d+)*)\0")
 # A key of its owner, or a token of a service, in the forms that GitHub's secret scanning lists.
 _SECRETS = (
     (b"PRIVATE KEY-----", "a private key", rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[\w+/=\s]{100}"),
@@ -324,7 +325,8 @@ class MemberReading:
         self._fatbins.search(window)
         self._has_cudart = self._has_cudart or CUDART_TEXT in window.data
         if is_library and _NAMED in window.data and len(self._names) < limits.FAULTS:
-            self._names |= {*_OPENED.findall(window.data)}
+            found = (_OPENED.findall(window.data), _OPENED_BY_PATH.findall(window.data))
+            self._names.update(*found)
         if self.name.endswith(".py") and not self.is_loader:
             self.is_loader = _LOADS.search(window.data) is not None
 

@@ -210,6 +210,17 @@ class SymbolNeeds:
             )
         )
 
+    def of_math(self, library: ScannedLibrary) -> list[str]:
+        """Return the functions of libm that a library needs, and that no need of it loads."""
+        if not set(self.case.loader_graph.needs(library.name)) <= {"libc.so.6", "libgcc_s.so.1"}:
+            return []
+        names = (name for name in library.undefined if name not in self._own_exports)
+        return [
+            name
+            for name in names
+            if _of_handle("libm.so.6", name) and not _of_handle("libc.so.6", name)
+        ]
+
     def of_python(self, library: ScannedLibrary) -> tuple[list[str], bool]:
         """Return the names of Python that a library needs, and if no other library may define them.
 

@@ -469,6 +469,85 @@ DEFECTS = (
         {EXTENSION: Code(MODULE)},
         {"tag": "cp312-cp312-macosx_11_0_arm64"},
     ),
+    # Libraries and extensions that Python code loads.
+    *(
+        Plant(
+            f"bare: {code}",
+            breach(PY, "pkg/__init__.py"),
+            {**package(f"import ctypes\n{code}\n"), LIB: Code()},
+        )
+        for code, breach in (
+            ("ctypes.CDLL('libx.so')", error),
+            ("ctypes.cdll.LoadLibrary('lib/libx.so')", error),
+            ("from cffi import FFI\nffi = FFI().dlopen('libx.so')", error),
+            ("ctypes.CDLL(ctypes.util.find_library('x'))", error),
+            ("def load():\n    return ctypes.CDLL('libx.so')", warning),
+        )
+    ),
+    Plant(
+        "NVIDIA's library by its bare name",
+        warning(PY, "pkg/__init__.py"),
+        package("import ctypes\nctypes.CDLL('libcublas.so.12')\n"),
+        {"requires": ("nvidia-cublas-cu12",)},
+    ),
+    *(
+        Plant(
+            f"extension first, {name}",
+            warning(NEEDED, EXTENSION),
+            {**files, EXTENSION: Code(MODULE, ("libc10.so",))},
+            {"tag": CP312, "requires": ("torch==2.8.0",)},
+        )
+        for name, files in (
+            ("alone", package("from . import _C\n")),
+            (
+                "in a module",
+                package("from .ops import f\nimport torch\n", ops="from ._C import f\n"),
+            ),
+            ("after numpy", package("import os\nimport numpy\nfrom ._C import f\nimport torch\n")),
+        )
+    ),
+    Plant(
+        "stable ABI for both builds",
+        error("library", ABI3),
+        {ABI3: Code(MODULE)},
+        {"tag": "cp313-abi3.cp313t-manylinux_2_39_x86_64"},
+    ),
+    Plant(
+        "driver linked",
+        note("driver", EXTENSION),
+        {EXTENSION: Code(MODULE, ("libcuda.so.1",))},
+        {"tag": CP312},
+    ),
+    Plant(
+        "libm by chance",
+        note(SYMBOL, EXTENSION),
+        {EXTENSION: Code(calling("cosf") + MODULE)},
+        {"tag": CP312},
+    ),
+    Plant(
+        "path of a toolkit",
+        note(NEEDED, LIB),
+        {LIB: Code(opening("/usr/local/cuda-13.0/lib64/libnvrtc.so.13"))},
+    ),
+    Plant(
+        "path of a kernel",
+        note("build path", LIB),
+        {LIB: Code('const char *k = "/home/jenkins/a/k.cubin";\n')},
+    ),
+    Plant(
+        "path in a text", note("build path", "pkg/a.py"), {"pkg/a.py": "P = '/home/jenkins/cuda'\n"}
+    ),
+    Plant(
+        "only newer PTX",
+        warning("driver", "pkg/a.ptx"),
+        {"pkg/a.ptx": PTX.replace("9.0", "9.3")},
+        {"name": "pkg", "version": "1.2.3+cu130"},
+    ),
+    Plant(
+        "device code removed",
+        error("library", LIB),
+        {LIB: Code('__attribute__((section(".nvFatBinSegment"))) int wrapper = 1;\n')},
+    ),
     Plant("glibc's own", error("platform tag", LIB), {LIB: Code(PRIVATE)}),
     Plant(
         "packed relocations",
@@ -742,6 +821,30 @@ SOUND = (
             ("_Unwind_Resume", ("-lgcc_s",)),
         )
     ),
+    *(
+        Plant(f"loaded: {code}", None, {**package(f"import ctypes\n{HERE}{code}\n"), LIB: Code()})
+        for code in (
+            "ctypes.CDLL(str(here / 'libx.so'))",
+            "try:\n    ctypes.CDLL('libx.so')\nexcept OSError: ...",
+            "ctypes.CDLL(os.path.join(here, 'libx.so'))\nctypes.CDLL('libx.so')",
+            "ctypes.CDLL('libm.so.6')",
+        )
+    ),
+    *(
+        Plant(
+            f"torch first, {name}",
+            None,
+            {**files, EXTENSION: Code(MODULE, ("libc10.so",), flags)},
+            {"tag": CP312, "requires": ("torch==2.8.0",)},
+        )
+        for name, files, flags in (
+            ("here", package("import torch\nfrom . import _C\n"), ()),
+            ("in a module", package("from . import a, _C\n", a="import torch\n"), ()),
+            ("in a function", package("def f():\n    import torch\nf()\nfrom . import _C\n"), ()),
+            ("by another", package("import torchvision\nfrom . import _C\n"), ()),
+            ("by rpath", package("from . import _C\n"), rpath("torch/lib")),
+        )
+    ),
     Plant("TLS for a preload", None, {LIB: Code(TLS.format(4000))}),
     Plant("small TLS", None, {LIB: Code(TLS.format(64))}),
     *(
@@ -754,7 +857,7 @@ SOUND = (
                 "pkg/lib/libx1.so.1": Code(MODULE, flags=("-Wl,-soname,libx1.so.1",)),
             },
         )
-        for text in ("'lib/libx1.so.1'", "f'lib/libx{number}.so.1'")
+        for text in ("f'{__file__}/lib/libx1.so.1'", "f'lib/libx{number}.so.1'")
     ),
     Plant(
         "one name in two folders",

@@ -75,6 +75,7 @@ def library_findings(case: AuditCase) -> Iterator[AuditFinding]:
         yield from _abi_findings(library.name, elf, case)
         yield from _removed_findings(library.name, elf)
     yield from _arch_findings(case)
+    yield from _driverless_findings(case)
 
 
 def foreign_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -112,6 +113,14 @@ def _import_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFind
     if elf.python_modules and not _is_imported(match, case):
         fact = f"no Python of the tag imports a file with the suffix {name[match.end('module') :]}"
         yield finding(name, "library", fact)
+    builds = {_BUILD.sub("", tag.abi) for tag in case.tags if re.fullmatch(r"cp3\d+t", tag.abi)}
+    if elf.python_modules and match["suffix"] == ".abi3" and builds and _has_other_builds(case):
+        stem = f"{name[: match.end('module')]}.cpython-"
+        if not any(other.startswith(stem) and "t-" in other for other in case.scan.names):
+            fact = (
+                "a tag is for Python without the GIL, which doesn't load modules for the stable ABI"
+            )
+            yield finding(name, "library", fact)
     machine = MACHINES.get(platform.partition("-")[0], elf.machine)
     if machine != elf.machine:
         fact = f"its name says {platform}, but it is for {elf.machine}: no Python can import it"
@@ -124,6 +133,10 @@ def _import_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFind
     if elf.python_modules and elf.refuses_import:
         fact = f"importing it fails: {elf.refuses_import}"
         yield finding(name, "library", fact)
+
+
+def _has_other_builds(case: AuditCase) -> bool:
+    return any(not tag.abi.endswith("t") for tag in case.tags)
 
 
 def _is_imported(match: re.Match[str], case: AuditCase) -> bool:
@@ -315,6 +328,16 @@ def _driver_findings(library: ScannedLibrary, elf: Elf, case: AuditCase) -> Iter
     yield finding(library.name, "driver", fact, severity)
 
 
+def _driverless_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield the first extension module that links the driver's library."""
+    for library, elf in case.host_libraries if not case.contract else ():
+        needed = case.loader_graph.needs(library.name) if elf.python_modules else ()
+        if any(map(is_from_driver, needed)):
+            fact = "it links the driver's library: importing it fails without a driver, as in CI"
+            yield finding(library.name, "driver", fact, "note")
+            return
+
+
 def _code_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield a runtime, or compressed code, that the oldest driver of the named CUDA can't run."""
     cuda = case.named_cuda or min(case.majors[library.name], default=library.runtime_major)
@@ -390,10 +413,13 @@ def _removed_findings(name: str, elf: Elf) -> Iterator[AuditFinding]:
 def _ptx_findings(name: str, code: DeviceCode, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield PTX that drivers of the named CUDA refuse, or that newer GPUs can't compile."""
     version, release = ".".join(map(str, code.ptx_version)), release_of_ptx(code.ptx_version)
-    if code.ptx and case.name_cuda and release and _order(release)[0] > case.name_cuda:
+    named = case.name_release
+    if code.ptx and named and release and _order(release)[: len(named)] > named:
         fact = f"its PTX {version} needs the driver of CUDA {release}, but the wheel's name says "
         severity: Severity = "warning" if code.sass else "error"
-        yield finding(name, "driver", f"{fact}CUDA {case.name_cuda}", severity)
+        if _order(release)[0] == named[0]:  # drivers of the major release run all but PTX
+            severity = "note" if code.sass else "warning"
+        yield finding(name, "driver", f"{fact}CUDA {'.'.join(map(str, named))}", severity)
     if code.is_debug:
         fact = "its device code is compiled for a debugger (nvcc -G), without optimisation"
         yield finding(name, "archs", fact, "warning")

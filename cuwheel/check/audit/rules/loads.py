@@ -23,7 +23,9 @@ _BY_CHOICE = (ast.Try, ast.If, ast.IfExp, ast.BoolOp)  # one way of several
 _LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _HARMLESS = frozenset({"numpy", "packaging", "typing_extensions", "yaml"})  # import no framework
 # What may import a framework, or load its libraries.
-_MAY_IMPORT = r"(import|from)[ \t]+{0}\b|import_module|__import__|exec\(|CDLL|load_library|dlopen"
+_MAY_IMPORT = (
+    r"(import|from)[ \t]+{0}\b|import_module|__import__|exec\(|CDLL|load_library|dlopen|pathfinder"
+)
 
 
 class _Load(NamedTuple):

@@ -67,6 +67,10 @@ _BUILD_TREE = re.compile(
 _DEBUG_MIN = 100 << 10  # bytes
 _INTERPRETERS = (b"#!python", b"#!/usr/bin/", b"#!/bin/", b"#! /usr/bin/", b"#! /bin/")
 _REPLACED = re.compile(r"\.data/(scripts|data/bin)/((python|pip)(3(\.\d+)?)?|activate|uv)$")
+# Homes of build services' users, in a text of Python code.
+_BUILDERS = re.compile(
+    rb"[\"'](/home/(?:runner|gitlab-runner|vsts|jenkins|circleci|travis|conda)/[\w./+-]+|/__w/[\w./+-]+)"
+)
 _SHOWN = 6  # names in one finding
 
 
@@ -85,6 +89,10 @@ def member_findings(case: AuditCase) -> Iterator[AuditFinding]:
         if leak.text.endswith(COVERAGE):
             severity, fact = "warning", f"compiled with --coverage, it writes {leak.text}"
         yield finding(leak.name, "build path", fact, severity)
+    for name, text in case.scan.sources.items():
+        if name.endswith(".py") and (path := _BUILDERS.search(text)):
+            fact = f"it contains {path[1].decode()}, a path of a build service"
+            yield finding(name, "build path", fact, "note")
     yield from _graft_findings(case)
     yield from _renamed_findings(case)
     for name, kind in case.scan.secrets:

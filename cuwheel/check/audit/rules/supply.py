@@ -29,6 +29,7 @@ from cuwheel.check.cuda.suppliers import (
 
 _SHOWN = 3  # names in one finding
 _RELEASE = re.compile(r"_(\d+)_(\d+)$")  # `__nvJitLinkCreate_12_8`
+_BUILD_CUDA = re.compile(r"/(usr/local/cuda|opt/cuda|opt/conda|home|root|tmp)[^/]*/")
 _SEVERAL = 2  # CUDA majors in one process
 
 
@@ -152,6 +153,10 @@ def _opened_findings(case: AuditCase) -> Iterator[AuditFinding]:
     installed = {dep.distribution for dep in case.dependencies}
     known = {*case.own, *case.needed}
     for library, _ in case.host_libraries:
+        paths = [name for name in library.opened if _BUILD_CUDA.match(name)]
+        if paths:
+            fact = f"it opens {', '.join(paths[:_SHOWN])}, a path of the build machine"
+            yield finding(library.name, "needed library", fact, "note")
         found = {stem_of(name) for name in known}
         found |= {
             stem_of(name)

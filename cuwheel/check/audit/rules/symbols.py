@@ -45,6 +45,11 @@ def symbol_findings(case: AuditCase) -> Iterator[AuditFinding]:
 def _undefined_findings(library: ScannedLibrary, needs: SymbolNeeds) -> Iterator[AuditFinding]:
     names = needs.unsupplied(library)
     if not names:
+        if by_chance := needs.of_math(library):
+            fact = (
+                f"it needs {_some(by_chance)} of libm.so.6, which it doesn't load, but Python does"
+            )
+            yield finding(library.name, "undefined symbol", fact, "note")
         return
     if all(map(_BRIDGE.match, names)) and not needs.case.contract:
         fact = f"it can be loaded only after torch, which defines {_some(names)}"
