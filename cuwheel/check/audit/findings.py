@@ -126,8 +126,8 @@ RULES = (
         text="Code that an import always runs has a syntax error, needs another Python than "
         "`Requires-Python` (`tomllib`, `int | None`, `distutils`), imports a module that isn't in "
         "the wheel (often `_C`, if the extension wasn't built), or a project that isn't in "
-        "`Requires-Dist`, opens a file that isn't there, or loads a library without its folder. An entry point needs an existing "
-        "`module:function`.",
+        "`Requires-Dist`, opens a file that isn't there, or loads a library without its folder. "
+        "An entry point needs an existing `module:function`.",
     ),
     AuditRule(
         name="program",
@@ -200,8 +200,9 @@ RULES = (
         summary="An rpath entry points outside of site-packages, or to a missing folder.",
         text="An absolute entry is a path of the build machine: it hides that the library fails "
         "elsewhere, or finds another CUDA. In the current folder, and in `/tmp`, anybody may put "
-        "libraries. Only entries relative to `$ORIGIN` work after an installation. NVIDIA's wheels install libraries into "
-        "`nvidia/<component>/lib` for CUDA 12 and `nvidia/cu13/lib` for CUDA 13.",
+        "libraries. Only entries relative to `$ORIGIN` work after an installation. NVIDIA's wheels "
+        "install libraries into `nvidia/<component>/lib` for CUDA 12 and `nvidia/cu13/lib` for "
+        "CUDA 13.",
     ),
     AuditRule(
         name="needed library",

@@ -387,7 +387,7 @@ class MemberReading:
         if self._fatbins.has_too_many:
             raise FatbinFormatError(_TOO_MANY_FATBINS)
         if self._fatbins.has_damage and self._fatbins.found:
-            raise FatbinFormatError("machine code in a fat binary is no valid ELF file")
+            raise FatbinFormatError("machine code in a fat binary has no valid ELF header or names")
         fatbins = self._fatbins.found
         loaded = set(fatbins)
         looked_at = 0

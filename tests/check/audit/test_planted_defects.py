@@ -659,7 +659,10 @@ SOUND = (
     ),
     Plant("placeholder", None, {"pkg/a.py": f"T = 'hf_{'x' * 34}'\nA = 'AKIAIOSFODNN7EXAMPLE'\n"}),
     Plant(
-        "C++ runtime for musl", None, {GRAFTED: Code()}, {"tag": "py3-none-musllinux_1_2_x86_64"}
+        "C++ runtime for musl",
+        None,
+        {GRAFTED: Code(flags=("-nostdlib",))},
+        {"tag": "py3-none-musllinux_1_2_x86_64"},
     ),
     Plant("script with CR", None, {f"{DATA}/scripts/tool": "#!python\r\n", "pkg/x.py": ""}),
     Plant("one content", None, {"pkg/a.py": "", f"{DATA}/purelib/pkg/a.py": ""}),
@@ -835,7 +838,7 @@ SOUND = (
             f"torch first, {name}",
             None,
             {**files, EXTENSION: Code(MODULE, ("libc10.so",), flags)},
-            {"tag": CP312, "requires": ("torch==2.8.0",)},
+            {"tag": CP312, "requires": ("torch==2.8.0", "torchvision")},
         )
         for name, files, flags in (
             ("here", package("import torch\nfrom . import _C\n"), ()),

@@ -120,8 +120,10 @@ def _torch_findings(case: AuditCase, needs: SymbolNeeds) -> Iterator[AuditFindin
         if fit := fits[library.name]:
             is_newest_wrong = is_whole and fit.newest in fit.wrong
             is_broken = is_newest_wrong or (fit.is_for_none and not fit.is_newer_allowed)
-            # Since the index's have the new strings, no other build has the old ones.
-            is_old = torch_exports().has_new_strings(fit.wrong[0])
+            # Since the index's have the new strings, no other build has the old ones; but a wheel
+            # may say in its name for which build it is.
+            is_said = "cxx11abi" in case.scan.file_name.lower()
+            is_old = torch_exports().has_new_strings(fit.wrong[0]) and not is_said
             is_broken &= is_old or not fit.is_other_string_abi
             severity: Severity = "warning"
             if needs.torch_requirement is None:  # users have the release that it is for

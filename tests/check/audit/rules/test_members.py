@@ -119,7 +119,7 @@ def test_finds_copied_library(
 @pytest.mark.parametrize(
     ("member", "soname", "severity"),
     [
-        (_CUDART, "libcudart-1a2b3c4d.so.13", "warning"),
+        (_CUDART, "libcudart-1a2b3c4d.so.13", "note"),
         ("pkg.libs/libcuda-1a2b3c4d.so.1", "libcuda.so.1", "error"),
     ],
 )
