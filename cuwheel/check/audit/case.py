@@ -46,7 +46,7 @@ _READ = re.compile(r"any$|linux_|manylinux")
 _FOR_GPU = re.compile(r"^(lib|jax|tensorflow)|-cu1\d$|cuda|cupy|torch")
 _NAMED_LIBRARY = re.compile(rb"""["'/](lib[\w+-]+(?:\.so[.\d]*)?)(["'{])""")
 # `+cu130`, `cupy-cuda13x`, `nvidia-cublas-cu12`: the CUDA major in a name.
-_CUDA_IN_NAME = re.compile(r"(?:^|[-_+.])cu(?:da)?(1[1-9])(?:\d|x)?(?=$|[-_.]|torch)")
+_CUDA_IN_NAME = re.compile(r"(?:^|[-_+.])cu(?:da)?(1[1-9])(?:(\d)|x)?(?=$|[-_.]|torch)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,8 +327,13 @@ class AuditCase:
     @cached_property
     def name_cuda(self) -> int | None:
         """The CUDA major in the file name: `cupy_cuda13x`, `+cu130`."""
+        return next(iter(self.name_release), None)
+
+    @cached_property
+    def name_release(self) -> tuple[int, ...]:
+        """The release of CUDA in the file name: (13, 0) of `+cu130`, (13,) of `cupy_cuda13x`."""
         match = _CUDA_IN_NAME.search(self.scan.dist_info.removesuffix(".dist-info"))
-        return int(match[1]) if match else None
+        return tuple(int(part) for part in match.groups() if part) if match else ()
 
     @cached_property
     def named_cuda(self) -> int | None:

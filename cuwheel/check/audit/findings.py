@@ -126,7 +126,8 @@ RULES = (
         text="Code that an import always runs has a syntax error, uses what an allowed Python, "
         "NumPy or PyTorch lacks (`tomllib`, `numpy.float_`), imports in a circle, or needs a "
         "module that isn't in the wheel (often `_C`, if the extension wasn't built), an undeclared "
-        "project or a missing file. An entry point needs an existing `module:function`.",
+        "project, a missing file, or a library by name alone. An entry point needs an existing "
+        "`module:function`.",
     ),
     AuditRule(
         name="program",
@@ -197,11 +198,11 @@ RULES = (
     AuditRule(
         name="rpath",
         summary="An rpath entry points outside of site-packages, or to a missing folder.",
-        text="An absolute entry is a path of the build machine: it works there, which hides "
-        "that it fails elsewhere, or it finds another CUDA than the wheel requires. Only "
-        "entries relative to `$ORIGIN` work after an installation; an entry for a missing "
-        "folder is harmless by itself. NVIDIA's wheels install libraries into "
-        "`nvidia/<component>/lib` for CUDA 12 and `nvidia/cu13/lib` for CUDA 13.",
+        text="An absolute entry is a path of the build machine: it hides that the library fails "
+        "elsewhere, or finds another CUDA. In the current folder, and in `/tmp`, anybody may put "
+        "libraries. Only entries relative to `$ORIGIN` work after an installation. NVIDIA's wheels "
+        "install libraries into `nvidia/<component>/lib` for CUDA 12 and `nvidia/cu13/lib` for "
+        "CUDA 13.",
     ),
     AuditRule(
         name="needed library",

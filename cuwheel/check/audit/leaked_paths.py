@@ -10,7 +10,10 @@ from cuwheel.base.formats.binaries.windows import LOOKAHEAD, Window
 
 # A compiler leaves the names of sources (`__FILE__`, debug information). Only names of sources
 # count: programs have good reasons to hold `/tmp/` or `/root/.cache`.
-_SOURCE = re.compile(rb"(?:/[\w.+@=~,-]+)+\.(?:cuh?|cc?|cpp|cxx|hh?|hpp|hxx|inl|ipp|pyx|rs|gcda)\b")
+_SOURCE = re.compile(
+    rb"(?:/[\w.+@=~,-]+)+\.(?:cuh?|cc?|cpp|cxx|hh?|hpp|hxx|inl|ipp|pyx|rs|gcda"
+    rb"|cubin|fatbin|ptx)\b"
+)
 COVERAGE = ".gcda"  # written when a process ends, with `gcc --coverage`
 _PRINTABLE = re.compile(rb"[\x20-\x7e]*")
 _IN_NAME = re.compile(rb"[\w.+~-]")

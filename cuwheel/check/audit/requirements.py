@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -14,6 +15,7 @@ from packaging.utils import canonicalize_name
 from cuwheel.base.formats.wheel.metadata import installed_path, project_of
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import Severity
+from cuwheel.check.audit.installed_projects import project_of_module
 from cuwheel.check.audit.scan import ScannedLibrary
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS, Component
 from cuwheel.check.cuda.frameworks import extras_of, has_common_release, preloads
@@ -163,10 +165,17 @@ class SupplierConditions:
         lines = [text for text in self.case.requires if project_of(text) in names]
         return [Requirement(text).specifier for text in lines] or [SpecifierSet()]
 
-    def namesake(self, soname: str) -> str:
+    def imported_namesake(self, soname: str) -> str:
+        """Return the project with a library's name that Python code always imports, or empty."""
+        modules = (item.module.partition(".")[0] for item in self.case.code.imports)
+        others = (name for name in modules if name not in self.case.code.folders)
+        return self.namesake(soname, filter(None, map(project_of_module, others)))
+
+    def namesake(self, soname: str, projects: Iterable[str] | None = None) -> str:
         """Return the requirement with a library's name: `librmm-cu13` for `librmm.so`."""
         wanted = _normalised(soname.partition(".so")[0])
-        for name in dict.fromkeys(map(project_of, self.case.requires)):
+        projects = map(project_of, self.case.requires) if projects is None else projects
+        for name in dict.fromkeys(projects):
             stem = _normalised(_CUDA_SUFFIX.sub("", name))
             if stem and (f"-{wanted}-" in f"-{stem}-" or f"{wanted}-".startswith(f"{stem}-")):
                 return name

@@ -42,7 +42,7 @@ from cuwheel.base.formats.wheel.zip_reader import SeekableMember
 from cuwheel.base.system.files import sha256_of_file
 from cuwheel.base.system.regular_files import open_file
 from cuwheel.check.audit.leaked_paths import Leak, LeakFinder
-from cuwheel.check.cuda.suppliers import cuda_major_of, is_cuda_library, stem_of
+from cuwheel.check.cuda.suppliers import cuda_major_of, stem_of
 
 _BATCH = 1 << 20  # bytes that go from one thread to the other at once; less costs switches
 _BATCH_LENGTH = 128  # pieces likewise: files can be empty, and each has zlib's state of 45 kB
@@ -56,9 +56,10 @@ _OTHER_LIBRARIES = (
 )
 # Of ctypes, cffi and PyTorch; a program that is started needs the variable.
 _LOADS = re.compile(rb"\b(CDLL|PyDLL|LoadLibrary|load_library|dlopen|RTLD_\w+|LD_LIBRARY_PATH)\b")
-# A text with the name of a library of CUDA, which `dlopen` gets.
+# A text with the name of a library, which `dlopen` gets.
 _NAMED = b".so"
-_OPENED = re.compile(rb"\0(lib(?:cu|nv|npp|nccl)[\w-]{0,40}\.so(?:\.\d+)*)\0")
+_OPENED = re.compile(rb"\0(lib[\w+-]{1,60}\.so(?:\.\d+)*)\0")
+_OPENED_BY_PATH = re.compile(rb"\0(/[\w./+-]{1,200}/lib[\w+-]{1,60}\.so(?:\.\d+)*)\0")
 # A key of its owner, or a token of a service, in the forms that GitHub's secret scanning lists.
 _SECRETS = (
     (b"PRIVATE KEY-----", "a private key", rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[\w+/=\s]{100}"),
@@ -86,7 +87,7 @@ class ScannedLibrary:
         device_code: archs of the code that a GPU can run, in all sections; None if there is none.
         damage: why it, or its device code, can't be read; empty for an intact one.
         cudart: the release of CUDA's runtime that is linked into it, `13.0`; empty: none.
-        opened: libraries of CUDA that its code names, where it calls `dlopen`.
+        opened: libraries that its code names, where it calls `dlopen`.
         code_sizes: bytes of its device code of each kind, of all sections.
         undefined: required symbols without a library and a version; weak ones are left out.
         exports: None where they can't be read, as of 32 bits.
@@ -324,7 +325,8 @@ class MemberReading:
         self._fatbins.search(window)
         self._has_cudart = self._has_cudart or CUDART_TEXT in window.data
         if is_library and _NAMED in window.data and len(self._names) < limits.FAULTS:
-            self._names |= {*_OPENED.findall(window.data)}
+            found = (_OPENED.findall(window.data), _OPENED_BY_PATH.findall(window.data))
+            self._names.update(*found)
         if self.name.endswith(".py") and not self.is_loader:
             self.is_loader = _LOADS.search(window.data) is not None
 
@@ -373,9 +375,8 @@ class MemberReading:
         return linked_cudart(stream, code, elf.machine)
 
     def _opened(self, elf: Elf) -> tuple[str, ...]:
-        """Return the libraries of CUDA that it opens by name."""
-        names = sorted(name.decode() for name in self._names) if elf.uses_dlopen else []
-        return tuple(name for name in names if is_cuda_library(name))
+        """Return the libraries that it opens by name."""
+        return tuple(sorted(name.decode() for name in self._names)) if elf.uses_dlopen else ()
 
     def _code_of_library(self, elf: Elf) -> DeviceCode | None:
         """Return the code of all sections but the input of the device link; None without any.
@@ -386,7 +387,7 @@ class MemberReading:
         if self._fatbins.has_too_many:
             raise FatbinFormatError(_TOO_MANY_FATBINS)
         if self._fatbins.has_damage and self._fatbins.found:
-            raise FatbinFormatError("machine code in a fat binary has no valid ELF header")
+            raise FatbinFormatError("machine code in a fat binary has no valid ELF header or names")
         fatbins = self._fatbins.found
         loaded = set(fatbins)
         looked_at = 0
@@ -424,4 +425,5 @@ def join_codes(codes: Iterable[DeviceCode]) -> DeviceCode:
         tile=sort_archs(arch for code in codes for arch in code.tile),
         ptx_version=max((code.ptx_version for code in codes), default=(0, 0)),
         is_zstd=any(code.is_zstd for code in codes),
+        is_debug=any(code.is_debug for code in codes),
     )

@@ -17,7 +17,7 @@ from packaging.specifiers import SpecifierSet
 
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.check.audit.case import AuditCase
-from cuwheel.check.audit.findings import Severity
+from cuwheel.check.audit.findings import SEVERITIES, Severity
 from cuwheel.check.audit.requirements import SupplierConditions
 from cuwheel.check.audit.scan import ScannedLibrary
 from cuwheel.check.cuda.components import Component
@@ -195,33 +195,45 @@ class Chain:
         if contract and component.name not in contract.links:
             rest = f'from "{component.name}", which the recipe doesn\'t declare'
             faults.append(Fault("error", "comes", "come", rest))
-        condition, severity = self.conditions.condition(component, soname)
-        if severity:
+        condition, missing = self.conditions.condition(component, soname)
+        lost, loader = self._lost_elsewhere(library, soname, component)
+        condition = ", ".join(part for part in (condition, loader) if part)
+        if missing:
+            severity = min(missing, lost or missing, key=SEVERITIES.index)
             rest = f"from {component.distribution}, {self.conditions.why_missing(component)}"
             if other := self.conditions.other_release(component):
                 rest += f": {other}, which is, has the library for another CUDA"
+            if lost:  # the same cause, which has one finding
+                rest += f"; no rpath entry points to {component.site_folder}"
             faults.append(Fault(severity, "comes", "come", rest))
         elif wrong := self.conditions.contradiction(component):
             rest = (
                 f"from {component.distribution}{component.releases}, but the wheel requires {wrong}"
             )
             faults.append(Fault(self._severity("error"), "comes", "come", rest))
-        if not self.case.loader_graph.finds(library.name, soname, (component.site_folder,)):
-            # What starts a program imports nothing into its process.
-            loader = "" if library.is_program else self.conditions.loader_of(soname, component)
-            loader = loader or (_OPENED if self._is_opened(library, soname) else "")
-            condition = ", ".join(part for part in (condition, loader) if part)
+        if lost and not missing:
             rest = f"in {component.site_folder}, but no rpath entry points there"
-            is_lost = not self.case.unknown_projects and self._is_import_lost(
-                library, soname, (component.site_folder,)
-            )
-            severity = self._severity("error" if is_lost else "warning")
-            if self.case.gpu_projects and self.case.scan.loaders and not library.is_program:
-                severity = self._severity("note")  # the wheel's code may load one's libraries
-            if not loader or contract:
-                faults.append(Fault(severity, "is", "are", rest))
+            faults.append(Fault(lost, "is", "are", rest))
         supplier = f"{component.distribution} ({component.site_folder})"
         return Supply(library.name, soname, supplier, condition, tuple(faults))
+
+    def _lost_elsewhere(
+        self, library: ScannedLibrary, soname: str, component: Component
+    ) -> tuple[Severity | None, str]:
+        """Return how bad it is that a library doesn't find another's folder, and what helps."""
+        if self.case.loader_graph.finds(library.name, soname, (component.site_folder,)):
+            return None, ""
+        # What starts a program imports nothing into its process.
+        loader = "" if library.is_program else self.conditions.loader_of(soname, component)
+        loader = loader or (_OPENED if self._is_opened(library, soname) else "")
+        if loader and not self.case.contract:
+            return None, loader
+        if self.case.gpu_projects and self.case.scan.loaders and not library.is_program:
+            return self._severity("note"), loader  # the wheel's code may load one's libraries
+        is_lost = not self.case.unknown_projects and self._is_import_lost(
+            library, soname, (component.site_folder,)
+        )
+        return self._severity("error" if is_lost else "warning"), loader
 
     def _unsupplied(self, library: ScannedLibrary, soname: str) -> Supply:
         loaders = sorted({dep.by for dep in self.case.dependencies if preloads(dep.by, soname)})
@@ -247,6 +259,10 @@ class Chain:
         elif others := self.conditions.namesakes(library):
             rest = f"in the wheel; what {others[0]} requires isn't known here"
             fault = Fault("note", "isn't", "aren't", rest)
+        elif importing := self.conditions.imported_namesake(soname):
+            supplier, condition = importing, f"loaded before by {importing}"
+            rest = f"from {importing}, which Python code imports, and no requirement installs"
+            fault = Fault("warning", "comes", "come", rest)
         else:
             fault = self._missing(soname)
         return Supply(library.name, soname, supplier, condition, (fault,) if fault else ())

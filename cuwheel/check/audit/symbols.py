@@ -29,7 +29,7 @@ from cuwheel.check.audit.scan import ScannedLibrary
 from cuwheel.check.audit.tags import minor_of
 from cuwheel.check.cuda.driver_functions import is_driver_function
 from cuwheel.check.cuda.frameworks import extras_of, has_common_release
-from cuwheel.check.cuda.suppliers import components_of, is_cuda_library, is_from_driver
+from cuwheel.check.cuda.suppliers import components_of, is_cuda_library, is_from_driver, stem_of
 from cuwheel.check.cuda.torch_exports import (
     MACHINES_OF_TABLE,
     NEW_STRING,
@@ -42,7 +42,7 @@ _PYTHON = re.compile(r"_?Py[A-Z_]")
 _NUMBER = re.compile(r"\d+")
 _CUDA = re.compile(r"(__)?(cu|nv|npp|ncc)|_ZN?K?\d+nv")
 _STRING_ABI = re.compile(r"(?i)cxx11[-_.]?abi[-_.]?(true|false|)")
-_LINKED = "__cudaRegisterLinkedBinary_"  # which the device link defines
+LINKED = "__cudaRegisterLinkedBinary_"  # which the device link defines
 # Those that don't load the driver's library themselves (`DT_NEEDED`).
 _NO_DRIVER = re.compile(
     r"lib(cudart|cublas(Lt)?|cufft|curand|cusparse|cusolver|nvrtc|nvJitLink|npp\w+)\.so"
@@ -60,6 +60,18 @@ _COMPILER = re.compile(
     r"|_ZNK?(9__gnu_cxx|11__gnu_debug|10__cxxabiv1)|_ZGTt"
     r"|GOMP_|omp_|__kmpc_|__tsan_|__asan_|__ubsan_|__gcov_|__sanitizer_"
 )
+# Libraries of compilers, each with what only it defines.
+_RUNTIMES = {
+    "libgomp": re.compile(r"GOMP_|GOACC_"),
+    "libomp": re.compile(r"__kmpc_"),
+    "libgfortran": re.compile(r"_gfortran_"),
+    "libquadmath": re.compile(r"quadmath_snprintf|strtoflt128"),
+    "libatomic": re.compile(r"__atomic_\w+_(16|8|4|2|1)$|__atomic_(load|store|is_lock_free)$"),
+    "libasan": re.compile(r"__asan_(init|report_|register_|version_)"),
+    "libtsan": re.compile(r"__tsan_(init|func_|read|write)"),
+    "libubsan": re.compile(r"__ubsan_handle_"),
+}
+_PLAIN = frozenset({"libcudart", "libcuda", "libz"})  # in C, or with their C++ linked in
 _NEW_IN_GLIBC = re.compile(
     r"(__libc_|__isoc\d\d_|__rseq_|_dl_|arc4random|pidfd_|stdc_|(thrd|mtx|cnd|tss)_)\w*"
     r"|(str|wcs)l(cpy|cat)|[fl]?stat(64|at|at64)?|statx|mknod(at)?|fcntl64|renameat2|mallinfo2"
@@ -179,14 +191,17 @@ class SymbolNeeds:
         is_driver_missing = not (
             kinds & {"unknown", "torch"} or self._has_torch or self.case.scan.loaders
         ) and all(self._kind(name) != "cuda" or _NO_DRIVER.match(name) for name in foreign)
+        loaded = frozenset(map(stem_of, self.case.loader_graph.needs(library.name)))
+        is_runtime_known = all(self._kind(n) == "runtime" or stem_of(n) in _PLAIN for n in foreign)
         may_be_c = "system" in kinds
         return tuple(
             name
             for name in library.undefined
             if name not in self._own_exports
             and (
-                name.startswith(_LINKED)
+                name.startswith(LINKED)
                 or (is_driver_missing and is_driver_function(name))
+                or (is_runtime_known and _is_other_runtime(name, loaded))
                 or (
                     "unknown" not in kinds
                     and not (may_be_c and not name.startswith("_Z"))
@@ -194,6 +209,27 @@ class SymbolNeeds:
                 )
             )
         )
+
+    def of_math(self, library: ScannedLibrary) -> list[str]:
+        """Return the functions of libm that a library needs, and that no need of it loads."""
+        if not set(self.case.loader_graph.needs(library.name)) <= {"libc.so.6", "libgcc_s.so.1"}:
+            return []
+        names = (name for name in library.undefined if name not in self._own_exports)
+        return [
+            name
+            for name in names
+            if _of_handle("libm.so.6", name) and not _of_handle("libc.so.6", name)
+        ]
+
+    def of_python(self, library: ScannedLibrary) -> tuple[list[str], bool]:
+        """Return the names of Python that a library needs, and if no other library may define them.
+
+        Those that an unknown library may define are none of Python's, whatever they begin with.
+        """
+        foreign = self.case.loader_graph.needs(library.name) - self.case.own.keys()
+        names = [name for name in library.undefined if _PYTHON.match(name)]
+        is_closed = "unknown" not in map(self._kind, foreign)
+        return [name for name in names if name not in self._own_exports], is_closed
 
     @cached_property
     def unknown_suppliers(self) -> tuple[str, ...]:
@@ -279,6 +315,27 @@ def _has_other_string(name: str, release: str) -> bool:
     if not table.has_new_strings(release):
         return NEW_STRING in name
     return has_old_string(name) or table.returns_new_string(name)
+
+
+def _is_other_runtime(name: str, loaded: frozenset[str]) -> bool:
+    """Return True for a function of a compiler's library that isn't loaded: Python has none."""
+    for stem, pattern in _RUNTIMES.items():
+        if pattern.match(name):
+            return stem not in loaded
+    if "libstdc++" in loaded or not _of_handle("libstdc++.so.6", name):
+        return False
+    # libgcc's own are hidden, but for those that unwind the stack.
+    is_gcc = _of_handle("libgcc_s.so.1", name)
+    return not (is_gcc and ("libgcc_s" in loaded or not name.startswith("_Unwind_"))) and not (
+        _of_handle("libm.so.6", name)
+    )
+
+
+@cache
+def _of_handle(soname: str, name: str) -> bool:
+    """Return True if a library of this machine, or one that it needs, has a symbol."""
+    library = next((lib for lib in _libraries() if lib._name == soname), None)  # noqa: SLF001
+    return library is not None and hasattr(library, name)
 
 
 @cache

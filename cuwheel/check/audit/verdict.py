@@ -16,7 +16,8 @@ from cuwheel.check.audit.findings import (
     finding,
     worst_severity,
 )
-from cuwheel.check.audit.rules.library import device_codes, library_findings
+from cuwheel.check.audit.rules.library import device_codes, foreign_findings, library_findings
+from cuwheel.check.audit.rules.loads import load_findings
 from cuwheel.check.audit.rules.members import layout_findings, member_findings
 from cuwheel.check.audit.rules.metadata import metadata_findings, name_findings
 from cuwheel.check.audit.rules.python import python_findings
@@ -94,8 +95,10 @@ def judge(case: AuditCase) -> AuditResult:
     rules.append(python_findings)
     if case.is_read:
         rules += [library_findings, lambda _: supply_findings(chain), symbol_findings]
+        rules.append(lambda _: load_findings(chain))
     findings = [found for rule in rules for found in _applied(rule, case)]
     if not case.is_read:
+        findings += foreign_findings(case)
         fact = (
             f"the tag is for {', '.join(case.platforms)}: its libraries weren't checked, only "
             "those for Linux with glibc are"

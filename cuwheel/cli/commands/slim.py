@@ -34,7 +34,7 @@ class SlimDocument:
         license: what the metadata say.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("slim", "1.0")
+    SCHEMA: ClassVar[Schema] = Schema("slim", "1.1")
 
     wheel: Path
     size: int

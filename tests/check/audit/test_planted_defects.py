@@ -69,6 +69,10 @@ def warning(rule: str, file: str) -> tuple[str, str, str]:
     return ("warning", rule, file)
 
 
+def note(rule: str, file: str) -> tuple[str, str, str]:
+    return ("note", rule, file)
+
+
 def package(code: str, **files: str) -> dict[str, str | Code]:
     return {"pkg/__init__.py": code, **{f"pkg/{name}.py": text for name, text in files.items()}}
 
@@ -88,6 +92,7 @@ TLS += "char *f(void) {{ return block; }}\n"
 PROGRAM = Code("int main(void) { return 0; }\n", is_program=True)
 FREE = EXTENSION.replace("312", "313t")
 MUSL = EXTENSION.replace("-gnu", "-musl")
+ABI3, PLAIN = "pkg/_C.abi3.so", "pkg/_C.so"
 DARWIN = "pkg/_C.cpython-312-darwin.so"
 NEW_LINK = Code(calling("__nvJitLinkCreate_12_8"), ("libnvJitLink.so.12",), rpath(*CU12))
 
@@ -151,7 +156,7 @@ DEFECTS = (
     ),
     Plant(
         "module and package",
-        warning(PY, "pkg/a.py"),
+        note(PY, "pkg/a.py"),
         {"pkg/__init__.py": "", "pkg/a.py": "", "pkg/a/__init__.py": ""},
     ),
     *(
@@ -574,13 +579,142 @@ DEFECTS = (
     Plant("renamed runtime", error(SYMBOL, LIB), {LIB: "versions: needs libcudart.so.12"}),
     Plant("driver's function", error(SYMBOL, EXTENSION), {EXTENSION: Code(CALLS)}, {"tag": CP312}),
     Plant(
-        "no device link", warning(SYMBOL, LIB), {LIB: Code(calling("__cudaRegisterLinkedBinary_x"))}
+        "no device link", error(SYMBOL, LIB), {LIB: Code(calling("__cudaRegisterLinkedBinary_x"))}
     ),
     Plant(
         "function of older Pythons",
         error(SYMBOL, EXTENSION),
         {EXTENSION: Code(calling("PyUnicode_AsUnicode") + MODULE)},
         {"tag": CP312},
+    ),
+    *(
+        Plant(
+            f"{name} with {tag} from {python}",
+            breach,
+            {file: Code(calling(name) + MODULE)},
+            {"tag": f"{tag}-manylinux_2_39_x86_64", "python": python},
+        )
+        for name, file, tag, python, breach in (
+            (
+                "PyObject_GetOptionalAttr",
+                EXTENSION,
+                "cp312-cp312",
+                ">=3.12",
+                error(SYMBOL, EXTENSION),
+            ),
+            ("PyNothing_Call", EXTENSION, "cp312-cp312", ">=3.12", error(SYMBOL, EXTENSION)),
+            ("PyNothing_Call", ABI3, "cp39-abi3", ">=3.9", error(SYMBOL, ABI3)),
+            (
+                "_PyObject_CallMethodIdObjArgs",
+                PLAIN,
+                "cp312.cp313-none",
+                ">=3.12",
+                error(SYMBOL, PLAIN),
+            ),
+            ("_PyObject_CallMethodIdObjArgs", ABI3, "cp39-abi3", ">=3.9", error(SYMBOL, ABI3)),
+            ("PyUnicode_New", ABI3, "cp39-abi3", ">=3.9", warning("stable ABI", ABI3)),
+            ("_PyObject_CallMethodIdObjArgs", FREE, "cp313-cp313t", ">=3.13", error(SYMBOL, FREE)),
+        )
+    ),
+    *(
+        Plant(
+            f"{name} without its library",
+            error(SYMBOL, EXTENSION),
+            {EXTENSION: Code(calling(name) + MODULE, flags=("-static-libgcc",))},
+            {"tag": CP312},
+        )
+        for name in ("_Znwm", "__cxa_throw", "_ZSt4cout", "GOMP_parallel", "_gfortran_st_write")
+    ),
+    Plant(
+        "glibc for musl",
+        error("platform tag", EXTENSION),
+        {EXTENSION: Code(MODULE, ("libc.so.6",))},
+        {"tag": "cp312-cp312-musllinux_1_2_x86_64"},
+    ),
+    Plant(
+        "Linux for macOS",
+        error("platform tag", EXTENSION),
+        {EXTENSION: Code(MODULE)},
+        {"tag": "cp312-cp312-macosx_11_0_arm64"},
+    ),
+    # Libraries and extensions that Python code loads.
+    *(
+        Plant(
+            f"bare: {code}",
+            breach(PY, "pkg/__init__.py"),
+            {**package(f"import ctypes\n{code}\n"), LIB: Code()},
+        )
+        for code, breach in (
+            ("ctypes.CDLL('libx.so')", error),
+            ("ctypes.cdll.LoadLibrary('lib/libx.so')", error),
+            ("from cffi import FFI\nffi = FFI().dlopen('libx.so')", error),
+            ("ctypes.CDLL(ctypes.util.find_library('x'))", error),
+            ("def load():\n    return ctypes.CDLL('libx.so')", warning),
+        )
+    ),
+    Plant(
+        "NVIDIA's library by its bare name",
+        warning(PY, "pkg/__init__.py"),
+        package("import ctypes\nctypes.CDLL('libcublas.so.12')\n"),
+        {"requires": ("nvidia-cublas-cu12",)},
+    ),
+    *(
+        Plant(
+            f"extension first, {name}",
+            warning(NEEDED, EXTENSION),
+            {**files, EXTENSION: Code(MODULE, ("libc10.so",))},
+            {"tag": CP312, "requires": ("torch==2.8.0",)},
+        )
+        for name, files in (
+            ("alone", package("from . import _C\n")),
+            (
+                "in a module",
+                package("from .ops import f\nimport torch\n", ops="from ._C import f\n"),
+            ),
+            ("after numpy", package("import os\nimport numpy\nfrom ._C import f\nimport torch\n")),
+        )
+    ),
+    Plant(
+        "stable ABI for both builds",
+        error("library", ABI3),
+        {ABI3: Code(MODULE)},
+        {"tag": "cp313-abi3.cp313t-manylinux_2_39_x86_64"},
+    ),
+    Plant(
+        "driver linked",
+        note("driver", EXTENSION),
+        {EXTENSION: Code(MODULE, ("libcuda.so.1",))},
+        {"tag": CP312},
+    ),
+    Plant(
+        "libm by chance",
+        note(SYMBOL, EXTENSION),
+        {EXTENSION: Code(calling("cosf") + MODULE)},
+        {"tag": CP312},
+    ),
+    Plant(
+        "path of a toolkit",
+        note(NEEDED, LIB),
+        {LIB: Code(opening("/usr/local/cuda-13.0/lib64/libnvrtc.so.13"))},
+    ),
+    Plant(
+        "path of a kernel",
+        note("build path", LIB),
+        {LIB: Code('const char *k = "/home/jenkins/a/k.cubin";\n')},
+    ),
+    Plant(
+        "path in a text", note("build path", "pkg/a.py"), {"pkg/a.py": "P = '/home/jenkins/cuda'\n"}
+    ),
+    Plant(
+        "only newer PTX",
+        warning("driver", "pkg/a.ptx"),
+        {"pkg/a.ptx": PTX.replace("9.0", "9.3")},
+        {"name": "pkg", "version": "1.2.3+cu130"},
+    ),
+    Plant(
+        "device code removed",
+        error("library", LIB),
+        {LIB: Code('__attribute__((section(".nvFatBinSegment"))) int wrapper = 1;\n')},
     ),
     Plant("glibc's own", error("platform tag", LIB), {LIB: Code(PRIVATE)}),
     Plant(
@@ -616,7 +750,34 @@ DEFECTS = (
     Plant(
         "executable stack", error("executable stack", LIB), {LIB: Code(flags=("-z", "execstack"))}
     ),
-    Plant("absolute rpath", warning("rpath", LIB), {LIB: Code(flags=("-Wl,-rpath,/opt/lib",))}),
+    *(
+        Plant(
+            f"rpath {entry}",
+            breach("rpath", LIB),
+            {LIB: Code(needs=(CUDART,), flags=rpath(*CU12, first=entry))},
+            {"requires": (RUNTIME,)},
+        )
+        for entry, breach in (
+            ("/opt/lib", note),
+            ("lib", warning),
+            ("/tmp/build/lib", warning),
+            ("/usr/local/cuda/lib64/stubs", warning),
+            ("/usr/local/cuda/lib64", warning),
+        )
+    ),
+    Plant(
+        "renamed sibling",
+        warning("grafted library", "pkg.libs/libone-0a1b2c3d.so.1"),
+        {
+            "pkg.libs/libone-0a1b2c3d.so.1": Code(opening("libtwo.so.1")),
+            "pkg.libs/libtwo-0a1b2c3d.so.1.2": Code("int two;\n"),
+        },
+    ),
+    Plant(
+        "framework that is only imported",
+        warning(NEEDED, LIB),
+        {LIB: Code(needs=("libtensorflow_framework.so.2",)), **package("import tensorflow\n")},
+    ),
     Plant("no supplier", error(NEEDED, LIB), {LIB: Code(needs=("libnone.so.1",))}),
     Plant("no requirement", error(NEEDED, LIB), {LIB: Code(needs=(CUBLAS,), flags=rpath(*CU12))}),
     Plant(
@@ -720,7 +881,10 @@ SOUND = (
     ),
     Plant("placeholder", None, {"pkg/a.py": f"T = 'hf_{'x' * 34}'\nA = 'AKIAIOSFODNN7EXAMPLE'\n"}),
     Plant(
-        "C++ runtime for musl", None, {GRAFTED: Code()}, {"tag": "py3-none-musllinux_1_2_x86_64"}
+        "C++ runtime for musl",
+        None,
+        {GRAFTED: Code(flags=("-nostdlib",))},
+        {"tag": "py3-none-musllinux_1_2_x86_64"},
     ),
     Plant("script with CR", None, {f"{DATA}/scripts/tool": "#!python\r\n", "pkg/x.py": ""}),
     Plant("one content", None, {"pkg/a.py": "", f"{DATA}/purelib/pkg/a.py": ""}),
@@ -839,6 +1003,73 @@ SOUND = (
         {LIB: Code(needs=("libmore.so",), flags=("-Wl,-rpath,$ORIGIN",))},
         {"requires": ("pkg-core",)},
     ),
+    Plant(
+        "sibling by its name",
+        None,
+        {
+            "pkg.libs/libone-0a1b2c3d.so.1": Code(opening("libtwo.so.1")),
+            "pkg.libs/libtwo.so.1": Code("int two;\n"),
+        },
+    ),
+    Plant(
+        "one library for two Pythons",
+        None,
+        {EXTENSION: Code(MODULE), EXTENSION.replace("312", "311"): Code(MODULE)},
+        {"tag": "cp311.cp312-none-manylinux_2_39_x86_64"},
+    ),
+    *(
+        Plant(
+            f"{name} with {tag} from {python}",
+            None,
+            {file: Code(calling(name) + MODULE, needs)},
+            {"tag": f"{tag}-manylinux_2_39_x86_64", "python": python, "requires": requires},
+        )
+        for name, file, tag, python, needs, requires in (
+            ("_PyObject_CallMethodIdObjArgs", PLAIN, "cp311.cp312-none", "<3.13", (), ()),
+            ("PyObject_GetOptionalAttr", FREE, "cp313-cp313t", ">=3.13", (), ()),
+            ("PyUnstable_Module_SetGIL", FREE, "cp313-cp313t", ">=3.13", (), ()),
+            ("PyOther_Call", EXTENSION, "cp312-cp312", ">=3.12", ("libother.so",), ("other",)),
+        )
+    ),
+    *(
+        Plant(
+            f"{name} of {' '.join(flags)}",
+            None,
+            {EXTENSION: Code(calling(name) + MODULE, flags=flags)},
+            {"tag": CP312},
+        )
+        for name, flags in (
+            ("_Znwm", ("-lstdc++",)),
+            ("cosf", ()),
+            ("__gcov_exit", ("-lgcov",)),
+            ("__cxa_finalize", ()),
+            ("_Unwind_Resume", ("-lgcc_s",)),
+        )
+    ),
+    *(
+        Plant(f"loaded: {code}", None, {**package(f"import ctypes\n{HERE}{code}\n"), LIB: Code()})
+        for code in (
+            "ctypes.CDLL(str(here / 'libx.so'))",
+            "try:\n    ctypes.CDLL('libx.so')\nexcept OSError: ...",
+            "ctypes.CDLL(os.path.join(here, 'libx.so'))\nctypes.CDLL('libx.so')",
+            "ctypes.CDLL('libm.so.6')",
+        )
+    ),
+    *(
+        Plant(
+            f"torch first, {name}",
+            None,
+            {**files, EXTENSION: Code(MODULE, ("libc10.so",), flags)},
+            {"tag": CP312, "requires": ("torch==2.8.0", "torchvision")},
+        )
+        for name, files, flags in (
+            ("here", package("import torch\nfrom . import _C\n"), ()),
+            ("in a module", package("from . import a, _C\n", a="import torch\n"), ()),
+            ("in a function", package("def f():\n    import torch\nf()\nfrom . import _C\n"), ()),
+            ("by another", package("import torchvision\nfrom . import _C\n"), ()),
+            ("by rpath", package("from . import _C\n"), rpath("torch/lib")),
+        )
+    ),
     Plant("TLS for a preload", None, {LIB: Code(TLS.format(4000))}),
     Plant("small TLS", None, {LIB: Code(TLS.format(64))}),
     *(
@@ -851,7 +1082,7 @@ SOUND = (
                 "pkg/lib/libx1.so.1": Code(MODULE, flags=("-Wl,-soname,libx1.so.1",)),
             },
         )
-        for text in ("'lib/libx1.so.1'", "f'lib/libx{number}.so.1'")
+        for text in ("f'{__file__}/lib/libx1.so.1'", "f'lib/libx{number}.so.1'")
     ),
     Plant(
         "one name in two folders",

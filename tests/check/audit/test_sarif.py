@@ -26,7 +26,7 @@ def _run(folder: Path, wheels: list[Path]) -> dict[str, Any]:
 
 
 def test_names_rule_wheel_and_member(tmp_path: Path) -> None:
-    library = compile_library(tmp_path / "libx.so", "gcc", "-xc", "/dev/null", "-Wl,-rpath,/x")
+    library = compile_library(tmp_path / "libx.so", "gcc", "-xc", "/dev/null", "-Wl,-rpath,x")
     wheel = write_wheel(tmp_path / "a b", {"pkg/libx.so": library})
 
     run = _run(tmp_path, [wheel])

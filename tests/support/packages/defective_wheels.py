@@ -67,9 +67,14 @@ def library_breaches(folder: Path, *sonames: str, **wheel: Any) -> list[Breach]:
     return breaches(audited_library(folder, *sonames, **wheel))
 
 
-def rpath(*folders: str) -> tuple[str]:
-    """Return the linker's option for folders of site-packages, from one level below it."""
-    return ("-Wl,-rpath," + ":".join(f"$ORIGIN/../{folder}" for folder in folders),)
+def rpath(*folders: str, first: str = "") -> tuple[str]:
+    """Return the linker's option for folders of site-packages, from one level below it.
+
+    Args:
+        first: another entry, as it is.
+    """
+    entries = [*([first] if first else []), *(f"$ORIGIN/../{folder}" for folder in folders)]
+    return ("-Wl,-rpath," + ":".join(entries),)
 
 
 def rewrite(wheel: Path, folder: Path, member: str, old: str, new: str) -> None:

@@ -69,6 +69,7 @@ class DeviceCode:
         tile: those with Tile IR (nvcc 13.5, `-enable-tile`).
         ptx_version: the newest version of PTX's ISA, (8, 5); (0, 0) without PTX.
         is_zstd: machine code is compressed with zstd.
+        is_debug: machine code is compiled without optimisation (`nvcc -G`).
     """
 
     sass: tuple[str, ...] = ()
@@ -77,6 +78,7 @@ class DeviceCode:
     tile: tuple[str, ...] = ()
     ptx_version: tuple[int, int] = field(default=(0, 0), compare=False)
     is_zstd: bool = field(default=False, compare=False)
+    is_debug: bool = field(default=False, compare=False)
 
 
 def arch_names(code: DeviceCode) -> tuple[str, ...]:

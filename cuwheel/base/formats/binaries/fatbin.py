@@ -42,8 +42,14 @@ _START = struct.pack("<IHH", 0xBA55ED50, 1, _CONTAINER.size)
 # more, flags (u64).
 _ELEMENT = struct.Struct("<HHIQ8xHHI8xQ")
 _ZSTD = 1 << 15  # of the flags
+_DEBUG = 1 << 1  # compiled with `nvcc -G`
 _LZ4 = 1 << 13
 _MAGIC = b"\x7fELF"
+# The place of the table of sections, the size of an entry, how many, and which has their names;
+# an entry's kind, offset and size (System V ABI).
+_ELF = struct.Struct("<40xQ10xHHH")
+_SECTION = struct.Struct("<4xI16xQQ")
+_STRINGS = 3  # SHT_STRTAB
 PTX = 1
 SASS = 2
 _LTO = 8
@@ -63,12 +69,14 @@ class ElementKind(NamedTuple):
 
     Attributes:
         version: of the ISA of PTX; (0, 0) of other code.
+        is_debug: compiled without optimisation, for a debugger.
     """
 
     kind: int
     arch: str
     version: tuple[int, int]
     is_zstd: bool
+    is_debug: bool = False
 
 
 class Fatbin(NamedTuple):
@@ -103,7 +111,7 @@ class FatbinFinder:
 
     Attributes:
         sizes: bytes of all code of a kind in the found ones, with its headers.
-        has_damage: machine code that isn't compressed doesn't begin as a cubin.
+        has_damage: machine code that isn't compressed is no cubin, or has lost its names.
     """
 
     def __init__(self, size: int) -> None:
@@ -175,8 +183,7 @@ class FatbinFinder:
             fields = bytes(_ELEMENT.size)
         code, header, size = _parse_element(fields)
         if _is_plain_code(fields):
-            start = window.data[at + header : at + header + len(_MAGIC)]
-            self.has_damage |= len(start) == len(_MAGIC) and start != _MAGIC
+            self.has_damage |= _is_damaged(window.data[at + header : at + header + size])
         if header < _ELEMENT.size or self._offset + header + size > end:
             self._open = None  # no fat binary, or a damaged one
             self._offset += 1
@@ -204,12 +211,29 @@ def _is_plain_code(fields: bytes) -> bool:
     return kind == SASS and not flags & (_LZ4 | _ZSTD)
 
 
+def _is_damaged(code: bytes) -> bool:
+    """Return True if machine code, as far as it is read, isn't ELF or has no names of sections."""
+    start = code[: len(_MAGIC)]
+    if len(start) == len(_MAGIC) and start != _MAGIC:
+        return True
+    if len(code) < _ELF.size:
+        return False
+    table, entry, _, names = _ELF.unpack_from(code)
+    place = table + entry * names
+    if not table or place + _SECTION.size > len(code):
+        return False  # it goes on behind the window
+    kind, offset, size = _SECTION.unpack_from(code, place)
+    text = code[offset : offset + size]
+    return kind != _STRINGS or (len(text) == size and not text.strip(b"\0"))
+
+
 def _parse_element(fields: bytes) -> tuple[ElementKind, int, int]:
     """Return an element's kind, the size of its header, and that of its code."""
     kind, _, header, size, minor, major, arch, flags = _ELEMENT.unpack(fields)
     version = (major, minor) if kind == PTX else (0, 0)
     name = f"{arch}{arch_suffix(flags)}"
-    return ElementKind(kind, name, version, bool(flags & _ZSTD)), header, size
+    is_debug = bool(flags & _DEBUG)
+    return ElementKind(kind, name, version, bool(flags & _ZSTD), is_debug), header, size
 
 
 def hop_fatbins(stream: IO[bytes], section: Section) -> tuple[Fatbin, ...]:
@@ -318,6 +342,7 @@ def code_of(fatbins: Iterable[Fatbin]) -> DeviceCode:
         tile=tile,
         ptx_version=max((element.version for element in elements), default=(0, 0)),
         is_zstd=any(element.is_zstd and element.kind == SASS for element in elements),
+        is_debug=any(element.is_debug and element.kind == SASS for element in elements),
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from cuwheel.base.formats.binaries.archs import DeviceCode, runs_on
 from cuwheel.base.formats.binaries.elf import Elf
+from cuwheel.base.formats.binaries.fatbin import LOADED_SECTION, RELOCATABLE_SECTION
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.base.system.versions import version_key
@@ -18,7 +19,14 @@ from cuwheel.check.audit.tags import MACHINES, first_with, is_missing
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS
 from cuwheel.check.cuda.driver_functions import release_of_function
 from cuwheel.check.cuda.drivers import ZSTD_DRIVER, is_older, oldest_driver, release_of_ptx
-from cuwheel.check.cuda.suppliers import cuda_major_of, is_from_driver, is_grafted, stem_of
+from cuwheel.check.cuda.suppliers import (
+    components_of,
+    cuda_major_of,
+    is_cuda_library,
+    is_from_driver,
+    is_grafted,
+    stem_of,
+)
 from cuwheel.check.linkage.search_path import resolve_entry
 
 _SITE_FOLDERS = frozenset(component.site_folder for component in KNOWN_COMPONENTS)
@@ -40,6 +48,8 @@ _MERGED = tuple(f"manylinux_2_{minor}_" for minor in range(34, 100))
 _STATIC_TLS = 1664 + 128
 _CLAIMED = re.compile(r"(?<=[+._])sm_?([1-9]\d{1,2}[af]?)(?=[._]|-|$)")
 _ORIGINS = ("$ORIGIN", "${ORIGIN}")
+_ANYBODYS = re.compile(r"/(tmp|var/tmp|dev/shm)(/|$)|/.*/stubs/?$")
+_SYSTEMS = re.compile(r"/usr/local/(cuda|lib)|/usr/lib|/lib|/opt/cuda")
 _SHOWN = 3  # names in one finding; a library may need hundreds
 # The largest pages of a system for arm64 (Linux, arch/arm64/Kconfig, ARM64_64K_PAGES), bytes.
 _LARGEST_PAGE = {"EM_AARCH64": 64 << 10}
@@ -63,7 +73,20 @@ def library_findings(case: AuditCase) -> Iterator[AuditFinding]:
         yield from _rpath_findings(library.name, elf, case)
         yield from _driver_findings(library, elf, case)
         yield from _abi_findings(library.name, elf, case)
+        yield from _removed_findings(library.name, elf)
     yield from _arch_findings(case)
+    yield from _driverless_findings(case)
+
+
+def foreign_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield what can't be loaded on the systems of the tags, none of which is Linux with glibc."""
+    systems = ", ".join(case.platforms)
+    for library, elf in case.host_libraries:
+        is_musl = any("musllinux" in platform for platform in case.platforms)
+        if is_musl and "libc.so.6" in elf.needed:
+            yield finding(library.name, "platform tag", f"it needs glibc, the tag is {systems}")
+        elif elf.python_modules and not is_musl:
+            yield finding(library.name, "platform tag", f"it is for Linux, the tag is {systems}")
 
 
 def _machine_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
@@ -90,6 +113,14 @@ def _import_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFind
     if elf.python_modules and not _is_imported(match, case):
         fact = f"no Python of the tag imports a file with the suffix {name[match.end('module') :]}"
         yield finding(name, "library", fact)
+    builds = {_BUILD.sub("", tag.abi) for tag in case.tags if re.fullmatch(r"cp3\d+t", tag.abi)}
+    if elf.python_modules and match["suffix"] == ".abi3" and builds and _has_other_builds(case):
+        stem = f"{name[: match.end('module')]}.cpython-"
+        if not any(other.startswith(stem) and "t-" in other for other in case.scan.names):
+            fact = (
+                "a tag is for Python without the GIL, which doesn't load modules for the stable ABI"
+            )
+            yield finding(name, "library", fact)
     machine = MACHINES.get(platform.partition("-")[0], elf.machine)
     if machine != elf.machine:
         fact = f"its name says {platform}, but it is for {elf.machine}: no Python can import it"
@@ -102,6 +133,10 @@ def _import_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFind
     if elf.python_modules and elf.refuses_import:
         fact = f"importing it fails: {elf.refuses_import}"
         yield finding(name, "library", fact)
+
+
+def _has_other_builds(case: AuditCase) -> bool:
+    return any(not tag.abi.endswith("t") for tag in case.tags)
 
 
 def _is_imported(match: re.Match[str], case: AuditCase) -> bool:
@@ -218,7 +253,8 @@ def _hardening_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditF
         yield finding(name, "text relocations", "the loader has to modify its code", severity)
     if elf.is_dynamic and elf.relro == "none":
         fact = "its relocated data stays writable (no PT_GNU_RELRO)"
-        yield finding(name, "relro", fact, "warning")
+        is_foreign = is_grafted(name) and not case.contract  # NVIDIA's, which users can't change
+        yield finding(name, "relro", fact, "note" if is_foreign else "warning")
 
 
 def _rpath_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
@@ -232,12 +268,26 @@ def _rpath_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFindi
         if folder is None:
             named = entry or '"", the current folder of the program,'
             fact = f"the entry {named} doesn't point to a folder below site-packages"
-            severity = case.severity("note" if entry.startswith(_ORIGINS) else "warning")
-            yield finding(name, "rpath", fact, severity)
+            severity: Severity = "warning" if _is_risky(entry, elf, case) else "note"
+            yield finding(name, "rpath", fact, case.severity(severity))
         elif not _leads_to_libraries(folder, case):
             fact = f"the entry {entry} points to a missing folder or one without libraries"
             severity = case.severity("note")
             yield finding(name, "rpath", fact, severity)
+
+
+def _is_risky(entry: str, elf: Elf, case: AuditCase) -> bool:
+    """Return True if users may have other libraries there, which are loaded instead.
+
+    That is so in the current folder, in one in which everybody may write, and in CUDA's or the
+    system's own, if it is searched before the wheel's. Elsewhere only the build machine has them.
+    """
+    if not entry.startswith(("/", *_ORIGINS)) or _ANYBODYS.match(entry):
+        return True
+    path = elf.search_path
+    is_before = any(other.startswith(_ORIGINS) for other in path[path.index(entry) + 1 :])
+    others = (name for name in elf.needed if name in case.own or components_of(name))
+    return is_before and bool(_SYSTEMS.match(entry)) and any(map(is_cuda_library, others))
 
 
 def _leads_to_libraries(folder: PurePosixPath, case: AuditCase) -> bool:
@@ -276,6 +326,16 @@ def _driver_findings(library: ScannedLibrary, elf: Elf, case: AuditCase) -> Iter
         fact += f", but it is for CUDA {cuda}, whose oldest driver is {least}"
     severity = case.severity("warning" if least else "note")
     yield finding(library.name, "driver", fact, severity)
+
+
+def _driverless_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield the first extension module that links the driver's library."""
+    for library, elf in case.host_libraries if not case.contract else ():
+        needed = case.loader_graph.needs(library.name) if elf.python_modules else ()
+        if any(map(is_from_driver, needed)):
+            fact = "it links the driver's library: importing it fails without a driver, as in CI"
+            yield finding(library.name, "driver", fact, "note")
+            return
 
 
 def _code_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditFinding]:
@@ -342,21 +402,44 @@ def _claim_findings(case: AuditCase, code: DeviceCode) -> Iterator[AuditFinding]
             yield finding(case.scan.file_name, "archs", fact, "warning")
 
 
+def _removed_findings(name: str, elf: Elf) -> Iterator[AuditFinding]:
+    """Yield a library whose device code was removed; what registers it with the runtime is left."""
+    sections = {part.name for part in elf.sections}
+    if ".nvFatBinSegment" in sections and not sections & {LOADED_SECTION, RELOCATABLE_SECTION}:
+        fact = f"its device code was removed: it has .nvFatBinSegment, but no {LOADED_SECTION}"
+        yield finding(name, "library", fact)
+
+
 def _ptx_findings(name: str, code: DeviceCode, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield PTX that drivers of the named CUDA refuse, or that newer GPUs can't compile."""
     version, release = ".".join(map(str, code.ptx_version)), release_of_ptx(code.ptx_version)
-    if code.ptx and case.name_cuda and release and _order(release)[0] > case.name_cuda:
+    named = case.name_release
+    if code.ptx and named and release and _order(release)[: len(named)] > named:
         fact = f"its PTX {version} needs the driver of CUDA {release}, but the wheel's name says "
         severity: Severity = "warning" if code.sass else "error"
-        yield finding(name, "driver", f"{fact}CUDA {case.name_cuda}", severity)
+        if _order(release)[0] == named[0]:  # drivers of the major release run all but PTX
+            severity = "note" if code.sass else "warning"
+        yield finding(name, "driver", f"{fact}CUDA {'.'.join(map(str, named))}", severity)
+    if code.is_debug:
+        fact = "its device code is compiled for a debugger (nvcc -G), without optimisation"
+        yield finding(name, "archs", fact, "warning")
     if name in case.scan.device_files or name == case.scan.file_name:
         return  # one file for each arch
     if code.ptx and not code.sass:
-        fact = "it has only PTX, no machine code: the driver compiles it at first use"
+        needs = f", if it is of CUDA {release} or newer" if release else ""
+        fact = f"it has only PTX {version}, no machine code: the driver compiles it at first use"
+        yield finding(name, "archs", fact + needs, "note")
+    elif code.sass and not code.ptx and _is_for_few(code.sass):
+        fact = f"it has only {_archs('sm', code.sass)}, and no PTX: no other kind of GPU runs it"
         yield finding(name, "archs", fact, "note")
     elif code.ptx and not any(map(str.isdecimal, code.ptx)):
         fact = f"its only PTX is {_archs('compute', code.ptx)}, which newer GPUs can't compile"
         yield finding(name, "archs", fact, "note")
+
+
+def _is_for_few(archs: tuple[str, ...]) -> bool:
+    """Return True for one arch, or for several that each run on one kind of GPU."""
+    return len(archs) == 1 or all(arch.endswith("a") for arch in archs)
 
 
 def device_codes(case: AuditCase) -> list[tuple[str, DeviceCode]]:

@@ -57,6 +57,7 @@ _ABSOLUTE = re.compile(rb"^/[^\r\n]*", re.MULTILINE)
 # System V ABI, and musl: the loaders of Linux's distributions.
 _LOADER = re.compile(r"/lib(64)?/ld-(linux|musl)[-\w]*\.so\.\d+")
 _STANDARD_LIBRARY = "libstdc++"
+_SEVERAL = frozenset({"libcudart", "libnvToolsExt"})
 _ANYBODYS = re.compile(
     r"_?(C|core|cuda|cuda_ext|ext|kernels?|lib|native|ops|utils)\.([-\w]+\.)?so$"
 )
@@ -70,6 +71,10 @@ _REPLACED = re.compile(r"\.data/(scripts|data/bin)/((python|pip)(3(\.\d+)?)?|act
 _OF_RECORD = re.compile(r"^its (hash|size) in RECORD|^RECORD (lists it, but|doesn't list)")
 # Of types and documents.
 _NO_CODE = re.compile(r"(\.pyi|/py\.typed|\.md|\.rst|\.txt|/LICENSE)$|\.dist-info/")
+# Homes of build services' users, in a text of Python code.
+_BUILDERS = re.compile(
+    rb"[\"'](/home/(?:runner|gitlab-runner|vsts|jenkins|circleci|travis|conda)/[\w./+-]+|/__w/[\w./+-]+)"
+)
 _SHOWN = 6  # names in one finding
 
 
@@ -90,7 +95,12 @@ def member_findings(case: AuditCase) -> Iterator[AuditFinding]:
         if leak.text.endswith(COVERAGE):
             severity, fact = "warning", f"compiled with --coverage, it writes {leak.text}"
         yield finding(leak.name, "build path", fact, severity)
+    for name, text in case.scan.sources.items():
+        if name.endswith(".py") and (path := _BUILDERS.search(text)):
+            fact = f"it contains {path[1].decode()}, a path of a build service"
+            yield finding(name, "build path", fact, "note")
     yield from _graft_findings(case)
+    yield from _renamed_findings(case)
     for name, kind in case.scan.secrets:
         yield finding(name, "secret", f"it contains {kind}", "warning")
     for name in filter(_PRIVATE.search, case.scan.names):
@@ -139,7 +149,7 @@ def _graft_findings(case: AuditCase) -> Iterator[AuditFinding]:
             yield finding(name, "grafted library", fact)
         elif is_grafted(name) and not case.is_supplier and not _is_bundled(file, case.contract):
             fact = "a library that belongs to another wheel is copied in"
-            severity = case.severity("warning" if _is_second(name, file, case) else "note")
+            severity = case.severity("warning" if _is_second(file, case) else "note")
             yield finding(name, "grafted library", fact, severity)
         elif stem_of(file) == _STANDARD_LIBRARY and case.is_read and not case.contract:
             fact = "a second C++ runtime: a process may load both, or the older one for all"
@@ -156,15 +166,16 @@ def _is_unnamed_copy(name: str, contract: Contract) -> bool:
     return is_copy and stem_of(path.name) not in contract.bundles
 
 
-def _is_second(name: str, file: str, case: AuditCase) -> bool:
-    """Return True if a repair tool copied a library, or a requirement installs it too.
+def _is_second(file: str, case: AuditCase) -> bool:
+    """Return True for a copy of a framework's library, or of one that a requirement installs too.
 
-    A package with a library of NVIDIA's among its own files has chosen so.
+    Several runtimes of CUDA in one process work, as those that are linked into libraries.
     """
     component = component_of_copy(file)
     installed = {dep.distribution for dep in case.dependencies if not dep.extra}
-    is_installed = component is not None and component.distribution in installed
-    return is_installed or PurePosixPath(name).parts[0].endswith(".libs")
+    if component is None or stem_of(file) in _SEVERAL:
+        return False
+    return component.cuda is None or component.distribution in installed
 
 
 def _dlopen_findings(name: str, file: str, case: AuditCase) -> Iterator[AuditFinding]:
@@ -178,6 +189,29 @@ def _dlopen_findings(name: str, file: str, case: AuditCase) -> Iterator[AuditFin
         if not is_loaded and not any(fnmatchcase(name, pattern) for name in files):
             fact = f"it opens {pattern} by name, but the wheel has no file of that name"
             yield finding(name, "grafted library", fact)
+
+
+def _renamed_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield libraries that another one names in its code, and that a repair tool renamed.
+
+    A renamed `DT_NEEDED` leaves the old name in the file.
+    """
+    renamed = {
+        name_before_graft(name): name for name in case.own if name_before_graft(name) != name
+    }
+    for library, elf in case.host_libraries if renamed else ():
+        known = {*map(name_before_graft, (*elf.needed, elf.soname)), *case.own}
+        for opened in library.opened:
+            if not any(_is_release(name, opened) for name in known):
+                copies = [name for old, name in renamed.items() if _is_release(old, opened)]
+                for copy in copies[:1]:
+                    fact = f"it opens {opened} by name, which the wheel has only as {copy}"
+                    yield finding(library.name, "grafted library", fact, case.severity("warning"))
+
+
+def _is_release(file: str, name: str) -> bool:
+    """Return True for `libx.so.1.2` and the name `libx.so.1`, and the other way round."""
+    return f"{file}.".startswith(f"{name}.") or f"{name}.".startswith(f"{file}.")
 
 
 def _is_bundled(file: str, contract: Contract | None) -> bool:
@@ -201,7 +235,7 @@ def _copy_findings(case: AuditCase) -> Iterator[AuditFinding]:
                 f"the same content is in the wheel {len(names)} times, {show_size(wasted)} more "
                 f"than needed when unpacked: also as {', '.join(others[:_SHOWN])}{more}"
             )
-            yield finding(first, "library copies", fact, "warning")
+            yield finding(first, "library copies", fact, case.severity("note"))
 
 
 def _top_level_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -337,7 +371,7 @@ def _shadow_findings(case: AuditCase) -> Iterator[AuditFinding]:
         stem, dot, suffix = name.rpartition(".")
         if dot and suffix in ("py", "so") and stem in packages:
             fact = f"it is never imported: the package {stem}/ comes first"
-            yield finding(name, "Python code", fact, "warning")
+            yield finding(name, "Python code", fact, "note")
 
 
 def _start_findings(case: AuditCase) -> Iterator[AuditFinding]:

@@ -1,8 +1,7 @@
-"""What releases of Python 3 added to the standard library, and removed from it and from the C API.
+"""What releases of Python 3 added to the standard library, and removed from it.
 
 Modules and names: its documentation, "What's New in Python" of each release and the notes "New in
-version"; compared with the interpreters 3.7 to 3.13, not with one of 3.14. Functions: public names
-that libpython of one release (3.7.16 to 3.13.0) exports and that of the next doesn't.
+version"; compared with the interpreters 3.7 to 3.13, not with one of 3.14.
 """
 
 from __future__ import annotations
@@ -82,25 +81,5 @@ REMOVED_NAMES = _by_name(
         "pkgutil.get_loader importlib.abc.ResourceReader importlib.abc.Traversable "
         "importlib.abc.TraversableResources asyncio.AbstractChildWatcher "
         "asyncio.get_child_watcher",
-    }
-)
-REMOVED_FUNCTIONS = _by_name(
-    {
-        10: "PyAST_CompileEx PyAST_CompileObject PyAST_FromNode PyAST_FromNodeObject "
-        "PyLong_FromUnicode PyNode_Compile PyNode_Free PyNode_New PyParser_ASTFromFile "
-        "PyParser_ASTFromString PyParser_ParseFile PyParser_ParseString "
-        "PyParser_SimpleParseFileFlags PyParser_SimpleParseStringFlags PySymtable_Build "
-        "PyUnicode_AsUnicodeCopy PyUnicode_GetMax Py_SymtableString Py_UNICODE_strcat "
-        "Py_UNICODE_strchr Py_UNICODE_strcmp Py_UNICODE_strcpy Py_UNICODE_strlen "
-        "Py_UNICODE_strncmp Py_UNICODE_strncpy Py_UNICODE_strrchr",
-        11: "PyFrame_BlockPop PyFrame_BlockSetup PyUnicodeEncodeError_Create "
-        "PyUnicodeTranslateError_Create PyUnicode_Encode PyUnicode_EncodeASCII "
-        "PyUnicode_EncodeCharmap PyUnicode_EncodeDecimal PyUnicode_EncodeLatin1 "
-        "PyUnicode_EncodeRawUnicodeEscape PyUnicode_EncodeUTF16 PyUnicode_EncodeUTF32 "
-        "PyUnicode_EncodeUTF7 PyUnicode_EncodeUTF8 PyUnicode_EncodeUnicodeEscape "
-        "PyUnicode_TransformDecimalToASCII PyUnicode_TranslateCharmap",
-        12: "PyCode_New PyCode_NewWithPosOnlyArgs PyUnicode_AsUnicode PyUnicode_AsUnicodeAndSize "
-        "PyUnicode_FromUnicode",
-        13: "PySymtable_Lookup Py_SetStandardStreamEncoding",
     }
 )

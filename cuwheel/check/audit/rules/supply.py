@@ -19,10 +19,17 @@ from cuwheel.check.audit.supply import Chain, Fault
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS
 from cuwheel.check.cuda.frameworks import extras_of, has_common_release, preloads
 from cuwheel.check.cuda.library_functions import release_with
-from cuwheel.check.cuda.suppliers import components_of, is_from_driver, is_grafted, stem_of
+from cuwheel.check.cuda.suppliers import (
+    components_of,
+    is_cuda_library,
+    is_from_driver,
+    is_grafted,
+    stem_of,
+)
 
 _SHOWN = 3  # names in one finding
 _RELEASE = re.compile(r"_(\d+)_(\d+)$")  # `__nvJitLinkCreate_12_8`
+_BUILD_CUDA = re.compile(r"/(usr/local/cuda|opt/cuda|opt/conda|home|root|tmp)[^/]*/")
 _SEVERAL = 2  # CUDA majors in one process
 
 
@@ -146,13 +153,18 @@ def _opened_findings(case: AuditCase) -> Iterator[AuditFinding]:
     installed = {dep.distribution for dep in case.dependencies}
     known = {*case.own, *case.needed}
     for library, _ in case.host_libraries:
+        paths = [name for name in library.opened if _BUILD_CUDA.match(name)]
+        if paths:
+            fact = f"it opens {', '.join(paths[:_SHOWN])}, a path of the build machine"
+            yield finding(library.name, "needed library", fact, "note")
         found = {stem_of(name) for name in known}
         found |= {
             stem_of(name)
             for name in library.opened
             if _is_installed(name, installed) or case.is_opened(name)
         }
-        missing = [name for name in library.opened if stem_of(name) not in found]
+        missing = [name for name in library.opened if is_cuda_library(name)]
+        missing = [name for name in missing if stem_of(name) not in found]
         missing = [name for name in missing if not is_from_driver(name) and name != "libcuda.so"]
         if missing:
             more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""

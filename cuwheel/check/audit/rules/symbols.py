@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
 
 from abi3info import DATAS, FUNCTIONS
 
@@ -11,13 +12,13 @@ from cuwheel.base.formats.binaries.elf_symbols import plain_name
 from cuwheel.base.system.quantities import plural
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
-from cuwheel.check.audit.rules.python_releases import REMOVED_FUNCTIONS as REMOVED
+from cuwheel.check.audit.rules.python_functions import RELEASES, python_functions
 from cuwheel.check.audit.scan import ScannedLibrary
-from cuwheel.check.audit.symbols import SymbolNeeds, TorchFit
+from cuwheel.check.audit.symbols import LINKED, SymbolNeeds, TorchFit
 from cuwheel.check.audit.tags import minor_of, oldest_minor
-from cuwheel.check.cuda.torch_exports import describe_releases
+from cuwheel.check.cuda.torch_exports import describe_releases, torch_exports
 
-_FOR_PYTHON = re.compile(r"\.cpython-3(\d+)t?-[-\w]*\.so$")
+_FOR_PYTHON = re.compile(r"\.cpython-3(\d+)([a-z]?)m?-[-\w]*\.so$")
 _PYTHON = re.compile(r"_?Py[A-Z_]")
 # PyTorch's C interface (torch/csrc/inductor/aoti_torch/c/shim.h), as used by modules that are
 # imported only where torch is.
@@ -35,7 +36,7 @@ def symbol_findings(case: AuditCase) -> Iterator[AuditFinding]:
     needs = SymbolNeeds(case=case)
     for library, _ in case.host_libraries:
         yield from _undefined_findings(library, needs)
-        yield from _removed_findings(library, case)
+        yield from _python_findings(library, needs)
         yield from _stable_abi_findings(library, case)
     if needs.is_torch_judged:
         yield from _torch_findings(case, needs)
@@ -44,13 +45,18 @@ def symbol_findings(case: AuditCase) -> Iterator[AuditFinding]:
 def _undefined_findings(library: ScannedLibrary, needs: SymbolNeeds) -> Iterator[AuditFinding]:
     names = needs.unsupplied(library)
     if not names:
+        if by_chance := needs.of_math(library):
+            fact = (
+                f"it needs {_some(by_chance)} of libm.so.6, which it doesn't load, but Python does"
+            )
+            yield finding(library.name, "undefined symbol", fact, "note")
         return
     if all(map(_BRIDGE.match, names)) and not needs.case.contract:
         fact = f"it can be loaded only after torch, which defines {_some(names)}"
         yield finding(library.name, "undefined symbol", fact, "note")
         return
     fact = f"no library that it loads defines {_some(names)}"
-    severity: Severity = "error" if needs.case.is_imported(library.name) else "warning"
+    severity: Severity = "error" if _is_loaded(library, names, needs.case) else "warning"
     if suppliers := needs.unknown_suppliers:
         fact += (
             ", unless Python code loads one that does before, from "
@@ -60,15 +66,42 @@ def _undefined_findings(library: ScannedLibrary, needs: SymbolNeeds) -> Iterator
     yield finding(library.name, "undefined symbol", fact, severity)
 
 
-def _removed_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditFinding]:
-    """Yield functions that the only Python of a module doesn't have any more."""
-    match = _FOR_PYTHON.search(library.name)
-    minors = {int(match[1])} if match else set(map(minor_of, case.tags))
-    minor = minors.pop() if len(minors) == 1 else None
-    removed = [name for name in library.undefined if minor and REMOVED.get(name, 99) <= minor]
-    if removed:
-        fact = f"it needs {_some(removed)}, which Python 3.{minor} doesn't have"
+def _is_loaded(library: ScannedLibrary, missing: Iterable[str], case: AuditCase) -> bool:
+    """Return True if an import loads a library, or if nothing else can define what is missing."""
+    file = PurePosixPath(library.name).name.encode()
+    run = {name for name in case.code.run if name in case.scan.loaders}
+    is_opened = any(file in case.scan.sources[name] for name in run)
+    is_own = any(name.startswith(LINKED) for name in missing)
+    return is_own or is_opened or case.is_imported(library.name)
+
+
+def _python_findings(library: ScannedLibrary, needs: SymbolNeeds) -> Iterator[AuditFinding]:
+    """Yield names of the C API that a Python which imports a module doesn't export."""
+    releases, has_gil = _importing(library, needs.case)
+    table = python_functions()
+    missing: dict[int, list[str]] = {}
+    names, is_closed = needs.of_python(library) if releases else ([], False)
+    # Builds without the GIL have names of their own.
+    others = frozenset(() if is_closed and has_gil else releases)
+    for name in names:
+        lacking = releases - table.get(name, others)
+        if lacking and not (_is_stable(library, needs.case) and name in _STABLE):
+            missing.setdefault(max(lacking), []).append(name)
+    for minor, names in missing.items():
+        fact = f"it needs {_some(names)}, which Python 3.{minor} doesn't have"
         yield finding(library.name, "undefined symbol", fact)
+
+
+def _importing(library: ScannedLibrary, case: AuditCase) -> tuple[set[int], bool]:
+    """Return the known releases that import a module, and if it is for builds with the GIL."""
+    if not case.is_imported(library.name) or any(t.interpreter[:2] == "pp" for t in case.tags):
+        return set(), True
+    if match := _FOR_PYTHON.search(library.name):
+        return {int(match[1])} & set(RELEASES) if match[2] != "d" else set(), match[2] != "t"
+    minors = {minor for tag in case.tags if (minor := minor_of(tag)) is not None}
+    if len(minors) < len({tag.interpreter for tag in case.tags}) and case.oldest_python:
+        minors = set(range(case.oldest_python, case.newest_python + 1))
+    return minors & set(RELEASES), not any(tag.abi.endswith("t") for tag in case.tags)
 
 
 def _torch_findings(case: AuditCase, needs: SymbolNeeds) -> Iterator[AuditFinding]:
@@ -87,7 +120,11 @@ def _torch_findings(case: AuditCase, needs: SymbolNeeds) -> Iterator[AuditFindin
         if fit := fits[library.name]:
             is_newest_wrong = is_whole and fit.newest in fit.wrong
             is_broken = is_newest_wrong or (fit.is_for_none and not fit.is_newer_allowed)
-            is_broken &= not fit.is_other_string_abi
+            # Since the index's have the new strings, no other build has the old ones; but a wheel
+            # may say in its name for which build it is.
+            is_said = "cxx11abi" in case.scan.file_name.lower()
+            is_old = torch_exports().has_new_strings(fit.wrong[0]) and not is_said
+            is_broken &= is_old or not fit.is_other_string_abi
             severity: Severity = "warning"
             if needs.torch_requirement is None:  # users have the release that it is for
                 is_broken &= fit.is_for_none
@@ -116,13 +153,15 @@ def _torch_fact(fit: TorchFit, needs: SymbolNeeds) -> str:
 
 def _stable_abi_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield findings about a module that needs more of Python than the tag's stable ABI."""
-    is_tagged = bool(case.tags) and all(tag.abi == "abi3" for tag in case.tags)
-    name = library.name
-    is_stable = name.endswith(".abi3.so") or (is_tagged and ".cpython-" not in name)
-    if not (library.elf and library.elf.python_modules and is_stable):
+    if not (library.elf and library.elf.python_modules and _is_stable(library, case)):
         return
     used = [name for name in library.undefined if _PYTHON.match(name)]
-    if outside := [name for name in used if name not in _STABLE]:
+    releases, table = _importing(library, case)[0], python_functions()
+    # What one of them lacks has a finding of its own.
+    outside = [
+        name for name in used if name not in _STABLE and releases <= table.get(name, frozenset())
+    ]
+    if outside:
         fact = f"it is tagged abi3, but {_some(outside)} is not part of Python's stable ABI"
         yield finding(library.name, "stable ABI", fact, "warning")
     oldest = oldest_minor(case.tags)
@@ -134,6 +173,11 @@ def _stable_abi_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[A
             f"the tag says 3.{oldest}"
         )
         yield finding(library.name, "stable ABI", fact)
+
+
+def _is_stable(library: ScannedLibrary, case: AuditCase) -> bool:
+    is_tagged = bool(case.tags) and all(tag.abi == "abi3" for tag in case.tags)
+    return library.name.endswith(".abi3.so") or (is_tagged and ".cpython-" not in library.name)
 
 
 def _some(names: Iterable[str]) -> str:

@@ -359,7 +359,7 @@ _AMONG: dict[str, _Defect] = {
     "soname of two majors": (
         lambda plant: plant.needing("libcusparse.so.12"),
         {"toolkit": "12.8", "link": Link("cudart", "cusparse")},
-        *(f"{_EXTENSION}: needed library", "libcusparse.so.12 is in nvidia/cusparse/lib"),
+        *(f"{_EXTENSION}: needed library", "no rpath entry points to nvidia/cusparse/lib"),
     ),
     "later CUDA": (
         *(_nothing, {"toolkit": "12.8"}, f"{_LIBRARY}: needed library"),

@@ -30,7 +30,7 @@ def test_finds_copies_of_a_library(tmp_path: Path) -> None:
     result = audited(tmp_path, dict.fromkeys(names, library))
 
     [finding] = [item for item in result.findings if item.rule == "library copies"]
-    assert (finding.severity, finding.file) == ("warning", names[0])
+    assert (finding.severity, finding.file) == ("note", names[0])
     assert show_size(2 * library.stat().st_size) in finding.fact
     assert finding.fact.endswith(", ".join(names[1:]))
 
@@ -101,10 +101,10 @@ def test_finds_byte_code_of_the_build(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "requires", "severity"),
     [
-        (_CUDART, (), "warning"),
-        ("pkg.libs/libcudart.1a2b3c4d.so.13", (), "warning"),
-        ("pkg/cuda/libcudart.so.13", ("nvidia-cuda-runtime",), "warning"),
-        ("pkg/cuda/libcudart.so.13", (), "note"),
+        (_CUDART, (), "note"),
+        ("pkg.libs/libcudart.1a2b3c4d.so.13", (), "note"),
+        ("pkg/cuda/libcublas.so.13", ("nvidia-cublas",), "warning"),
+        ("pkg/cuda/libcublas.so.13", (), "note"),
     ],
     ids=["auditwheel", "script", "second", "meant"],
 )
@@ -119,7 +119,7 @@ def test_finds_copied_library(
 @pytest.mark.parametrize(
     ("member", "soname", "severity"),
     [
-        (_CUDART, "libcudart-1a2b3c4d.so.13", "warning"),
+        (_CUDART, "libcudart-1a2b3c4d.so.13", "note"),
         ("pkg.libs/libcuda-1a2b3c4d.so.1", "libcuda.so.1", "error"),
     ],
 )
