@@ -81,10 +81,6 @@ def entry(text: str, code: str = "def main(): ...\n") -> dict[str, str | Code]:
     return {"pkg/__init__.py": "", "pkg/cli.py": code, ENTRY: f"[console_scripts]\n{text}\n"}
 
 
-def note(rule: str, file: str) -> tuple[str, str, str]:
-    return ("note", rule, file)
-
-
 PY, START, TOP, META = "Python code", "program", "top level", "metadata"
 LIB, TOOL, SYMBOL, NEEDED = "pkg/libx.so", "pkg/bin/tool", "undefined symbol", "needed library"
 TLS = '__thread char block[{}] __attribute__((tls_model("initial-exec")));\n'
@@ -1082,7 +1078,7 @@ SOUND = (
                 "pkg/lib/libx1.so.1": Code(MODULE, flags=("-Wl,-soname,libx1.so.1",)),
             },
         )
-        for text in ("f'{__file__}/lib/libx1.so.1'", "f'lib/libx{number}.so.1'")
+        for text in ("f'{__path__[0]}/lib/libx1.so.1'", "f'lib/libx{number}.so.1'")
     ),
     Plant(
         "one name in two folders",

@@ -136,11 +136,12 @@ def test_looks_for_other_processes_before_and_after_the_calls(
     monkeypatch.setattr("cuwheel.lab.perf.setup.Setup.has_others", others)
     busy: list[bool] = []
     judge = MeasuredCase.judge_results
-    monkeypatch.setattr(
-        MeasuredCase,
-        "judge_results",
-        lambda case, *given: (busy.append(case.is_busy), judge(case, *given))[1],
-    )
+
+    def noted(case: MeasuredCase, *given: Any) -> None:
+        busy.append(case.is_busy)
+        judge(case, *given)
+
+    monkeypatch.setattr(MeasuredCase, "judge_results", noted)
 
     run = run_of(tmp_path)
 
