@@ -93,7 +93,7 @@ class PythonCode:
         modules: dict[str, str] = {}
         for name in self.names:
             path = installed_path(name)
-            if path is None or not (suffix := _suffix(path.name)):
+            if path is None or not (suffix := _suffix(path.name)) or "__pycache__" in path.parts:
                 continue
             parts = (*path.parts[:-1], path.name.removesuffix(suffix))
             is_package = parts[-1] == "__init__"
@@ -192,7 +192,7 @@ class PythonCode:
         others, so these lack nothing.
         """
         for name in (*reversed(parents_of(module)), module):
-            if self.modules.get(name, "").endswith(".so"):
+            if self.modules.get(name, "").endswith((".so", ".pyc")):
                 return ""
             is_own = self._is_package(name.partition(".")[0])
             if is_own and name not in self.modules and name not in self.folders:
@@ -320,8 +320,16 @@ class PythonCode:
             return node.module or ""
         parts = module.split(".")
         ups = node.level - self._is_package(module)
-        base = parts[: len(parts) - ups] if ups else parts
+        base = parts[: max(0, len(parts) - ups)]
         return ".".join((*base, *([node.module] if node.module else []))) if base else ""
+
+    def imports_above_top(self) -> Iterator[tuple[str, int]]:
+        """Yield member and line of each relative import that leaves its outermost package."""
+        for module, member in self.modules.items():
+            tree = self._tree(member) if member in self.run else None
+            for node in tree.body if tree else ():
+                if isinstance(node, ast.ImportFrom) and not self.target(module, node):
+                    yield member, node.lineno
 
     @cached_property
     def _names(self) -> dict[str, frozenset[str] | None]:
@@ -441,8 +449,9 @@ def _is_plain_type(node: ast.expr) -> bool:
 
 def _suffix(file: str) -> str:
     """Return what follows a module's name in the name of its file; empty for other files."""
-    if file.endswith(".py"):
-        return ".py"
+    for suffix in (".py", ".pyc"):
+        if file.endswith(suffix):
+            return suffix
     match = _EXTENSION.search(file)
     return match[0] if match else ""
 

@@ -302,6 +302,12 @@ DEFECTS = (
         warning(PY, "entry_points.txt"),
         entry("tool = pkg.cli:main [gpu]"),
     ),
+    Plant(
+        "import from above the top",
+        error(PY, "pkg/__init__.py"),
+        package("from ..common import a\n", common="a = 1\n"),
+    ),
+    Plant("zero byte", error(PY, "pkg/a.py"), package("from . import a\n", a="a = 1\n\0")),
     # Entry points, scripts and programs.
     Plant("entry without function", error(PY, "entry_points.txt"), entry("tool = pkg.cli")),
     Plant("entry without module", error(PY, "entry_points.txt"), entry("tool = pkg.run:main")),
@@ -1065,6 +1071,19 @@ SOUND = (
             ("by another", package("import torchvision\nfrom . import _C\n"), ()),
             ("by rpath", package("from . import _C\n"), rpath("torch/lib")),
         )
+    ),
+    Plant(
+        "module without its source",
+        None,
+        {**package("from . import core\nfrom .core import f\n"), "pkg/core.pyc": "compiled"},
+    ),
+    Plant(
+        "import from the package around",
+        None,
+        {
+            **package("from . import sub\n", a="x = 1\n"),
+            "pkg/sub/__init__.py": "from ..a import x\n",
+        },
     ),
     Plant("TLS for a preload", None, {LIB: Code(TLS.format(4000))}),
     Plant("small TLS", None, {LIB: Code(TLS.format(64))}),

@@ -206,10 +206,10 @@ def _symbol_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFind
         ]
         better = first_with((symbol for _, symbol in missing), policy.name.split("_", 3)[-1])
         has = f"; {better} does" if better else ""
-        for supplier, symbol in _newest(missing):
-            fact = f"it needs {symbol} of {supplier}, which {policy.name} doesn't guarantee{has}"
-            yield finding(name, "platform tag", fact)
         if missing:
+            newest = ", ".join(f"{symbol} of {supplier}" for supplier, symbol in _newest(missing))
+            fact = f"it needs {newest}, which {policy.name} doesn't guarantee{has}"
+            yield finding(name, "platform tag", fact)
             return
 
 

@@ -54,6 +54,8 @@ def python_findings(case: AuditCase) -> Iterator[AuditFinding]:
         yield from _undeclared_findings(code, case)
         yield from _exported_findings(code)
     yield from _order_findings(code)
+    for member, line in code.imports_above_top():
+        yield finding(member, _RULE, f"line {line} imports from above its outermost package")
     yield from file_findings(case)
     yield from project_findings(case)
     yield from _entry_findings(code, case)
@@ -63,7 +65,8 @@ def _syntax_findings(code: PythonCode, oldest: int | None) -> Iterator[AuditFind
     for member in code.run:
         problem = code.syntax_error(member)
         if problem and not _may_be_new(problem, oldest):
-            fact = f"importing it with Python 3.{_THIS} fails: line {problem.lineno}: {problem.msg}"
+            place = f"line {problem.lineno}: " if problem.lineno else ""
+            fact = f"importing it with Python 3.{_THIS} fails: {place}{problem.msg}"
             yield finding(member, _RULE, fact)
         elif problem:
             fact = (
@@ -154,7 +157,7 @@ def _may_be_new(problem: SyntaxError, oldest: int | None) -> bool:
     Without a stated oldest Python any may be meant.
     """
     is_known = oldest is not None and oldest <= _THIS
-    return not is_known and bool(_NEW_SYNTAX.search(problem.text or "f''"))
+    return not is_known and bool(problem.lineno) and bool(_NEW_SYNTAX.search(problem.text or "f''"))
 
 
 def _missing_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
