@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import struct
 import sys
 import zipfile
 from pathlib import Path
@@ -129,10 +130,33 @@ def _deflated(folder: Path, files: dict[str, bytes | Path]) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("start", "is_damaged"), [(b"\x7fELF", False), (bytes(4), True)])
-def test_machine_code_begins_as_cubin(tmp_path: Path, start: bytes, *, is_damaged: bool) -> None:
-    content = library_with(tmp_path, "x") + begin_fatbin(80, 8, flags=0x11) + start + bytes(4)
+def _cubin(names: bytes) -> bytes:
+    """Return an ELF header, its only section and that one's text, the names of sections."""
+    header = struct.pack("<4s36xQ10xHHH", b"\x7fELF", 64, 64, 1, 0)
+    return header + struct.pack("<4xI16xQQ24x", 3, 128, len(names)) + names
+
+
+@pytest.mark.parametrize(
+    ("code", "is_damaged"),
+    [
+        (b"\x7fELF" + bytes(4), False),
+        (bytes(8), True),
+        (_cubin(b"\0.text\0\0"), False),
+        (_cubin(bytes(8)), True),
+    ],
+)
+def test_machine_code_is_a_cubin(tmp_path: Path, code: bytes, *, is_damaged: bool) -> None:
+    content = library_with(tmp_path, "x") + begin_fatbin(80, len(code), flags=0x11) + code
 
     (library,) = scan_file(tmp_path, content, "pkg/libx.so").libraries
 
     assert ("ELF header" in library.damage) is is_damaged
+
+
+@pytest.mark.parametrize(("flags", "is_debug"), [(0x8013, True), (0x8011, False)])
+def test_knows_code_for_a_debugger(tmp_path: Path, flags: int, *, is_debug: bool) -> None:
+    content = begin_fatbin(80, 8, flags=flags) + bytes(8)
+
+    (code,) = scan_file(tmp_path, content, "pkg/a.fatbin").device_files.values()
+
+    assert code.is_debug is is_debug
