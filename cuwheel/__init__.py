@@ -30,10 +30,10 @@ def _put_standard_library_first() -> None:
 if sys.argv[:1] == ["-m"] or os.path.basename((sys.argv or [""])[0]) == "cuwheel":  # noqa: PTH119
     _put_standard_library_first()
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from importlib import import_module  # noqa: E402
+from typing import TYPE_CHECKING, Any  # noqa: E402
 
-from cuwheel.version import __version__
+from cuwheel.version import __version__  # noqa: E402
 
 if TYPE_CHECKING:
     from cuwheel.base.system.quantities import GIB, MIB

@@ -182,8 +182,11 @@ def find_environment(request: str | None, environ: Mapping[str, str], start: Pat
     if path.exists():
         is_program = os.access(path, os.X_OK)
         return ChosenPython(path=path, how=how) if is_program else _without_permission(path, how)
-    if path.is_symlink():
-        return _without_base(path, how)
+    return _without_base(path, how) if path.is_symlink() else _by_name(request, how, environ)
+
+
+def _by_name(request: str, how: str, environ: Mapping[str, str]) -> ChosenPython:
+    """Find a conda environment, or a program on `PATH`."""
     folders = list(_conda_folders(environ))
     for folder in folders:
         if folder.name == request and folder.is_dir():

@@ -251,7 +251,11 @@ def _read_cupy(answer: EnvironmentAnswer, cupy: Any) -> None:
     answer.write(available=bool(devices), devices=devices)
     nvrtc = getattr(cupy.cuda, "nvrtc", None)
     if nvrtc:  # a compiler of kernels, which CuPy opens for the first one
-        nvrtc.getVersion()
+        try:
+            nvrtc.getVersion()
+        except BaseException as problem:  # the library's of CUDA 11, which needs the driver
+            if "InsufficientDriver" not in str(problem):
+                raise
 
 
 _READERS = {"torch": _read_torch, "jax": _read_jax, "cupy": _read_cupy}
@@ -262,7 +266,7 @@ def _read_numba(answer: EnvironmentAnswer, _: Any) -> None:
     answer.write(available=bool(cuda.is_available()))
     if os.environ.get("NUMBA_THREADING_LAYER"):  # else it takes any that is there
         answer.write(part="run in parallel")
-        importlib.import_module("numba.np.ufunc.parallel")._launch_threads()
+        importlib.import_module("numba.np.ufunc.parallel")._launch_threads()  # noqa: SLF001
 
 
 def _read_triton(answer: EnvironmentAnswer, triton: Any) -> None:
@@ -281,7 +285,9 @@ def _read_triton(answer: EnvironmentAnswer, triton: Any) -> None:
     programs += [[named, "--version"]] if named else []
     programs += [[os.environ["CC"], "--version"]] if os.environ.get("CC") else []
     for program in programs:
-        subprocess.run(program, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        subprocess.run(  # noqa: S603 - the caller's own
+            program, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
 
 
 def _read_onnxruntime(answer: EnvironmentAnswer, onnxruntime: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -86,7 +85,7 @@ class InstallationJudge:
         judged, fix = warns, "remove that folder and install the package again"
         if link:  # as with uv's `--link-mode symlink` after `uv cache clean`
             judged = broken
-            fault = f"{link.name} is a link to {os.readlink(link)}, which was removed"
+            fault = f"{link.name} is a link to {link.readlink()}, which was removed"
             fix = f"{fix}, with copies of its files: UV_LINK_MODE=copy"
         return judged(
             "diagnose-damaged-installation",
