@@ -177,8 +177,8 @@ class InstallationJudge:
         return warns(
             "diagnose-damaged-installation",
             f"{plural(len(names), 'program')} of the environment can't be started",
-            f"lines in {', '.join(names[:_SHOWN])}{' and more' * (len(names) > _SHOWN)} end with CR "
-            "LF, so the kernel searches an interpreter whose name ends with CR",
+            f"lines in {', '.join(names[:_SHOWN])}{' and more' * (len(names) > _SHOWN)} end in "
+            "CR LF, so the kernel searches an interpreter with a CR in its name",
             "remove the CR",
             f"sed -i 's/\\r$//' {shlex.join(str(folder / name) for name in names)}",
         )
