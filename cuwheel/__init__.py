@@ -5,10 +5,35 @@ The names exported here are the declarations that a recipe is made of.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import os
+import sys
 
-from cuwheel.version import __version__
+
+def _put_standard_library_first() -> None:
+    """Let no folder of the caller's, of PYTHONPATH or the working one, hide a module of Python.
+
+    What is only there can still be imported. The folder of this package stays first.
+    """
+    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+    library = os.path.dirname(os.__file__)  # noqa: PTH120
+    before = sys.path[: sys.path.index(library)] if library in sys.path else []
+    callers = [
+        entry
+        for entry in before
+        if os.path.abspath(entry) != own  # noqa: PTH100
+        and os.path.dirname(entry) != os.path.dirname(library)  # noqa: PTH120 - its archive
+    ]
+    sys.path[:] = [*(entry for entry in sys.path if entry not in callers), *callers]
+
+
+# As a program only: `python -m` has this name for it until its module is found.
+if sys.argv[:1] == ["-m"] or os.path.basename((sys.argv or [""])[0]) == "cuwheel":  # noqa: PTH119
+    _put_standard_library_first()
+
+from importlib import import_module  # noqa: E402
+from typing import TYPE_CHECKING, Any  # noqa: E402
+
+from cuwheel.version import __version__  # noqa: E402
 
 if TYPE_CHECKING:
     from cuwheel.base.system.quantities import GIB, MIB

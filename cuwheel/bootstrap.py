@@ -134,6 +134,8 @@ def _variables(root: Path, folder: Path) -> dict[str, str]:
     mode: paths and files mean the same under every locale.
     """
     variables = {**os.environ, "PYTHONPATH": str(root), "PYTHONUTF8": "1"}
+    if home := variables.pop("PYTHONHOME", ""):  # of the caller's own Pythons
+        variables.setdefault("CUWHEEL_CALLERS_PYTHONHOME", home)
     if root.is_relative_to(folder.parent):
         return {**variables, "PYTHONDONTWRITEBYTECODE": "1"}
     variables.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -68,7 +68,7 @@ def run(session: nox.Session, environment: str, *command: str, **variables: str)
     session.run(
         *(sys.executable, "-P" if sys.version_info >= (3, 11) else "-s"),
         *("-m", "cuwheel.bootstrap", environment, *command),
-        env={"PYTHONPATH": str(ROOT), **variables},
+        env={"PYTHONPATH": str(ROOT), "PYTHONHOME": None, **variables},
         external=True,
         log=False,
         stderr=None,  # nox would put it into standard output, which is for data and reports
@@ -85,6 +85,7 @@ def run_command(session: nox.Session, *command: str, environment: str = "engine"
         session,
         *(environment, "-m", "cuwheel", *command, *session.posargs),
         CUWHEEL_CALLERS_PYTHONPATH=os.environ.get("PYTHONPATH", ""),
+        CUWHEEL_CALLERS_PYTHONHOME=os.environ.get("PYTHONHOME", ""),
         CUWHEEL_INVOKED_FROM=session.invoked_from,
         CUWHEEL_PARENT=str(os.getpid()),
     )

@@ -117,6 +117,8 @@ def callers_environment(environ: Mapping[str, str]) -> dict[str, str]:
     entries = [entry for entry in path.split(os.pathsep) if entry and entry != str(ROOT)]
     for name in ("PYTHONPATH", "PYTHONPYCACHEPREFIX"):
         callers.pop(name, None)
+    if home := environ.get("CUWHEEL_CALLERS_PYTHONHOME"):
+        callers["PYTHONHOME"] = home
     callers["PYTHONDONTWRITEBYTECODE"] = "1"
     return {**callers, "PYTHONPATH": os.pathsep.join(entries)} if entries else callers
 
@@ -235,7 +237,7 @@ def _judge_start(python: Path, environ: Mapping[str, str], fault: str) -> Diagno
             "diagnose-variable",
             f"{python} doesn't start with {change.text}",
             f"{fault}; without it, it starts",
-            f"remove {change.taken} from {change.name}",
+            change.advice,
             change.command,
         )
     ending = TimedCall(_MACHINE_TIME_LIMIT, partial(find_ending_file, python, environ))

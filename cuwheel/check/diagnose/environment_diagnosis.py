@@ -34,6 +34,7 @@ from cuwheel.check.diagnose.facts.imports import (
     frameworks_of,
     import_framework,
     import_package,
+    is_late,
     run_module,
     start_imports,
 )
@@ -72,8 +73,8 @@ _GPU_LIBRARIES = ("libcu", "libnv", "libnccl", "libtorch", "libc10")  # beginnin
 _CALL_TIME_LIMIT = IMPORT_TIME_LIMIT + 5  # seconds, beyond that of the program
 _CACHE_TIME_LIMIT = 10.0  # seconds for ldconfig and the system's folders
 _VERIFY_TIME_LIMIT = 600.0  # seconds for reading all files of all packages
-_FAILED_TIME_LIMIT = 120.0  # seconds for reading all files of those that can't be imported
-_PACKAGE_TIME_LIMIT = 30.0  # seconds for the libraries of all packages
+_FAILED_TIME_LIMIT = 300.0  # seconds for reading all files of those that can't be imported
+_PACKAGE_TIME_LIMIT = 120.0  # seconds for the libraries of all packages
 
 
 class EnvironmentDiagnosis:
@@ -212,7 +213,7 @@ class EnvironmentDiagnosis:
         trials = {
             name: partial(find_variable, self._calls[name], self._environ, self._fixed)
             for name, answer in answers.items()
-            if answer and answer.failure
+            if answer and answer.problem and not is_late(answer.problem)
         }
         calls = start_imports(trials, self._environ) if trials else {}
         found = {name: call.answer(None)[0] for name, call in calls.items()}
@@ -246,7 +247,10 @@ class EnvironmentDiagnosis:
         self.verdicts += judge_nvidia_wheels(context, faulty)
         for package in map(self._without_repetition, self.packages):
             choice = self.chosen_libraries.get(package.name)
-            names = [package.name, *sorted(required_by(context.environment, (package.name,)))]
+            own = context.environment.distributions[package.name]
+            optional = set(map(project_of, own.requires))
+            needed = required_by(context.environment, (package.name,)) | optional
+            names = [package.name, *sorted(needed)]
             self.verdicts += judge_package(
                 package,
                 context,
@@ -382,7 +386,9 @@ class EnvironmentDiagnosis:
 
 
 def _works(answer: FrameworkImport | PackageImport | None) -> bool:
-    return answer is not None and not answer.failure
+    return answer is not None and not (
+        answer.problem if isinstance(answer, FrameworkImport) else answer.failure
+    )
 
 
 def requested_projects(

@@ -49,6 +49,12 @@ OWN_ENTRIES = {
         "toolkit (`/usr/local/bin/nvcc`) doesn't work: nvcc searches its settings and headers "
         "from the folder of the link. Link the toolkit's folder instead, or put its `bin` on PATH.",
     ),
+    "diagnose-incomplete-python": VerdictKind(
+        title="Python without a module",
+        text="A Python that was built where the headers of a library were missing lacks the module "
+        "for it: `_ctypes` (libffi), `_bz2`, `_lzma`, `_ssl`. Install the library's headers and "
+        "build Python again, or take another Python; then create the environment again.",
+    ),
     "diagnose-mixed-cuda": VerdictKind(
         title="Mixed CUDA releases",
         text="Two packages of one environment were built for different major releases of CUDA. "

@@ -44,6 +44,8 @@ def find_other_build(
     tag = tags[0]
     is_other_machine = not any(_fits_machine(other, environment) for other in tags)
     machine = re.sub(r"^\w*?linux(_\d+_\d+|\d+)?_|^macosx_\d+_\d+_|^win_", "", tag.platform)
+    if tag.platform.startswith("musllinux"):
+        machine = "musl"
     return OtherBuild(tag=str(tag), machine=machine if is_other_machine else "")
 
 
@@ -61,7 +63,11 @@ def _fits(tag: Tag, environment: PythonEnvironment) -> bool:
 
 def _fits_machine(tag: Tag, environment: PythonEnvironment) -> bool:
     machine = environment.markers["platform_machine"]
-    return tag.platform == "any" or ("linux" in tag.platform and tag.platform.endswith(machine))
+    if tag.platform == "any":
+        return True
+    # A library for musl needs its loader, which a system with glibc doesn't have.
+    is_other_libc = tag.platform.startswith("musllinux") and not environment.is_musl
+    return "linux" in tag.platform and tag.platform.endswith(machine) and not is_other_libc
 
 
 def _fits_python(tag: Tag, environment: PythonEnvironment) -> bool:

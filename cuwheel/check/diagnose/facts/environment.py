@@ -21,6 +21,13 @@ from cuwheel.base.system.regular_files import parse_json, read_text
 from cuwheel.check.diagnose.facts.probe import ProbePlace, probe_environment
 
 FACTS_TIME_LIMIT = 15.0  # seconds; a slow disk with hundreds of packages
+# Debian's packages with the headers, by the module that a build of Python leaves out otherwise.
+LACKING_MODULES = {
+    "_bz2": "libbz2-dev",
+    "_ctypes": "libffi-dev",
+    "_lzma": "liblzma-dev",
+    "_ssl": "libssl-dev",
+}
 _PYTHONS_ERROR = re.compile(r"[A-Z]\w*Error: |Fatal Python error")
 # Of `site.py`.
 _STARTUP = re.compile(
@@ -118,6 +125,7 @@ class PythonEnvironment:
         managed: the file by which a system keeps installers out of its own Python; empty elsewhere.
         startup_faults: by file, the exception of a `.pth` or a `sitecustomize` at each start.
         scheme: folders that wheels are installed into, by sysconfig's names: `purelib`, `data`.
+        lacking: modules that this Python was built without, of a few that packages need.
         started: modules that each start has imported before it comes to the working folder.
     """
 
@@ -136,12 +144,18 @@ class PythonEnvironment:
     managed: str = ""
     startup_faults: Mapping[str, str] = field(default_factory=dict)
     scheme: Mapping[str, Path] = field(default_factory=dict)
+    lacking: tuple[str, ...] = ()
     started: frozenset[str] = frozenset()
 
     @property
     def journal(self) -> Path:
         """The folder in which `install` keeps what it needs to undo a run that was killed."""
         return self.prefix / ".cuwheel-install"
+
+    @property
+    def is_musl(self) -> bool:
+        """True if its Python is for musl, as Alpine's."""
+        return any("-musl" in suffix for suffix in self.suffixes)
 
     @property
     def release(self) -> str:
@@ -168,6 +182,11 @@ def find_environment(request: str | None, environ: Mapping[str, str], start: Pat
     if path.exists():
         is_program = os.access(path, os.X_OK)
         return ChosenPython(path=path, how=how) if is_program else _without_permission(path, how)
+    return _without_base(path, how) if path.is_symlink() else _by_name(request, how, environ)
+
+
+def _by_name(request: str, how: str, environ: Mapping[str, str]) -> ChosenPython:
+    """Find a conda environment, or a program on `PATH`."""
     folders = list(_conda_folders(environ))
     for folder in folders:
         if folder.name == request and folder.is_dir():
@@ -230,8 +249,16 @@ def _in_folder(folder: Path, how: str) -> ChosenPython:
     fault = f"the folder {folder} {'has no bin/python' if folder.is_dir() else 'does not exist'}"
     fix = "name an interpreter or another environment with --python, or activate another one"
     if link := next(filter(Path.is_symlink, programs), None):
+        return _without_base(link, how)
+    return ChosenPython(path=None, how=how, fault=fault, fix=fix)
+
+
+def _without_base(link: Path, how: str) -> ChosenPython:
+    try:
         fault = f"{link} points to {link.resolve()}, which no longer exists"
-        fix = "create the environment again: the Python that it was created from was removed"
+    except (OSError, RuntimeError):  # Python 3.12 and older
+        fault = f"{link} leads to itself"
+    fix = "create the environment again: the Python that it was created from was removed"
     return ChosenPython(path=None, how=how, fault=fault, fix=fix)
 
 
@@ -305,6 +332,7 @@ def read_environment(
         managed=answer.get("managed", ""),
         startup_faults=_startup_faults(output),
         scheme={name: Path(path) for name, path in answer.get("scheme", {}).items()},
+        lacking=tuple(answer.get("lacking", ())),
         started=frozenset(answer.get("started", ())),
     )
 

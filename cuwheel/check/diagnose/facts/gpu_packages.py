@@ -33,6 +33,7 @@ from cuwheel.check.cuda.suppliers import (
 )
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.check.diagnose.facts.imports import PackageImport
+from cuwheel.check.diagnose.facts.installed_files import modules_of
 from cuwheel.check.diagnose.facts.torch_symbols import Missing, find_missing
 from cuwheel.check.linkage.installed_loader import DRIVER, FoundLibrary, InstalledLoader
 from cuwheel.check.linkage.loader_graph import LoaderGraph
@@ -40,13 +41,16 @@ from cuwheel.check.linkage.loader_graph import LoaderGraph
 # Not examined as packages: frameworks are imported, NVIDIA's wheels are compared with the
 # requirements of others.
 _NO_PACKAGES = re.compile(
-    r"torch|triton|jax|jaxlib|jax-cuda\d+-(plugin|pjrt)|tensorflow(-cpu)?|cupy(-cuda\d+x)?"
+    r"torch|jax|jaxlib|jax-cuda\d+-(plugin|pjrt)|tensorflow(-cpu)?|cupy(-cuda\d+x)?"
     r"|nvidia-.*|cuda-(bindings|core|toolkit|pathfinder|python)"
 )
 _NVIDIAS = frozenset(part.distribution for part in COMPONENTS if part.name != "torch")
 # Packages whose own code opens the driver, and requirements that show it.
-_OPENERS = frozenset({"numba", "taichi", "warp-lang"})
-_OPENED = re.compile(r"cuda-(bindings|core|python)|numba-cuda|cupy-cuda\d+x|nvidia-.*-cu\d+")
+_OPENERS = frozenset({"numba", "taichi", "triton", "warp-lang"})
+_OPENED = re.compile(r"cuda-(bindings|core|python)|numba-cuda|cupy-cuda\d+x|.+-cu1\d")
+# cuDNN as a package bundles it, auditwheel's hash in its name; and the part that it opens first.
+_CUDNN = re.compile(r"libcudnn(?:-[0-9a-f]{8})?\.so\.(\d+)[.\d]*")
+PARTS_OF_CUDNN = {"8": "libcudnn_ops_infer.so.8", "9": "libcudnn_ops.so.9"}
 _VERSION = re.compile(r"(GLIBC|GLIBCXX)_([\d.]+)")
 _TAGGED = re.compile(r"\.cpython-\d+[a-z]*-.*\.so$")
 
@@ -99,6 +103,7 @@ class DiagnosedPackage:
         loaded: the files of GPU libraries that are mapped after its import.
         failure: the end of the traceback of its import; empty: it was imported, or has no module.
         without_cuda: the end of the traceback of its part for CUDA; empty: that works.
+        part: what fails with it, `use CUDA`.
         available: it sees a GPU; None where it couldn't be queried.
     """
 
@@ -112,6 +117,7 @@ class DiagnosedPackage:
     loaded: tuple[Path, ...] = ()
     failure: str = ""
     without_cuda: str = ""
+    part: str = ""
     available: bool | None = None
 
     @property
@@ -142,14 +148,23 @@ class DiagnosedPackage:
 
 
 def may_be_gpu_package(distribution: Distribution) -> bool:
-    """Return True if a distribution is neither a framework nor one of NVIDIA's wheels."""
-    return not _NO_PACKAGES.fullmatch(distribution.name) and distribution.name not in _NVIDIAS
+    """Return True if a distribution is neither a framework nor an NVIDIA wheel of libraries."""
+    if not _NO_PACKAGES.fullmatch(distribution.name) and distribution.name not in _NVIDIAS:
+        return True
+    return _has_modules(distribution)
+
+
+def _has_modules(distribution: Distribution) -> bool:
+    """Return True for an NVIDIA wheel that is imported by a name of its own, as `cudnn`."""
+    is_nvidias = distribution.name.startswith("nvidia-")
+    return is_nvidias and bool(set(modules_of(distribution)) - {"nvidia"})
 
 
 def uses_gpu(distribution: Distribution) -> bool:
     """Return True if a distribution needs a GPU, or its Python code opens CUDA's libraries."""
     is_opener = any(_OPENED.fullmatch(project_of(line)) for line in distribution.requires)
-    return is_opener or distribution.name in _OPENERS or needs_gpu(distribution)
+    is_opener |= distribution.name in _OPENERS or distribution.name.startswith("nvidia-")
+    return is_opener or needs_gpu(distribution)
 
 
 def links_torch(distribution: Distribution) -> bool:
@@ -241,6 +256,7 @@ def with_loaded(
         loaded=tuple(path for path in result.libraries if _is_watched(path.name)),
         failure=result.failure,
         without_cuda=result.without_cuda,
+        part=result.part,
         available=result.available,
     )
 
@@ -274,6 +290,7 @@ class _Reader:
                 code = code_of(hop_fatbins(stream, section)) if section else None
                 needs = self._needs(path, elf)
                 symbols = self._missing_symbols(stream, needs)
+                needs += self._parts(path)
         except OSError as problem:
             return InstalledLibrary(path=path, damage=problem.strerror or str(problem))
         except (ElfFormatError, FatbinFormatError, struct.error) as problem:
@@ -305,6 +322,14 @@ class _Reader:
             (soname, self.loader.find(str(path), soname, self.package, imports))
             for soname in watched
         )
+
+    def _parts(self, path: Path) -> tuple[tuple[str, FoundLibrary | None], ...]:
+        """Find a library that one of the package's opens by its name: cuDNN is several."""
+        match = _CUDNN.fullmatch(path.name)
+        soname = PARTS_OF_CUDNN.get(match[1]) if match else None
+        if soname is None:
+            return ()
+        return ((soname, self.loader.find(str(path), soname, self.package, ())),)
 
     def _missing_symbols(
         self, stream: IO[bytes], needs: Iterable[tuple[str, FoundLibrary | None]]

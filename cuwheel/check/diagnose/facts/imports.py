@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from cuwheel.base.system import machine
 from cuwheel.check.cuda.frameworks import version_constants
@@ -17,6 +18,7 @@ from cuwheel.check.diagnose.facts.probe import Answer, TimedCall, probe_environm
 from cuwheel.check.diagnose.facts.variables import VariableChange, find_culprit
 
 IMPORT_TIME_LIMIT = 60.0  # seconds; the first import of torch from a slow disk
+_LONGER = 2  # times that limit, for a second trial: the first was late, as under load
 _SLACK = 5.0  # seconds, for what a process does before and after
 _MEMORY = 2 << 30  # bytes that the import of a framework and a package may take
 FRAMEWORKS = ("torch", "jax", "cupy", "tensorflow")
@@ -56,6 +58,7 @@ class FrameworkFacts:
         libraries: what was loaded when it had been imported.
         failure: the end of the traceback of its import; or that it took too long.
         trouble: the same of what was asked after the import.
+        part: what fails then, `import jax.scipy`; empty: reporting its devices.
     """
 
     name: str
@@ -71,6 +74,7 @@ class FrameworkFacts:
     libraries: tuple[Path, ...] = ()
     failure: str = ""
     trouble: str = ""
+    part: str = ""
 
     @property
     def major(self) -> str:
@@ -104,6 +108,7 @@ class PackageImport:
         libraries: what was loaded then.
         call: the function of the package that loads more, `package.preload()`; empty: none.
         modules: the top-level modules that are imported then.
+        part: what fails with `without_cuda`, `use CUDA`.
     """
 
     failure: str = ""
@@ -114,6 +119,12 @@ class PackageImport:
     call: str = ""
     called_libraries: tuple[Path, ...] = ()
     modules: tuple[str, ...] = ()
+    part: str = ""
+
+    @property
+    def problem(self) -> str:
+        """The end of the traceback of its import, or of its part for CUDA; empty: all works."""
+        return self.failure or self.without_cuda
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +139,7 @@ class FrameworkImport:
     modules: tuple[str, ...] = ()
 
     @property
-    def failure(self) -> str:
+    def problem(self) -> str:
         """The end of the traceback of its import, or of what followed; empty: all works."""
         return self.facts.failure or self.facts.trouble
 
@@ -148,15 +159,32 @@ def start_imports(
         with slots:
             return call()
 
-    limit = (IMPORT_TIME_LIMIT + _SLACK) * -(-len(calls) // width)
+    limit = (IMPORT_TIME_LIMIT * (1 + _LONGER) + _SLACK) * -(-len(calls) // width)
     return {name: TimedCall(limit, partial(wait_and_call, call)) for name, call in calls.items()}
+
+
+def _probe_import(
+    request: Mapping[str, object], environment: PythonEnvironment, environ: Mapping[str, str]
+) -> tuple[dict[str, Any], str, str]:
+    """Run the probe; what is late gets more time once."""
+    # JAX takes most of a GPU's memory when it starts, which other users of the GPU would notice.
+    env = {**environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    result = probe_environment(environment.python, request, env, IMPORT_TIME_LIMIT)
+    if not is_late(result[2]):
+        return result
+    return probe_environment(environment.python, request, env, IMPORT_TIME_LIMIT * _LONGER)
+
+
+def is_late(failure: str) -> bool:
+    """Return True if there was no answer in time, which tells nothing of what was asked."""
+    return failure.rpartition("\n")[2].startswith("no answer within")
 
 
 def find_variable(
     call: ImportCall, environ: Mapping[str, str], fixed: Iterable[str]
 ) -> VariableChange | None:
-    """Repeat a failed import without variables, but `fixed`, and return which one is the cause."""
-    return find_culprit(lambda changed: not call(changed).failure, environ, fixed)
+    """Repeat what failed without variables, but `fixed`, and return which one is the cause."""
+    return find_culprit(lambda changed: not call(changed).problem, environ, fixed)
 
 
 def frameworks_of(environment: PythonEnvironment) -> dict[str, Distribution]:
@@ -183,8 +211,7 @@ def import_package(
     """
     first = tuple(before)
     request = {"request": "package", "before": first, "modules": tuple(modules)}
-    env = {**environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    answer, output, fault = probe_environment(environment.python, request, env, IMPORT_TIME_LIMIT)
+    answer, output, fault = _probe_import(request, environment, environ)
     failure, module = answer.get("failure", ""), answer.get("module", "")
     if "libraries" not in answer:  # it crashed, or took too long
         module = answer.get("importing", "")
@@ -193,6 +220,7 @@ def import_package(
         failure="" if module in first else failure,
         module=module,
         without_cuda=answer.get("without_cuda", ""),
+        part=answer.get("part", ""),
         available=answer.get("available"),
         libraries=tuple(map(Path, answer.get("libraries", ()))),
         call=answer.get("call", ""),
@@ -213,9 +241,7 @@ def import_framework(
     if name in _ONLY_READ:
         return FrameworkImport(facts=FrameworkFacts(name=name, version=distribution.version))
     request = {"request": "framework", "name": name}
-    # JAX takes most of a GPU's memory when it starts, which other users of the GPU would notice.
-    env = {**environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    answer, output, fault = probe_environment(environment.python, request, env, IMPORT_TIME_LIMIT)
+    answer, output, fault = _probe_import(request, environment, environ)
     if "file" not in answer:
         failure = answer.get("failure") or f"{output}\n{fault}".strip() or "no message"
         return FrameworkImport(
@@ -240,6 +266,7 @@ def import_framework(
             for gpu in answer.get("devices", ())
         ),
         libraries=tuple(map(Path, answer.get("libraries", ()))),
+        part=answer.get("part", ""),
         trouble=answer.get("trouble", "") or (f"{output}\n{fault}" if fault else ""),
     )
     return FrameworkImport(facts=facts, modules=tuple(answer.get("modules", ())))

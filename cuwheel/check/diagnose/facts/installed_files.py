@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import re
@@ -29,7 +28,9 @@ _DEBIANS = "dist-packages"  # pip writes its name into what it installs there
 _PIECE = 1 << 20  # bytes that are read at once
 _LINE = 512  # bytes at the beginning of a program
 # As pip writes it, also where the path is too long or has a space.
-_FIRST_LINE = re.compile(rb"#!(?:/bin/sh\n'{3}exec' )?\"?(/[^\"\n]+?/bin/python[\d.]*)[\" \n]")
+_FIRST_LINE = re.compile(
+    rb"#!(?:/bin/sh\r?\n'{3}exec' )?\"?(/[^\"\n]+?/bin/python[\d.]*\r?)[\" \n]"
+)
 _OWN_PROGRAM = re.compile(r"nvidia/.*/bin/|triton/.*/bin/")  # that packages start: ptxas
 
 
@@ -385,6 +386,13 @@ def lost_interpreters(environment: PythonEnvironment) -> dict[str, list[str]]:
     return lost
 
 
+def missing_of_pip(environment: PythonEnvironment) -> list[Path]:
+    """Return the modules that the environment's pip has lost; empty without pip."""
+    pip = environment.distributions.get("pip")
+    files = module_files(pip) if pip else ()
+    return [file.path for file in files if not file.path.exists()]
+
+
 def _namespaces(distribution: Distribution) -> set[str]:
     """Return its folders below site-packages that have no `__init__.py`: `nvidia`."""
     paths = (file.path.relative_to(distribution.site) for file in module_files(distribution))
@@ -444,8 +452,14 @@ def _unreadable(path: Path, problem: OSError) -> FileFault:
         path=path,
         what="isn't there" if is_missing else f"can't be read: {problem.strerror}",
         is_damage=True,
-        barrier=_barrier(path) if problem.errno in {errno.EACCES, errno.ELOOP} else None,
+        barrier=_lost_link(path) if is_missing else _barrier(path),
     )
+
+
+def _lost_link(path: Path) -> Path | None:
+    """Return the link to nothing that a path, or a folder on it, is."""
+    places = (path, *path.parents)
+    return next((place for place in places if place.is_symlink() and not place.exists()), None)
 
 
 def _barrier(path: Path) -> Path | None:

@@ -8,10 +8,19 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-# Beginnings of names of variables that Python, the loader or a GPU package reads.
-_READ = re.compile(r"PYTHON|LD_|CUDA|CUPY|JAX|NUMBA|OMP_|MKL_|ORT_|TORCH|TRITON|XLA_")
-_OWN = frozenset({"PYTHONDONTWRITEBYTECODE"})  # of `callers_environment`
-_LISTS = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"})
+# Those that any program may need, and one of `callers_environment`.
+_KEPT = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|TMPDIR|TERM|LANG|LC_\w+|HOSTNAME|SHLVL|_|XDG_\w+"
+    r"|SSH_\w+|PYTHONDONTWRITEBYTECODE"
+)
+# Variables with several parts, by what separates these.
+_SEPARATORS = {
+    "LD_LIBRARY_PATH": ":",
+    "LD_PRELOAD": "[: ]",
+    "PYTHONPATH": ":",
+    "XLA_FLAGS": r"\s+",
+}
+_JOINED = {"XLA_FLAGS": " "}  # the others by `os.pathsep`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +42,11 @@ class VariableChange:
         return f"{self.taken} in {self.name}" if self.rest else f"{self.name}={self.taken}"
 
     @property
+    def advice(self) -> str:
+        """The change in words."""
+        return f"remove {self.taken} from {self.name}" if self.rest else f"unset {self.name}"
+
+    @property
     def command(self) -> str:
         """The command of a shell that makes it."""
         if not self.rest:
@@ -51,7 +65,7 @@ def without_entry(environ: Mapping[str, str], name: str, entry: str) -> Variable
     rest = [part for part in entries if os.path.realpath(part) != os.path.realpath(entry)]
     if len(rest) == len(entries):
         return None
-    return VariableChange(name=name, taken=entry, rest=os.pathsep.join(rest))
+    return VariableChange(name=name, taken=entry, rest=_JOINED.get(name, os.pathsep).join(rest))
 
 
 def find_culprit(
@@ -65,13 +79,19 @@ def find_culprit(
         works: runs the program with variables.
         fixed: names that stay.
     """
-    fixed = {*fixed, *_OWN}
-    suspects = [name for name in environ if _READ.match(name) and name not in fixed]
-    rest = {name: value for name, value in environ.items() if name not in suspects}
+    suspects = [name for name in environ if not _KEPT.fullmatch(name) and name not in {*fixed}]
+
+    def works_without(names: Iterable[str]) -> bool:
+        gone = set(names)
+        return works({name: value for name, value in environ.items() if name not in gone})
+
     # A failure that doesn't come again, as under load, has no such cause.
-    if not suspects or works(environ) or not works(rest):
+    if not suspects or works(environ) or not works_without(suspects):
         return None
-    trials = (trial for name in suspects for trial in _trials(name, environ))
+    while len(suspects) > 1:
+        half = len(suspects) // 2
+        suspects = suspects[:half] if works_without(suspects[:half]) else suspects[half:]
+    trials = _trials(suspects[0], environ)
     return next((trial for trial in trials if works(trial.apply(environ))), None)
 
 
@@ -85,5 +105,5 @@ def _trials(name: str, environ: Mapping[str, str]) -> Iterator[VariableChange]:
 def entries_of(name: str, environ: Mapping[str, str]) -> list[str]:
     """Return the entries of a variable; of one that is no list, its value."""
     value = environ.get(name, "")
-    separator = r"[: ]" if name == "LD_PRELOAD" else ":"
-    return [*filter(None, re.split(separator, value) if name in _LISTS else [value])]
+    separator = _SEPARATORS.get(name)
+    return [*filter(None, re.split(separator, value) if separator else [value])]

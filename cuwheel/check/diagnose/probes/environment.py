@@ -24,6 +24,7 @@ import faulthandler  # noqa: E402
 import importlib  # noqa: E402
 import importlib.machinery  # noqa: E402
 import importlib.metadata  # noqa: E402
+import importlib.util  # noqa: E402
 import json  # noqa: E402
 import platform  # noqa: E402
 import runpy  # noqa: E402
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+# Parts of Python that its build leaves out where their libraries are missing.
+_PARTS = ("_bz2", "_ctypes", "_lzma", "_ssl")
 _TEXT = 64 << 20  # characters of METADATA or RECORD
 _TRACEBACK = 12  # last lines of a traceback that are kept
 _CHAIN = 10  # exceptions that are followed to the first
@@ -69,6 +72,7 @@ def write_facts(answer: EnvironmentAnswer) -> None:
         scheme=sysconfig.get_paths(),
         suffixes=importlib.machinery.EXTENSION_SUFFIXES,
         managed=_managed(),
+        lacking=[name for name in _PARTS if not importlib.util.find_spec(name)],
         is_conda=os.path.isdir(os.path.join(sys.prefix, "conda-meta")),  # noqa: PTH112, PTH118
         markers={
             "implementation_name": sys.implementation.name,
@@ -220,14 +224,17 @@ def _read_jax(answer: EnvironmentAnswer, jax: Any) -> None:
     answer.write(available=bool(devices), devices=devices)
     if not devices:
         answer.write(why_not=["it runs on %s" % jax.default_backend()])  # noqa: UP031
+    answer.write(part="import jax.scipy")  # which fails with a SciPy of another time
+    importlib.import_module("jax.scipy.linalg")
 
 
 def _read_cupy(answer: EnvironmentAnswer, cupy: Any) -> None:
     runtime = cupy.cuda.runtime
-    release = runtime.runtimeGetVersion()
-    answer.write(cuda="%d.%d" % (release // 1000, release % 1000 // 10))  # noqa: UP031 - Python 3.8
     devices = []
     try:
+        release = runtime.runtimeGetVersion()
+        text = "%d.%d" % (release // 1000, release % 1000 // 10)  # noqa: UP031 - Python 3.8
+        answer.write(cuda=text)
         count = runtime.getDeviceCount()
     except BaseException as problem:  # noqa: BLE001 - its message is the reason
         answer.write(available=False, why_not=str(problem).splitlines()[:1])
@@ -244,7 +251,11 @@ def _read_cupy(answer: EnvironmentAnswer, cupy: Any) -> None:
     answer.write(available=bool(devices), devices=devices)
     nvrtc = getattr(cupy.cuda, "nvrtc", None)
     if nvrtc:  # a compiler of kernels, which CuPy opens for the first one
-        nvrtc.getVersion()
+        try:
+            nvrtc.getVersion()
+        except BaseException as problem:  # the library's of CUDA 11, which needs the driver
+            if "InsufficientDriver" not in str(problem):
+                raise
 
 
 _READERS = {"torch": _read_torch, "jax": _read_jax, "cupy": _read_cupy}
@@ -253,6 +264,30 @@ _READERS = {"torch": _read_torch, "jax": _read_jax, "cupy": _read_cupy}
 def _read_numba(answer: EnvironmentAnswer, _: Any) -> None:
     cuda = importlib.import_module("numba.cuda")
     answer.write(available=bool(cuda.is_available()))
+    if os.environ.get("NUMBA_THREADING_LAYER"):  # else it takes any that is there
+        answer.write(part="run in parallel")
+        importlib.import_module("numba.np.ufunc.parallel")._launch_threads()  # noqa: SLF001
+
+
+def _read_triton(answer: EnvironmentAnswer, triton: Any) -> None:
+    """Start what compiles kernels: its ptxas, and the C compiler for what launches them."""
+    import subprocess  # noqa: PLC0415 - Triton has imported it
+
+    answer.write(part="compile kernels")
+    importlib.import_module("triton.runtime.build")
+    folder = os.path.dirname(triton.__file__)  # noqa: PTH120
+    paths = [
+        os.path.join(folder, *parts, "ptxas")  # noqa: PTH118
+        for parts in (("backends", "nvidia", "bin"), ("common", "..", "third_party", "cuda", "bin"))
+    ]
+    named = os.environ.get("TRITON_PTXAS_PATH")
+    programs = [[path, "--version"] for path in paths if os.path.lexists(path)]
+    programs += [[named, "--version"]] if named else []
+    programs += [[os.environ["CC"], "--version"]] if os.environ.get("CC") else []
+    for program in programs:
+        subprocess.run(  # noqa: S603 - the caller's own
+            program, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
 
 
 def _read_onnxruntime(answer: EnvironmentAnswer, onnxruntime: Any) -> None:
@@ -264,6 +299,7 @@ _PACKAGE_READERS = {
     "numba": _read_numba,
     "numba_cuda": _read_numba,
     "onnxruntime": _read_onnxruntime,
+    "triton": _read_triton,
 }
 
 
@@ -287,6 +323,7 @@ def write_package(answer: EnvironmentAnswer, before: list[str], modules: list[st
         reader = _PACKAGE_READERS.get(name)
         if reader:
             try:
+                answer.write(part="use CUDA")
                 reader(answer, module)
             except BaseException:  # noqa: BLE001 - likewise
                 answer.write(without_cuda=_failure())

@@ -13,20 +13,23 @@ from cuwheel.check.cuda.components import COMPONENTS
 from cuwheel.check.cuda.drivers import oldest_driver
 from cuwheel.check.cuda.suppliers import components_of
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
-from cuwheel.check.diagnose.facts.imports import FrameworkFacts
+from cuwheel.check.diagnose.facts.imports import FrameworkFacts, is_late
 from cuwheel.check.diagnose.facts.machine import Driver
+from cuwheel.check.diagnose.facts.torch_symbols import find_unmatched
 from cuwheel.check.diagnose.rules.context import RuleContext
-from cuwheel.check.diagnose.rules.import_failures import explain, explain_variable
+from cuwheel.check.diagnose.rules.import_failures import exception_in, explain, explain_variable
+from cuwheel.check.diagnose.rules.known_causes import KnownCause, find_known_cause
 from cuwheel.check.diagnose.rules.requirements import (
     extra_fix,
     is_nvidias,
     required_by,
     requirers,
 )
-from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns, works
+from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, warns, works
 
 _SUFFIX = re.compile(r"-cu(\d+)$")
 _PLUGIN = re.compile(r"jax-cuda(\d+)-plugin")
+_RELEASE = re.compile(r"_(\d+)_(\d+)$")  # in the name of a symbol that came with it
 _BARE = re.compile(r"Unable to load|Outdated")
 _NVRTC = re.compile(r"failed to load (libnvrtc\.so\.(\d+))")
 _HOLLOW = re.compile(r"AttributeError: (partially initialized )?module '\w+' has no attribute")
@@ -65,10 +68,23 @@ def _import_fault(
     if framework.failure and change:
         anchor, line, fix, command = explain_variable(framework.failure, change)
         yield broken(anchor, what, line, fix, command)
+    elif is_late(framework.failure):
+        yield not_examined(f"the import of {name}", exception_in(framework.failure))
+    elif framework.failure and (known := _known(framework.failure, remedy, project, context)):
+        yield broken(known.anchor, what, known.why, known.fix, known.command)
     elif framework.failure:
         otherwise = f"python -c 'import {framework.name}' shows the full error{intact}"
         anchor, line, fix = explain(framework.failure, otherwise, remedy)
         yield broken(anchor, what, line, fix, remedy or "")
+
+
+def _known(
+    failure: str, remedy: str | None, project: Distribution | None, context: RuleContext
+) -> KnownCause | None:
+    """Return the cause that an exception shows, with the exception; None: it shows none."""
+    exception = exception_in(failure)
+    known = find_known_cause(exception, project, context) if project and remedy is None else None
+    return known._replace(why=f"{exception}; {known.why}") if known else None
 
 
 def _cuda_fault(name: str, framework: FrameworkFacts, context: RuleContext) -> Iterator[Diagnosis]:
@@ -187,9 +203,16 @@ def _trouble(
 ) -> Diagnosis:
     """Judge a framework that was imported, and fails when it is asked for CUDA."""
     project, what = context.projects[framework.name], f"{name} failed to report its CUDA devices"
+    if framework.part:
+        what = f"{name} can't {framework.part}"
+    if is_late(framework.trouble):
+        return not_examined(f"CUDA in {name}", exception_in(framework.trouble))
     if change := context.changes.get(project.name):
-        anchor, line, fix, command = explain_variable(framework.trouble, change)
-        return broken(anchor, what, line.replace("be imported", "report them"), fix, command)
+        state = "it can" if framework.part else "it can report them"
+        anchor, line, fix, command = explain_variable(framework.trouble, change, state)
+        return broken(anchor, what, line, fix, command)
+    if known := _known(framework.trouble, remedy, project, context):
+        return broken(known.anchor, what, known.why, known.fix, known.command)
     if match := _NVRTC.search(framework.trouble):
         fix, command = _nvrtc_fix(context, project, *match.groups())
         return broken("libnvrtc-missing", f"{name} can't compile kernels", match[0], fix, command)
@@ -260,6 +283,9 @@ def judge_nvidia_wheels(context: RuleContext, faulty: frozenset[str]) -> Iterato
     """
     environment = context.environment
     wheels = nvidia_wheels(environment)
+    if unmatched := [*_unmatched(wheels, context)]:
+        yield from unmatched
+        return
     majors = cuda_majors(wheel.name for wheel in wheels)
     listed = " and ".join(sorted(majors))
     used = {framework.major: framework for framework in context.frameworks if framework.major}
@@ -291,6 +317,25 @@ def judge_nvidia_wheels(context: RuleContext, faulty: frozenset[str]) -> Iterato
     ):
         of = f" of CUDA {listed}" if majors else ""
         yield works(f"the {len(wheels)} NVIDIA wheels{of} meet all requirements")
+
+
+def _unmatched(wheels: tuple[Distribution, ...], context: RuleContext) -> Iterator[Diagnosis]:
+    """Judge wheels of one CUDA whose libraries can't be loaded together."""
+    pairs = {
+        (name, supplier): symbol
+        for name, supplier, symbol in find_unmatched({own.name: own.libraries for own in wheels})
+    }
+    for (name, supplier), symbol in pairs.items():
+        first, second = (context.environment.distributions[one].title for one in (name, supplier))
+        release = _RELEASE.search(symbol)
+        wanted = f"{supplier}>={release[1]}.{release[2]}" if release else ""
+        yield broken(
+            "nvjitlink-mismatch" if "nvjitlink" in supplier else "diagnose-versions",
+            f"{first} doesn't work with {second}",
+            f"a library of it needs {symbol}, which {second} doesn't have",
+            f"install {wanted or f'a {supplier} of the same release of CUDA'}",
+            context.installer.install(wanted) if wanted else "",
+        )
 
 
 def _lacks_library(framework: FrameworkFacts) -> bool:

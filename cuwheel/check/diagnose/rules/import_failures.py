@@ -110,15 +110,20 @@ def explain(failure: str, otherwise: str, remedy: str | None = None) -> tuple[st
     return "diagnose-import-failed", exception, otherwise if remedy is None else FIRST
 
 
-def explain_variable(failure: str, change: VariableChange) -> tuple[str, str, str, str]:
+def explain_variable(
+    failure: str, change: VariableChange, state: str = "it can be imported"
+) -> tuple[str, str, str, str]:
     """Return entry, cause, fix and command of a failure that one variable causes.
 
     Args:
-        change: with which the import doesn't fail.
+        change: with which it doesn't fail.
+        state: what is so then.
     """
     anchor, line, _ = explain(failure, "")
-    cause = f"{line}; without {change.text} it can be imported"
-    return anchor, cause, f"remove {change.taken} from {change.name}", change.command
+    cause = f"{line}; without {change.text} {state}"
+    if anchor == "diagnose-import-failed":
+        anchor = "diagnose-variable"
+    return anchor, cause, change.advice, change.command
 
 
 def exception_in(failure: str) -> str:

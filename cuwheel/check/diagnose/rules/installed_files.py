@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,19 +13,25 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.base.system.quantities import plural
 from cuwheel.base.system.regular_files import read_text
-from cuwheel.check.diagnose.facts.environment import Distribution
+from cuwheel.check.diagnose.facts.environment import LACKING_MODULES, Distribution
 from cuwheel.check.diagnose.facts.gpu_packages import needs_gpu
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts, read_framework
 from cuwheel.check.diagnose.facts.installed_files import (
     InstallationFacts,
     SharedFiles,
     lost_interpreters,
+    missing_of_pip,
     named_files,
 )
 from cuwheel.check.diagnose.facts.variables import without_entry
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.installer import same_release
-from cuwheel.check.diagnose.rules.requirements import is_nvidias, numpy_fix, requirers
+from cuwheel.check.diagnose.rules.requirements import (
+    cuda_of,
+    is_nvidias,
+    numpy_fix,
+    requirers,
+)
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns
 
 _SHOWN = 3  # names of programs
@@ -51,9 +58,11 @@ class InstallationJudge:
         """Judge all files."""
         for path, fault in self.context.environment.damaged:
             yield self._unreadable(Path(path), fault)
+        yield from self._incomplete_python()
         yield from self._other_release()
         for path, fault in self.context.environment.startup_faults.items():
             yield self._startup_fault(path, fault)
+        yield from self._damaged_pip()
         yield from self._moved()
         yield from self._duplicates()
         yield from self._hidden()
@@ -72,11 +81,17 @@ class InstallationJudge:
         """Judge metadata that can't be read, as after a power failure: pip can't replace them."""
         own = _named_by_folder(path)
         again = self.context.installer.reinstall(own) if own else ""
-        return warns(
+        link = next((file for file in sorted(path.glob("*")) if _leads_nowhere(file)), None)
+        judged, fix = warns, "remove that folder and install the package again"
+        if link:  # as with uv's `--link-mode symlink` after `uv cache clean`
+            judged = broken
+            fault = f"{link.name} is a link to {link.readlink()}, which was removed"
+            fix = f"{fix}, with copies of its files: UV_LINK_MODE=copy"
+        return judged(
             "diagnose-damaged-installation",
             f"{path.name or 'a distribution'} can't be read",
             f"{path}: {fault}",
-            "remove that folder and install the package again",
+            fix,
             f"rm -r {shlex.quote(str(path))} && {again}" if again else "",
         )
 
@@ -91,6 +106,18 @@ class InstallationJudge:
         }
         of_files = {name: verdict.command for name, verdict in self._of_distributions}
         return hidden | self._of_user_site | of_files
+
+    def _incomplete_python(self) -> Iterator[Diagnosis]:
+        environment = self.context.environment
+        if lacking := environment.lacking:
+            headers = ", ".join(LACKING_MODULES[name] for name in lacking)
+            yield warns(
+                "diagnose-incomplete-python",
+                f"Python {environment.release} was built without {', '.join(lacking)}",
+                "packages that import what needs them fail, some only when they use it",
+                f"install {headers} and build Python again, or take another Python; then create "
+                "the environment again",
+            )
 
     def _other_release(self) -> Iterator[Diagnosis]:
         """Judge an environment with the packages of another Python release, and without its own."""
@@ -110,9 +137,32 @@ class InstallationJudge:
                     f"create the environment again with {release}, or install them again",
                 )
 
+    def _damaged_pip(self) -> Iterator[Diagnosis]:
+        """Judge a pip without some of its files, which no command of this report uses."""
+        environment = self.context.environment
+        lost = missing_of_pip(environment)
+        if lost and not environment.is_conda and not environment.managed:
+            pip = environment.distributions["pip"]
+            folders = shlex.join(map(str, (pip.site / "pip", pip.metadata)))
+            python = shlex.quote(str(environment.python))
+            yield warns(
+                "diagnose-damaged-installation",
+                f"{pip.title} of the environment is damaged",
+                f"{lost[0].relative_to(pip.site)} isn't there"
+                + f", and {len(lost) - 1} more" * (len(lost) > 1),
+                "remove it, and let Python install its own again",
+                f"rm -r {folders} && {python} -m ensurepip",
+            )
+
     def _moved(self) -> Iterator[Diagnosis]:
         """Judge programs that start a Python which isn't there: the environment was moved."""
-        for interpreter, names in lost_interpreters(self.context.environment).items():
+        lost = lost_interpreters(self.context.environment)
+        foreign = [name for path, names in lost.items() if path.endswith("\r") for name in names]
+        if foreign:
+            yield self._foreign_lines(sorted(foreign))
+        for interpreter, names in lost.items():
+            if interpreter.endswith("\r"):
+                continue
             yield warns(
                 "diagnose-damaged-installation",
                 f"{plural(len(names), 'program')} of the environment can't be started",
@@ -120,6 +170,18 @@ class InstallationJudge:
                 f"{interpreter}, which isn't there: the environment was moved or copied",
                 "create it again where it is, or start them as `python -m NAME`",
             )
+
+    def _foreign_lines(self, names: list[str]) -> Diagnosis:
+        """Judge programs with the line ends of another system."""
+        folder = self.context.environment.prefix / "bin"
+        return warns(
+            "diagnose-damaged-installation",
+            f"{plural(len(names), 'program')} of the environment can't be started",
+            f"lines in {', '.join(names[:_SHOWN])}{' and more' * (len(names) > _SHOWN)} end in "
+            "CR LF, so the kernel searches an interpreter with a CR in its name",
+            "remove the CR",
+            f"sed -i 's/\\r$//' {shlex.join(str(folder / name) for name in names)}",
+        )
 
     @cached_property
     def _of_user_site(self) -> dict[str, str]:
@@ -183,7 +245,11 @@ class InstallationJudge:
             for name in self.facts.builds
             if not ways[installed[name].site]
         ]
-        others = [name for name in self.facts.faults if name not in self.facts.builds]
+        known = {
+            *self.facts.builds,
+            *(owner.name for group in self.facts.shared for owner in group.owners),
+        }
+        others = [name for name in self.facts.faults if name not in known]
         faults = [(name, self._faults(installed[name])) for name in others]
         names = self.facts.for_numpy_1.keys() - self.replaced
         old = [(name, self._for_numpy_1(installed[name])) for name in sorted(names)]
@@ -204,6 +270,8 @@ class InstallationJudge:
         other = (
             f"for another machine than this {machine}" if build.machine else "for another Python"
         )
+        if build.machine == "musl":
+            other = "for systems with musl (Alpine), and this one has glibc"
         other += "" if build.machine else f" than {environment.release}"
         return broken(
             "python-version-unsupported" if not build.machine else "diagnose-damaged-installation",
@@ -306,7 +374,7 @@ class InstallationJudge:
         if self._is_users(first.site):
             return f"uninstall {first.title}, or keep Python from that folder", _WITHOUT_USERS
         sites = self.context.environment.sites
-        files = (file for site in sites if site.is_dir() for file in sorted(site.glob("*.pth")))
+        files = (file for site in sites if site.is_dir() for file in _startup_files(site))
         naming = next((file for file in files if _mentions(file, first.site)), None)
         if naming:
             return f"remove the line with {first.site} from {naming}", ""
@@ -370,9 +438,15 @@ class InstallationJudge:
         names = [owner.name for owner in shared.owners]
         all_required = requirers(self.context.environment)
         required = {name: ", ".join(sorted(all_required.get(name, ()))) for name in names}
+        major = cuda_of(self.context)
         kept = max(
             shared.owners,
-            key=lambda own: (needs_gpu(own), bool(required[own.name]), own.name == shared.in_place),
+            key=lambda own: (
+                needs_gpu(own),
+                bool(required[own.name]),
+                bool(major) and re.search(rf"-cu(da)?{major}x?$", own.name) is not None,
+                own.name == shared.in_place,
+            ),
         )
         others = [owner for owner in shared.owners if owner is not kept]
         *first, last = (owner.title for owner in shared.owners)
@@ -432,6 +506,15 @@ def _named_by_folder(path: Path) -> Distribution | None:
     )
 
 
+def _startup_files(site: Path) -> Iterator[Path]:
+    yield from sorted(site.glob("*.pth"))
+    yield from (site / name for name in ("sitecustomize.py", "usercustomize.py"))
+
+
+def _leads_nowhere(path: Path) -> bool:
+    return path.is_symlink() and not path.exists()
+
+
 def _mentions(file: Path, folder: Path) -> bool:
     try:
         return str(folder) in read_text(file)
@@ -454,6 +537,6 @@ def _open_barriers(paths: list[Path], again: str) -> tuple[str, str]:
     names = shlex.join(map(str, paths))
     if not any(path.is_symlink() for path in paths):
         return "permit reading", f"chmod -R u+rwX {names}"
-    return "remove the link that leads to itself, and install it again", (
+    return "remove the link that leads nowhere, and install it again", (
         f"rm {names} && {again}" if again and all(path.is_symlink() for path in paths) else ""
     )

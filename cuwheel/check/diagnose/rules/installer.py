@@ -14,6 +14,7 @@ from packaging.version import InvalidVersion, Version
 from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.base.system.process import which
 from cuwheel.check.diagnose.facts.environment import ChosenPython, Distribution, PythonEnvironment
+from cuwheel.check.diagnose.facts.installed_files import missing_of_pip
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns
 
 _ALONE = ("--no-deps",)
@@ -116,7 +117,7 @@ def installer_of(
     Args:
         environ: of the caller, for `PATH`.
     """
-    has_pip = "pip" in environment.distributions
+    has_pip = "pip" in environment.distributions and not missing_of_pip(environment)
     has_uv = which("uv", environ.get("PATH", os.defpath)) is not None
     return Installer(
         python="" if chosen.is_active else str(environment.python),
@@ -197,7 +198,7 @@ def _obstacle(environment: PythonEnvironment, *, has_installer: bool) -> Diagnos
         return notes(
             "diagnose-no-installer",
             f"there is no installer for {environment.prefix}",
-            "it has no pip, and uv isn't on PATH",
+            "it has no pip, or a damaged one, and uv isn't on PATH",
             "install pip into it (python -m ensurepip), or install uv, then run this again",
         )
     return None

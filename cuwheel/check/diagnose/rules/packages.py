@@ -14,7 +14,8 @@ from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.base.system.versions import version_key
 from cuwheel.check.cuda.drivers import code_fault
 from cuwheel.check.cuda.suppliers import components_of, is_from_driver
-from cuwheel.check.diagnose.facts.gpu_packages import DiagnosedPackage
+from cuwheel.check.diagnose.facts.gpu_packages import PARTS_OF_CUDNN, DiagnosedPackage
+from cuwheel.check.diagnose.facts.imports import is_late
 from cuwheel.check.diagnose.facts.installed_files import importable_modules
 from cuwheel.check.diagnose.facts.machine import newest_glibcxx
 from cuwheel.check.diagnose.rules.context import RuleContext
@@ -25,8 +26,9 @@ from cuwheel.check.diagnose.rules.import_failures import (
     explain,
     explain_variable,
 )
-from cuwheel.check.diagnose.rules.requirements import extra_fix, extras_of, numpy_fix
-from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns, works
+from cuwheel.check.diagnose.rules.known_causes import find_known_cause
+from cuwheel.check.diagnose.rules.requirements import cuda_of, extra_fix, extras_of, numpy_fix
+from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, notes, warns, works
 
 _CUDA_IN_NAME = re.compile(r"-cu(\d\d)(?=-|$)")
 _BUILT_FOR = re.compile(r"torch\.?(\d+\.\d+)")
@@ -51,6 +53,9 @@ _FATAL = frozenset(
 )
 # Their wheels' major releases are those of their names.
 _NUMBERED = re.compile(r"lib(?:cudnn|nvinfer|nvonnxparser)\w*\.so\.(\d+)")
+_NO_OPERATOR = re.compile(r"operator \w+::\w+ does not exist")
+_NO_PROGRAM = re.compile(r"(PermissionError|OSError|CalledProcessError): .*(ptxas|Exec format).*")
+_LACKS = re.compile(r"No module named|cannot open shared|not found|[Cc]ould not (find|load)")
 _OF_TORCH_CUDA = ("libc10_cuda.so", "libtorch_cuda.so")
 
 
@@ -103,6 +108,10 @@ class _PackageJudge:
                 "fix torch first, then run this again",
             )
             return
+        if is_late(failure):
+            yield from found
+            yield not_examined(f"the import of {package.title}", exception_in(failure))
+            return
         if not failure:
             yield from found
             yield from self._without_cuda() if package.without_cuda else self._blindness()
@@ -136,6 +145,8 @@ class _PackageJudge:
     def _explains(self, problem: Diagnosis) -> bool:
         """Return True if a problem of the files is why the import fails."""
         failure = self.package.failure
+        if problem.anchor == "built-without-cuda" and _NO_OPERATOR.search(failure):
+            return True
         if problem.what.startswith(self._unfound_start):
             sonames = problem.what.removeprefix(self._unfound_start).split(", ")
             return any(soname in failure for soname in sonames)
@@ -145,6 +156,8 @@ class _PackageJudge:
 
     def _import_failure(self) -> Diagnosis:
         package = self.package
+        if verdict := self._known(package.failure, "be imported"):
+            return verdict
         otherwise = f"python -c 'import {self._module}' shows the full error"
         anchor, line, fix = explain(package.failure, otherwise, self.remedy)
         command = self.remedy or ""
@@ -159,13 +172,42 @@ class _PackageJudge:
         return next(iter(names), self.package.name)
 
     def _without_cuda(self) -> Iterator[Diagnosis]:
-        """Judge a package whose part for CUDA can't be imported."""
-        package = self.package
+        """Judge a package whose part for CUDA doesn't work."""
+        package, part = self.package, self.package.part or "use CUDA"
         own = self.context.environment.distributions[package.name]
-        failure = package.without_cuda
-        fix, command = extra_fix(self.context, own) if self.remedy is None else (FIRST, self.remedy)
-        anchor, line, _ = explain(failure, fix, self.remedy)
-        yield broken(anchor, f"{package.title} can't use CUDA", line, fix, command)
+        failure, what = package.without_cuda, f"{package.title} can't {part}"
+        if change := self.context.changes.get(package.name):
+            yield broken(*_in_order(what, explain_variable(failure, change, "it can")))
+        elif verdict := self._known(failure, part):
+            yield verdict
+        elif self.remedy is not None:
+            yield broken(
+                explain(failure, "", "")[0], what, exception_in(failure), FIRST, self.remedy
+            )
+        elif match := _NO_PROGRAM.search(failure):
+            again = self.context.installer.reinstall(own)
+            fix = f"install {package.name} again, whose program can't be started"
+            anchor, line = "diagnose-damaged-installation", f"{match[0]}"
+            yield broken(anchor, what, line, fix, again)
+        else:
+            fix, command = (
+                f"python -c 'import {self._module}' and a first use show the full error",
+                "",
+            )
+            if _LACKS.search(exception_in(failure)):
+                fix, command = extra_fix(self.context, own)
+            anchor, line, fix = explain(failure, fix)
+            yield broken(anchor, what, line, fix, command)
+
+    def _known(self, failure: str, part: str) -> Diagnosis | None:
+        """Return the verdict on a failure whose message shows the cause; None: it doesn't."""
+        own = self.context.environment.distributions[self.package.name]
+        known = find_known_cause(exception_in(failure), own, self.context)
+        if known is None or self.remedy is not None:
+            return None
+        cause = f"{exception_in(failure)}; {known.why}"
+        what = f"{self.package.title} can't {part}"
+        return broken(known.anchor, what, cause, known.fix, known.command)
 
     def _blindness(self) -> Iterator[Diagnosis]:
         """Judge a package that sees no GPU though CUDA programs do."""
@@ -324,7 +366,8 @@ class _PackageJudge:
         for library in libraries:
             is_spare = works_without and not library.is_module and not library.code
             for soname in unfound[library.path]:
-                (spare if is_spare else needed).setdefault(soname, library.path)
+                may_spare = is_spare and soname not in PARTS_OF_CUDNN.values()
+                (spare if may_spare else needed).setdefault(soname, library.path)
         if needed:
             yield self._broken(dict(sorted(needed.items(), key=_position)))
         elif spare:
@@ -455,6 +498,7 @@ class _PackageJudge:
         """Return the distribution with a library, for the CUDA of the package if that is known."""
         components = components_of(soname)
         majors = self.package.cuda or {*_CUDA_IN_NAME.findall(self.package.name)}
+        majors = majors or {cuda_of(self.context)} - {""}
         fitting = [part for part in components if str(part.cuda or "") in majors]
         first = next(iter((*fitting, *components)), None)
         if first and not fitting and len(majors) == 1:  # named alike for each CUDA
@@ -479,6 +523,11 @@ class _PackageJudge:
             for library in self.package.libraries
             for soname, source in library.needs
         )
+
+
+def _in_order(what: str, explained: tuple[str, str, str, str]) -> tuple[str, str, str, str, str]:
+    anchor, cause, fix, command = explained
+    return anchor, what, cause, fix, command
 
 
 def _anchor(soname: str) -> str:

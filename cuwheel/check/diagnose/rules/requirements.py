@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -38,6 +39,8 @@ _NAMES = {component.distribution for component in COMPONENTS} - {"torch"}
 _SIBLINGS = frozenset({"torchaudio", "torchtext", "torchvision"})
 _NUMPY_1 = "1.26.4"  # the last NumPy 1, and the newest Python that it has wheels for
 _LAST_WITH_NUMPY_1 = (3, 12)
+# Of names: NVIDIA's own have the release of CUDA at their end, or as their version.
+_FOR_CUDA = re.compile(r"-cu(\d\d)(?:-|$)|-cuda(\d\d)x?$|^cuda-(?:bindings|python|toolkit)$")
 _LISTED = 3  # requirements that a command names; more come with their package
 
 
@@ -144,8 +147,8 @@ def extras_of(distribution: Distribution, markers: Mapping[str, str]) -> dict[st
 def extra_fix(context: RuleContext, distribution: Distribution) -> tuple[str, str]:
     """Return fix and command that install NVIDIA's wheels by an extra; empty without such a one.
 
-    Of extras for several releases of CUDA the one that most is installed of, then that of the
-    frameworks, then the oldest, which newer drivers run too.
+    Of extras for several releases of CUDA the one whose requirements most of what is installed
+    meets, then that of the CUDA in use, then the newest that the driver runs.
     """
     environment = context.environment
     offered = {
@@ -153,13 +156,19 @@ def extra_fix(context: RuleContext, distribution: Distribution) -> tuple[str, st
         for extra, projects in extras_of(distribution, environment.markers).items()
         if all(name.startswith(("nvidia-", "cuda-")) for name in projects)
     }
-    used = {framework.major for framework in context.frameworks if framework.major}
+    used, newest = cuda_of(context), context.driver.newest_cuda.partition(".")[0]
 
-    def rank(extra: str) -> tuple[int, bool]:
-        present = offered[extra] & environment.distributions.keys()
-        return len(present), any(extra.endswith(major) for major in used)
+    def rank(extra: str) -> tuple[int, bool, bool]:
+        present = [
+            1 if _is_met(requirement, environment) else -1
+            for requirement in _requirements(distribution, extra, environment.markers)
+            if canonicalize_name(requirement.name) in environment.distributions
+        ]
+        major = extra.lstrip("abcdefghijklmnopqrstuvwxyz-_")
+        runs = not newest or not major.isdigit() or int(major) <= int(newest)
+        return sum(present), bool(used) and major == used, runs
 
-    chosen = max(sorted(offered), key=rank, default="")
+    chosen = max(sorted(offered, reverse=True), key=rank, default="")
     lacking = [
         requirement
         for requirement in _requirements(distribution, chosen, environment.markers)
@@ -175,6 +184,22 @@ def extra_fix(context: RuleContext, distribution: Distribution) -> tuple[str, st
         f"install its extra {chosen}{others}, which adds {texts}{more}",
         context.installer.install(requirement),
     )
+
+
+def cuda_of(context: RuleContext) -> str:
+    """Return the major release of CUDA, `12`, that an environment is for; empty: not known.
+
+    That of most of NVIDIA's wheels, else of a framework, else of the driver.
+    """
+    majors = Counter(
+        match[1] or match[2] or own.version.partition(".")[0]
+        for own in context.environment.distributions.values()
+        if (match := _FOR_CUDA.search(own.name))
+    )
+    if majors:
+        return max(majors, key=lambda major: (majors[major], major))
+    used = (framework.major for framework in context.frameworks if framework.major)
+    return next(used, context.driver.newest_cuda.partition(".")[0])
 
 
 def _is_met(requirement: Requirement, environment: PythonEnvironment) -> bool:

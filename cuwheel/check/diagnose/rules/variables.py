@@ -16,7 +16,7 @@ def judge_start(change: VariableChange) -> Diagnosis:
         "diagnose-variable",
         f"no program runs with {change.text}",
         "`true` fails with it, and succeeds without; all else is examined without",
-        f"remove {change.taken} from {change.name}",
+        change.advice,
         change.command,
     )
 

@@ -48,7 +48,7 @@ def test_names_wheel_for_another_interpreter(tmp_path: Path, tag: str, machine: 
         ("cp312-cp312-manylinux_2_17_x86_64",),
         ("cp38-abi3-manylinux2014_x86_64",),
         ("py3-none-any",),
-        ("py2.py3-none-musllinux_1_2_x86_64",),
+        ("py2.py3-none-musllinux_1_2_x86_64", "py2.py3-none-manylinux_2_17_x86_64"),
         ("cp312-cp312-linux_x86_64",),
         ("pp310-pypy310_pp73-manylinux_2_17_x86_64",),
         ("cp311-cp311-manylinux_2_17_x86_64", "cp312-cp312-manylinux_2_17_x86_64"),

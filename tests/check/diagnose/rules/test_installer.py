@@ -63,7 +63,10 @@ def test_prints_no_command_without_pip_and_uv(env: Env) -> None:
     assert {verdict.command for verdict in report.verdicts} == {""}
     assert verdict_on(report, "diagnose-versions").fix
     verdict = verdict_on(report, "diagnose-no-installer")
-    assert (verdict.level, verdict.cause) == ("note", "it has no pip, and uv isn't on PATH")
+    assert (verdict.level, verdict.cause) == (
+        "note",
+        "it has no pip, or a damaged one, and uv isn't on PATH",
+    )
 
 
 def test_prints_no_command_for_the_python_of_the_system(env: Env) -> None:

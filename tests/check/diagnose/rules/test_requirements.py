@@ -184,7 +184,7 @@ def test_finds_nvidia_wheel_that_no_extra_takes(wanted: str, count: int) -> None
 @pytest.mark.parametrize(
     ("installed", "major", "command"),
     [
-        ((), "", "'numba-cuda[cu12]==1.0'"),
+        ((), "", "'numba-cuda[cu13]==1.0'"),
         ((), "13", "'numba-cuda[cu13]==1.0'"),
         (("nvidia-nvvm",), "", "'numba-cuda[cu13]==1.0'"),
         (("nvidia-nvvm", "cuda-bindings"), "", ""),

@@ -1,0 +1,159 @@
+"""Exceptions whose cause is known from the message and what is installed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from typing import NamedTuple
+
+from packaging.utils import canonicalize_name
+
+from cuwheel.base.formats.wheel.metadata import project_of
+from cuwheel.check.cuda.suppliers import components_of
+from cuwheel.check.diagnose.facts.environment import LACKING_MODULES, Distribution
+from cuwheel.check.diagnose.facts.installed_files import modules_of
+from cuwheel.check.diagnose.rules.context import RuleContext
+from cuwheel.check.diagnose.rules.requirements import cuda_of
+
+# New environments come without it since Python 3.12; the last has no `pkg_resources`.
+_OF_SETUPTOOLS = {
+    "distutils": "setuptools",
+    "pkg_resources": "setuptools<81",
+    "setuptools": "setuptools",
+}
+
+
+class KnownCause(NamedTuple):
+    """Why something fails, beside its exception, and what helps."""
+
+    anchor: str
+    fix: str
+    command: str = ""
+    why: str = ""
+
+
+def find_known_cause(
+    exception: str, owner: Distribution, context: RuleContext
+) -> KnownCause | None:
+    """Return the cause of an exception of a package; None if its message alone doesn't show it."""
+    causes = (
+        rule(match, owner, context)
+        for pattern, rule in _RULES
+        for match in re.finditer(pattern, exception)
+    )
+    return next(filter(None, causes), None)
+
+
+def _compiled(_: re.Match[str], owner: Distribution, context: RuleContext) -> KnownCause:
+    site = shlex.quote(str(owner.site))
+    may_write = context.installer.obstacle is None
+    return KnownCause(
+        "diagnose-damaged-installation",
+        "delete the compiled modules (*.pyc), Python makes them again",
+        f"find {site} -name '*.pyc' -delete" if may_write else "",
+        "a compiled module is damaged",
+    )
+
+
+def _old_protocols(_: re.Match[str], owner: Distribution, context: RuleContext) -> KnownCause:
+    return KnownCause(
+        "diagnose-versions",
+        f"install the last protobuf that takes its files, 3.20, or a newer {owner.name}",
+        context.installer.install("protobuf<3.21"),
+        "files in it were made for protobuf 3.20 or older",
+    )
+
+
+def _new_protocols(_: re.Match[str], owner: Distribution, context: RuleContext) -> KnownCause:
+    there = context.environment.distributions.get("protobuf")
+    newer = f"protobuf>{there.version}" if there else "protobuf"
+    return KnownCause(
+        "diagnose-versions",
+        "install a newer protobuf",
+        context.installer.install(newer),
+        f"files in {owner.name}, or in what it imports, were made for a newer protobuf",
+    )
+
+
+def _lacking_module(
+    match: re.Match[str], _: Distribution, context: RuleContext
+) -> KnownCause | None:
+    if match[1] not in context.environment.lacking:
+        return None
+    release = context.environment.release
+    return KnownCause(
+        "diagnose-incomplete-python",
+        f"build Python {release} again with {LACKING_MODULES[match[1]]}, or take another Python; "
+        "then create the environment again",
+        why=f"Python {release} was built without it",
+    )
+
+
+def _absent_module(
+    match: re.Match[str], owner: Distribution, context: RuleContext
+) -> KnownCause | None:
+    """Return the cause where nothing that is installed has a module."""
+    top = match[1].partition(".")[0]
+    optional = {project_of(line) for line in owner.requires}
+    project = _OF_SETUPTOOLS.get(top, canonicalize_name(top))
+    is_known = top in _OF_SETUPTOOLS or project in optional
+    if not is_known or project_of(project) in context.environment.distributions:
+        return None
+    return KnownCause(
+        "diagnose-versions",
+        f"install {project}",
+        context.installer.install(project),
+        f"{project_of(project)} isn't installed, though {owner.title} uses it",
+    )
+
+
+def _other_interface(
+    match: re.Match[str], owner: Distribution, context: RuleContext
+) -> KnownCause | None:
+    """Return the cause where the module of another distribution lacks a name."""
+    module, name = match["module"], match["name"]
+    top = module.partition(".")[0]
+    for other in context.environment.distributions.values():
+        if other.name != owner.name and top in modules_of(other):
+            return KnownCause(
+                "diagnose-versions",
+                f"install an older {other.name} if it had {name}, or a newer {owner.name}",
+                why=f"{module} of {other.title} has no {name}, which {owner.title}, or what it "
+                "imports, uses",
+            )
+    return None
+
+
+def _absent_library(
+    match: re.Match[str], _: Distribution, context: RuleContext
+) -> KnownCause | None:
+    suppliers = components_of(match[1])
+    major = cuda_of(context)
+    fitting = [part for part in suppliers if str(part.cuda or "") in {"", major}]
+    wheel = next((part.distribution for part in fitting or suppliers), "")
+    installed = context.environment.distributions
+    if not wheel or any(part.distribution in installed for part in suppliers):
+        return None
+    return KnownCause(
+        "libcudnn-not-found" if "cudnn" in match[1] else "cuda-math-lib-not-found",
+        f"install {wheel}",
+        context.installer.install(wheel),
+        f"no package with {match[1]} is installed",
+    )
+
+
+_Rule = Callable[[re.Match[str], Distribution, RuleContext], KnownCause | None]
+_RULES: tuple[tuple[str, _Rule], ...] = (
+    (r"marshal data|bad magic number in '", _compiled),
+    (r"Descriptors cannot (not )?be created directly", _old_protocols),
+    (
+        r"Protobuf Gencode/Runtime|(runtime_version|builder)' from 'google\.protobuf",
+        _new_protocols,
+    ),
+    (r"No module named '(_\w+)'", _lacking_module),
+    (r"No module named '([\w.]+)'", _absent_module),
+    (r"module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'", _other_interface),
+    (r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)' \(/", _other_interface),
+    (r"(lib(?:cu|nv|nccl)[\w.+-]*\.so[\d.]*): cannot open shared object", _absent_library),
+)

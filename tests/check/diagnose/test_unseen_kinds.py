@@ -1,0 +1,172 @@
+"""Kinds of faults that somebody else thought of: each found, and its opposite left alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cuwheel.base.paths import ROOT
+from cuwheel.check.diagnose.facts.variables import find_culprit
+from cuwheel.check.diagnose.rules.known_causes import find_known_cause
+from cuwheel.check.diagnose.verdict import Diagnosis
+from tests.check.diagnose.samples import make_context, make_distribution
+from tests.support.check.environments import Env, look_into, verdict_on
+
+_DAMAGED = "diagnose-damaged-installation"
+
+
+def install_triton(env: Env, ptxas: bytes, mode: int) -> None:
+    files: dict[str, bytes | Path] = {
+        "triton/__init__.py": b"",
+        "triton/runtime/__init__.py": b"",
+        "triton/runtime/build.py": b"",
+        "triton/backends/nvidia/bin/ptxas": ptxas,
+    }
+    env.install("triton", files)
+    (env.site / "triton/backends/nvidia/bin/ptxas").chmod(mode)
+
+
+def faults(env: Env, **variables: str) -> list[Diagnosis]:
+    verdicts = look_into(env, recipes=(), **variables).verdicts
+    return [one for one in verdicts if one.level in {"warning", "broken"}]
+
+
+@pytest.mark.parametrize("hides", ["random", "enum", "typing"])
+def test_starts_where_callers_folder_hides_a_module_of_python(tmp_path: Path, hides: str) -> None:
+    (tmp_path / f"{hides}.py").write_text("raise SystemExit('hidden')\n")
+    environ = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "cuwheel", "--version"],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        check=False,
+    )
+
+    assert b"hidden" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("ptxas", "mode", "error"),
+    [
+        (b"#!/bin/sh\n", 0o644, "PermissionError"),
+        (b"\x7fELF", 0o755, "Exec format"),
+        (b"#!/bin/sh\n", 0o755, ""),
+    ],
+)
+def test_starts_ptxas_of_triton(env: Env, ptxas: bytes, mode: int, error: str) -> None:
+    install_triton(env, ptxas, mode)
+
+    found = faults(env)
+
+    assert [error in one.cause for one in found] == [True] * bool(error)
+    assert all(one.command.endswith("triton==1.2.3") for one in found)
+
+
+def test_names_variable_with_a_missing_compiler(env: Env) -> None:
+    install_triton(env, b"#!/bin/sh\n", 0o755)
+
+    [verdict] = faults(env, CC="/no/gcc")
+
+    assert (verdict.command, verdict.anchor) == ("unset CC", "diagnose-variable")
+
+
+def test_names_variable_of_any_name_and_only_its_bad_part() -> None:
+    environ = {"PATH": "/bin", "A": "1", "XLA_FLAGS": "--good=1 --bad=2", "B": "2"}
+
+    change = find_culprit(lambda variables: "--bad" not in variables.get("XLA_FLAGS", ""), environ)
+
+    assert change
+    assert change.command == "export XLA_FLAGS=--good=1"
+    assert find_culprit(lambda _: False, environ) is None
+
+
+def test_imports_nvidias_own_modules(env: Env) -> None:
+    env.install("nvidia_cudnn_frontend", {"cudnn/__init__.py": b"raise OSError('no cudnn')\n"})
+    env.install("nvidia_cublas", {"nvidia/cublas/lib/x.txt": b""})
+
+    [verdict] = faults(env)
+
+    assert verdict.cause == "OSError: no cudnn"
+
+
+def test_removes_link_to_nothing_before_it_installs(env: Env) -> None:
+    env.install("dep", {"dep/__init__.py": b"", "dep/libdep.so": env.compile("libdep.so", "")})
+    env.offer("dep", {"dep/__init__.py": b"", "dep/libdep.so": env.compile("libdep.so", "")})
+    library = env.extension("", "libcuda.so.1")
+    env.install("ext", {"ext/__init__.py": b"import dep\n", "ext/e.so": library}, requires=("dep",))
+    (env.site / "dep").rename(env.site / "aside")
+    (env.site / "dep").symlink_to("gone")
+
+    verdict = verdict_on(look_into(env), _DAMAGED)
+
+    env.shell(verdict.command)
+    assert faults(env) == []
+
+
+def test_names_programs_with_foreign_line_ends(env: Env) -> None:
+    program = env.python.parent / "tool"
+    program.write_bytes(f"#!{env.python}\r\nprint(1)\r\n".encode())
+
+    [verdict] = faults(env)
+
+    env.shell(verdict.command)
+    assert faults(env) == []
+
+
+def test_uses_no_pip_without_its_files(env: Env) -> None:
+    env.install("pip", {"pip/__init__.py": b"", "pip/_vendor/__init__.py": b""})
+    assert faults(env) == []
+    (env.site / "pip/_vendor/__init__.py").unlink()
+
+    [verdict] = faults(env)
+
+    assert verdict.command.endswith(" -m ensurepip")
+
+
+@pytest.mark.parametrize(
+    ("exception", "command"),
+    [
+        ("EOFError: marshal data too short", "find site -name '*.pyc' -delete"),
+        (
+            "TypeError: Descriptors cannot be created directly",
+            "python -m pip install 'protobuf<3.21'",
+        ),
+        ("ModuleNotFoundError: No module named 'setuptools'", "python -m pip install setuptools"),
+        (
+            "OSError: libcudnn.so.9: cannot open shared object file",
+            "python -m pip install nvidia-cudnn-cu12",
+        ),
+        ("ValueError: odd", None),
+        ("ModuleNotFoundError: No module named 'own'", None),
+        ("OSError: libcufft.so.11: cannot open shared object file", None),
+    ],
+)
+def test_knows_causes_by_their_message(exception: str, command: str | None) -> None:
+    installed = [make_distribution(f"nvidia-{name}-cu12") for name in ("cublas", "cufft")]
+    owner = make_distribution("own")
+
+    cause = find_known_cause(exception, owner, make_context(owner, *installed))
+
+    assert (cause and cause.command) == command
+
+
+@pytest.mark.parametrize("suffix", ["12_6", "12_1"])
+def test_names_nvidia_library_that_is_too_old_for_another(env: Env, suffix: str) -> None:
+    code = 'extern "C" void __nvJitLinkCreate_12_1() {}'
+    linker = env.compile("libnvJitLink.so.12", code)
+    call = f'extern "C" {{ void __nvJitLinkCreate_{suffix}(); '
+    call += f"void cusparse() {{ __nvJitLinkCreate_{suffix}(); }} }}"
+    flags = ("-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined")
+    sparse = env.compile("libcusparse.so.12", call, *flags, linker)
+    env.install("nvidia_nvjitlink_cu12", {"nvidia/nvjitlink/lib/libnvJitLink.so.12": linker})
+    env.install("nvidia_cusparse_cu12", {"nvidia/cusparse/lib/libcusparse.so.12": sparse})
+
+    commands = [one.command.rpartition(" ")[2] for one in faults(env)]
+
+    assert commands == ["'nvidia-nvjitlink-cu12>=12.6'"] * (suffix == "12_6")
