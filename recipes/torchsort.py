@@ -1,6 +1,6 @@
 """torchsort: differentiable sorting and ranking for PyTorch."""
 
-from cuwheel import Framework, Link, Recipe, Sdist, Smoke, TorchExtension
+from cuwheel import Framework, Link, Patch, Recipe, Sdist, Smoke, TorchExtension
 
 RECIPE = Recipe(
     name="torchsort",
@@ -19,6 +19,7 @@ RECIPE = Recipe(
         "13.0": Framework(name="torch", version="2.11.0"),
         "13.2": Framework(name="torch", version="2.15.0"),
     },
+    patches=(Patch(file="0001-compare-the-index-first.patch", why="its gradients may crash"),),
     requires=("ninja", "setuptools>=61.0", "wheel"),
     # Its CUDA file has Python's assertions, with the paths of its headers.
     build=TorchExtension(env={"NVCC_PREPEND_FLAGS": "-DNDEBUG"}),

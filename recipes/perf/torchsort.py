@@ -20,12 +20,6 @@ UNTOUCHED = (
     "equal values, whose gradients depend on their order",
     "NaN, infinities, no rows, no values",
 )
-KNOWN_PROBLEMS = {
-    f"memcheck: isotonic_{name}_backward_kernel: Invalid __global__ read of size": (
-        "upstream reads a size beyond the last row before it compares the index"
-    )
-    for name in ("l2", "kl")
-}
 DEVICE = "cuda"
 
 # Differences of the inputs, and for `kl` exponentials of them, which are up to 40.
