@@ -14,6 +14,7 @@ RECIPE = Recipe(
         sha256="2f14c510a6e93f404c6ea357210615b3c15a71731f9dbd86f25434e34fb5a741",
     ),
     toolkits=("13.0", "13.2"),
+    never_built=("13.2",),  # not tried yet
     archs=("80", "90", "100", "120"),
     framework={
         "13.0": Framework(name="torch", version="2.11.0"),
