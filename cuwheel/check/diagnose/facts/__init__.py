@@ -8,5 +8,6 @@ __all__ = [
     "machine",
     "probe",
     "startup",
+    "torch_symbols",
     "variables",
 ]
