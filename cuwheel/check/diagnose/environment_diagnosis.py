@@ -211,7 +211,13 @@ class EnvironmentDiagnosis:
     ) -> dict[str, VariableChange]:
         """Return the variables with which imports fail, by name of the import."""
         trials = {
-            name: partial(find_variable, self._calls[name], self._environ, self._fixed)
+            name: partial(
+                find_variable,
+                self._calls[name],
+                self._environ,
+                self._fixed,
+                is_import=bool(answer.import_failure),
+            )
             for name, answer in answers.items()
             if answer and answer.problem and not is_late(answer.problem)
         }

@@ -122,6 +122,11 @@ class PackageImport:
     part: str = ""
 
     @property
+    def import_failure(self) -> str:
+        """The end of the traceback of its import alone."""
+        return self.failure
+
+    @property
     def problem(self) -> str:
         """The end of the traceback of its import, or of its part for CUDA; empty: all works."""
         return self.failure or self.without_cuda
@@ -137,6 +142,11 @@ class FrameworkImport:
 
     facts: FrameworkFacts
     modules: tuple[str, ...] = ()
+
+    @property
+    def import_failure(self) -> str:
+        """The end of the traceback of its import alone."""
+        return self.facts.failure
 
     @property
     def problem(self) -> str:
@@ -181,10 +191,19 @@ def is_late(failure: str) -> bool:
 
 
 def find_variable(
-    call: ImportCall, environ: Mapping[str, str], fixed: Iterable[str]
+    call: ImportCall, environ: Mapping[str, str], fixed: Iterable[str], *, is_import: bool
 ) -> VariableChange | None:
-    """Repeat what failed without variables, but `fixed`, and return which one is the cause."""
-    return find_culprit(lambda changed: not call(changed).problem, environ, fixed)
+    """Repeat what failed without variables, but `fixed`, and return which one is the cause.
+
+    Args:
+        is_import: the import itself failed; what follows may fail for another reason.
+    """
+
+    def works(changed: Mapping[str, str]) -> bool:
+        result = call(changed)
+        return not (result.import_failure if is_import else result.problem)
+
+    return find_culprit(works, environ, fixed)
 
 
 def frameworks_of(environment: PythonEnvironment) -> dict[str, Distribution]:

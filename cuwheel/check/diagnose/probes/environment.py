@@ -271,8 +271,6 @@ def _read_numba(answer: EnvironmentAnswer, _: Any) -> None:
 
 def _read_triton(answer: EnvironmentAnswer, triton: Any) -> None:
     """Start what compiles kernels: its ptxas, and the C compiler for what launches them."""
-    import subprocess  # noqa: PLC0415 - Triton has imported it
-
     answer.write(part="compile kernels")
     importlib.import_module("triton.runtime.build")
     folder = os.path.dirname(triton.__file__)  # noqa: PTH120
@@ -285,9 +283,11 @@ def _read_triton(answer: EnvironmentAnswer, triton: Any) -> None:
     programs += [[named, "--version"]] if named else []
     programs += [[os.environ["CC"], "--version"]] if os.environ.get("CC") else []
     for program in programs:
-        subprocess.run(  # noqa: S603 - the caller's own
-            program, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-        )
+        null = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
+        child = os.posix_spawnp(program[0], program, os.environ, file_actions=[null])
+        status = os.waitpid(child, 0)[1]
+        if status:
+            raise OSError("%s ended with status %d" % (program[0], status))  # noqa: UP031
 
 
 def _read_onnxruntime(answer: EnvironmentAnswer, onnxruntime: Any) -> None:

@@ -54,7 +54,7 @@ _FATAL = frozenset(
 # Their wheels' major releases are those of their names.
 _NUMBERED = re.compile(r"lib(?:cudnn|nvinfer|nvonnxparser)\w*\.so\.(\d+)")
 _NO_OPERATOR = re.compile(r"operator \w+::\w+ does not exist")
-_NO_PROGRAM = re.compile(r"(PermissionError|OSError|CalledProcessError): .*(ptxas|Exec format).*")
+_NO_PROGRAM = re.compile(r"(PermissionError|OSError): .*(ptxas|Exec format).*")
 _LACKS = re.compile(r"No module named|cannot open shared|not found|[Cc]ould not (find|load)")
 _OF_TORCH_CUDA = ("libc10_cuda.so", "libtorch_cuda.so")
 
