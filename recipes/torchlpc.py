@@ -13,6 +13,7 @@ RECIPE = Recipe(
         sha256="260a765645cdf0112d3fcfcebc41d11855ac52264b3185f24068ad873b1b0be3",
     ),
     toolkits=("13.0", "13.2"),
+    never_built=("13.2",),  # not tried yet
     archs=("80", "90", "100", "120"),
     framework={
         "13.0": Framework(name="torch", version="2.11.0"),
