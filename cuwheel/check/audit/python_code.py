@@ -267,8 +267,9 @@ class PythonCode:
                     self._parsed[member] = parse_module(self.sources[member])
             except SyntaxError as problem:
                 self._parsed[member] = problem
-            except ValueError:
-                pass
+            except ValueError as problem:  # of zero bytes, before Python 3.12
+                if b"\0" in self.sources[member]:
+                    self._parsed[member] = SyntaxError(str(problem))
         return self._parsed[member]
 
     def _tree(self, member: str) -> ast.Module | None:

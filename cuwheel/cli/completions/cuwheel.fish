@@ -106,7 +106,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using build' -l quiet -s q -d 'print only
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l verbose -s v -d 'list each loaded library with its supplier, and the seconds of each stage'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l json -d 'print the result for each wheel to standard output, one JSON object per line'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l shard -x -d 'compile only the I-th of N shares into the compile cache, and publish nothing; a build without --shard then takes the objects from there'
-complete -c cuwheel -n '_shtab_cuwheel_using build' -l dry-run -d 'print what would be built and why, then stop'
+complete -c cuwheel -n '_shtab_cuwheel_using build' -l dry-run -d 'print what would be built, why, and what it takes, then stop'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l stage -xka "source patch toolchain environment preflight build repair audit smoke provenance index" -d 'run only this stage, on the output of the one before it'
 complete -c cuwheel -n '_shtab_cuwheel_using build' -l until -xka "source patch toolchain environment preflight build repair audit smoke provenance index" -d 'stop after this stage; the next build continues from there'
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a bump -d 'Update a recipe to upstream'"'"'s newest release: -- NAME.'

@@ -112,7 +112,7 @@ _shtab_cuwheel_build_options=(
   {--verbose,-v}"[list each loaded library with its supplier, and the seconds of each stage]"
   "--json[print the result for each wheel to standard output, one JSON object per line]"
   "--shard[compile only the I-th of N shares into the compile cache, and publish nothing\; a build without --shard then takes the objects from there]:I/N:"
-  "--dry-run[print what would be built and why, then stop]"
+  "--dry-run[print what would be built, why, and what it takes, then stop]"
   "--stage[run only this stage, on the output of the one before it]:stage:(source patch toolchain environment preflight build repair audit smoke provenance index)"
   "--until[stop after this stage\; the next build continues from there]:until:(source patch toolchain environment preflight build repair audit smoke provenance index)"
 )

@@ -206,5 +206,5 @@ def test_audit_takes_code_that_runs_there(tmp_path: Path, library: Path) -> None
 
     slim = slim_wheel(wheel, ["86"], tmp_path / "out")
 
-    facts = [finding for finding in audit_wheel(slim.path).findings if finding.rule == "archs"]
-    assert facts == []
+    findings = audit_wheel(slim.path).findings
+    assert [each.severity for each in findings if each.rule == "archs"] == ["note"]  # no PTX

@@ -82,7 +82,11 @@ def test_finds_library_that_is_not_found(tmp_path: Path, entry: str, file: str, 
 
 @pytest.mark.parametrize(
     "loader",
-    [b"ctypes.CDLL(path)", b"torch.ops.load_library(path)", b"os.environ['LD_LIBRARY_PATH']"],
+    [
+        b"import ctypes\ndef load(path):\n    ctypes.CDLL(path)\n",
+        b"import torch\ndef load(path):\n    torch.ops.load_library(path)\n",
+        b"import os\nos.environ['LD_LIBRARY_PATH'] = '/lib'\n",
+    ],
 )
 def test_library_that_python_may_load_is_a_warning(tmp_path: Path, loader: bytes) -> None:
     files = {**make_module(tmp_path, "$ORIGIN/../pkg.libs"), "pkg/__init__.py": loader}

@@ -7,7 +7,7 @@ def test_page_escapes_its_title_and_loads_nothing() -> None:
     page = html.page("a < b", "<p>body</p>", style="p { color: red; }")
 
     assert "<title>a &lt; b</title>" in page
-    assert "p { color: red; }</style>\n<p>body</p>" in page
+    assert "p { color: red; }</style>\n<main>\n<p>body</p>\n</main>" in page
     assert "url(" not in page
     assert "//" not in page
 
