@@ -154,19 +154,3 @@ def test_knows_causes_by_their_message(exception: str, command: str | None) -> N
     cause = find_known_cause(exception, owner, make_context(owner, *installed))
 
     assert (cause and cause.command) == command
-
-
-@pytest.mark.parametrize("suffix", ["12_6", "12_1"])
-def test_names_nvidia_library_that_is_too_old_for_another(env: Env, suffix: str) -> None:
-    code = 'extern "C" void __nvJitLinkCreate_12_1() {}'
-    linker = env.compile("libnvJitLink.so.12", code)
-    call = f'extern "C" {{ void __nvJitLinkCreate_{suffix}(); '
-    call += f"void cusparse() {{ __nvJitLinkCreate_{suffix}(); }} }}"
-    flags = ("-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined")
-    sparse = env.compile("libcusparse.so.12", call, *flags, linker)
-    env.install("nvidia_nvjitlink_cu12", {"nvidia/nvjitlink/lib/libnvJitLink.so.12": linker})
-    env.install("nvidia_cusparse_cu12", {"nvidia/cusparse/lib/libcusparse.so.12": sparse})
-
-    commands = [one.command.rpartition(" ")[2] for one in faults(env)]
-
-    assert commands == ["'nvidia-nvjitlink-cu12>=12.6'"] * (suffix == "12_6")

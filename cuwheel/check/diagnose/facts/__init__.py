@@ -8,6 +8,5 @@ __all__ = [
     "machine",
     "probe",
     "startup",
-    "torch_symbols",
     "variables",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -65,40 +65,6 @@ def find_missing(stream: IO[bytes], folder: Path, others: Iterable[Path]) -> Mis
     for path in paths if "" not in swapped else ():
         swapped -= _answer(path, swapped, Symbols.mentions, set())
     return Missing(names=tuple(sorted(undefined)), is_abi_only=not swapped)
-
-
-def find_unmatched(
-    libraries: Mapping[str, Iterable[Path]],
-) -> Iterator[tuple[str, str, str]]:
-    """Yield two NVIDIA wheels, and a symbol that the first needs and the second doesn't have.
-
-    Args:
-        libraries: of each wheel, by its name.
-    """
-    owners = {path.name: (name, path) for name, paths in libraries.items() for path in paths}
-    for name, paths in libraries.items():
-        for path in paths:
-            for soname, symbols in _expected(path, owners.keys()).items():
-                supplier, file = owners[soname]
-                missing = _answer(file, symbols, Symbols.lacking, set())
-                if missing and supplier != name:
-                    yield name, supplier, min(missing)
-
-
-def _expected(path: Path, sonames: Collection[str]) -> dict[str, set[str]]:
-    """Return the symbols that a library expects of others, which these names are for."""
-    try:
-        with open_file(path) as stream:
-            symbols = Symbols(stream)
-            needed = sorted(set(symbols.needed).intersection(sonames))
-            names = list(symbols.undefined()) if needed else []
-    except (OSError, ElfFormatError, struct.error):
-        return {}
-    stems = {soname: soname.partition(".")[0].removeprefix("lib") for soname in needed}
-    return {
-        soname: {name for name in names if re.match(rf"_*{re.escape(stem)}[A-Z_]", name)}
-        for soname, stem in stems.items()
-    }
 
 
 def _answer(

@@ -15,7 +15,6 @@ from cuwheel.check.cuda.suppliers import components_of
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts, is_late
 from cuwheel.check.diagnose.facts.machine import Driver
-from cuwheel.check.diagnose.facts.torch_symbols import find_unmatched
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.import_failures import exception_in, explain, explain_variable
 from cuwheel.check.diagnose.rules.known_causes import KnownCause, find_known_cause
@@ -29,7 +28,6 @@ from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, warn
 
 _SUFFIX = re.compile(r"-cu(\d+)$")
 _PLUGIN = re.compile(r"jax-cuda(\d+)-plugin")
-_RELEASE = re.compile(r"_(\d+)_(\d+)$")  # in the name of a symbol that came with it
 _BARE = re.compile(r"Unable to load|Outdated")
 _NVRTC = re.compile(r"failed to load (libnvrtc\.so\.(\d+))")
 _HOLLOW = re.compile(r"AttributeError: (partially initialized )?module '\w+' has no attribute")
@@ -283,9 +281,6 @@ def judge_nvidia_wheels(context: RuleContext, faulty: frozenset[str]) -> Iterato
     """
     environment = context.environment
     wheels = nvidia_wheels(environment)
-    if unmatched := [*_unmatched(wheels, context)]:
-        yield from unmatched
-        return
     majors = cuda_majors(wheel.name for wheel in wheels)
     listed = " and ".join(sorted(majors))
     used = {framework.major: framework for framework in context.frameworks if framework.major}
@@ -317,25 +312,6 @@ def judge_nvidia_wheels(context: RuleContext, faulty: frozenset[str]) -> Iterato
     ):
         of = f" of CUDA {listed}" if majors else ""
         yield works(f"the {len(wheels)} NVIDIA wheels{of} meet all requirements")
-
-
-def _unmatched(wheels: tuple[Distribution, ...], context: RuleContext) -> Iterator[Diagnosis]:
-    """Judge wheels of one CUDA whose libraries can't be loaded together."""
-    pairs = {
-        (name, supplier): symbol
-        for name, supplier, symbol in find_unmatched({own.name: own.libraries for own in wheels})
-    }
-    for (name, supplier), symbol in pairs.items():
-        first, second = (context.environment.distributions[one].title for one in (name, supplier))
-        release = _RELEASE.search(symbol)
-        wanted = f"{supplier}>={release[1]}.{release[2]}" if release else ""
-        yield broken(
-            "nvjitlink-mismatch" if "nvjitlink" in supplier else "diagnose-versions",
-            f"{first} doesn't work with {second}",
-            f"a library of it needs {symbol}, which {second} doesn't have",
-            f"install {wanted or f'a {supplier} of the same release of CUDA'}",
-            context.installer.install(wanted) if wanted else "",
-        )
 
 
 def _lacks_library(framework: FrameworkFacts) -> bool:
