@@ -101,8 +101,9 @@ def test_finds_nothing_broken_in_sound_environment(sound: Path) -> None:
 
 
 def test_says_who_supplies_cuda_to_bitsandbytes(sound: Path) -> None:
-    [package] = diagnose(sound)["packages"]
+    packages = diagnose(sound)["packages"]
 
+    [package] = [each for each in packages if each["name"] == "bitsandbytes"]
     assert package["suppliers"]["libcudart.so.13"].startswith("nvidia-cuda-runtime 13.0")
     assert package["suppliers"]["libcusparse.so.12"].startswith("nvidia-cusparse 12.6")
 

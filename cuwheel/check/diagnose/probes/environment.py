@@ -224,8 +224,9 @@ def _read_jax(answer: EnvironmentAnswer, jax: Any) -> None:
     answer.write(available=bool(devices), devices=devices)
     if not devices:
         answer.write(why_not=["it runs on %s" % jax.default_backend()])  # noqa: UP031
-    answer.write(part="import jax.scipy")  # which fails with a SciPy of another time
-    importlib.import_module("jax.scipy.linalg")
+    if importlib.util.find_spec("jax.scipy"):
+        answer.write(part="import jax.scipy")  # which fails with a SciPy of another time
+        importlib.import_module("jax.scipy.linalg")
 
 
 def _read_cupy(answer: EnvironmentAnswer, cupy: Any) -> None:
