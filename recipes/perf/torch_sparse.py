@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from grid import cases_of, gradients_of, in_float64, name_of, on_second_stream
+from grid import case_of, cases_of, exactly, gradients_of, usual
 from perf_case import Case
 
 PACKAGE = "torch_sparse"  # which loads the operators
@@ -100,41 +100,23 @@ def outputs(function: Callable[..., Any], row: Row, *arguments: Any) -> Any:
     return gradients_of(functools.partial(function, row), values, ahead)
 
 
-def called(row: Row, *arguments: Any) -> Any:
-    """Call the package on the row's stream."""
-    function = functools.partial(outputs, package, row)
-    is_second = row.get("stream") == "second"
-    return on_second_stream(function, *arguments) if is_second else function(*arguments)
-
-
-def expected(row: Row, *arguments: Any) -> Any:
-    """Return the result in float64."""
-    return outputs(exact, row, *in_float64(arguments))
+CALL = functools.partial(outputs, package)
+EXPECTED = functools.partial(exactly, functools.partial(outputs, exact))
 
 
 def grid_case(row: Row) -> Case:
     """Return a case that is only checked."""
-    return Case(
-        name=name_of(row),
-        inputs=functools.partial(inputs, row),
-        call=functools.partial(called, row),
-        expected=functools.partial(expected, row),
-        limit=LIMITS[row["dtype"]],
-        is_grid=True,
-        is_timed=False,
-        memory=1 << 30,
-    )
+    return case_of(row, inputs, CALL, EXPECTED, limit=LIMITS[row["dtype"]], memory=1 << 30)
 
 
 def timed_case(what: str, call: str) -> Case:
     """Return a case of many entries."""
-    row: Row = {**{name: values[0] for name, values in AXES.items()}, **LARGE}
-    row |= {"what": what, "call": call}
+    row = usual(AXES, **LARGE, what=what, call=call)
     return Case(
         name=f"{what} {call} fp32 {row['entries']} entries, {row['columns']} columns",
         inputs=functools.partial(inputs, row),
-        call=functools.partial(called, row),
-        expected=functools.partial(expected, row),
+        call=functools.partial(CALL, row),
+        expected=functools.partial(EXPECTED, row),
         limit=LIMITS["float32"],
         rival=functools.partial(outputs, exact, row),
         rival_name="torch scatter_reduce",

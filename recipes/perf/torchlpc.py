@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from grid import cases_of, gradients_of, in_float64, name_of
+from grid import case_of, cases_of, exactly, gradients_of, usual
 from perf_case import Case
 from torchlpc import sample_wise_lpc
 
@@ -67,34 +67,26 @@ def outputs(function: Callable[..., Any], row: Row, *arguments: torch.Tensor) ->
     return function(*values) if row["what"] == "forward" else gradients_of(function, values, ahead)
 
 
-def expected(row: Row, *arguments: torch.Tensor) -> Any:
-    """Return the result in float64."""
-    return outputs(exact, row, *in_float64(arguments))
-
-
-def case_of(row: Row, name: str, **others: Any) -> Case:
-    """Return a case of a row."""
-    return Case(
-        name=name,
-        inputs=functools.partial(inputs, row),
-        call=functools.partial(outputs, sample_wise_lpc, row),
-        expected=functools.partial(expected, row),
-        limit=LIMITS[row["dtype"]],
-        memory=1 << 30,
-        **others,
-    )
+CALL = functools.partial(outputs, sample_wise_lpc)
+EXPECTED = functools.partial(exactly, functools.partial(outputs, exact))
 
 
 def grid_case(row: Row) -> Case:
     """Return a case that is only checked."""
-    return case_of(row, name_of(row), is_grid=True, is_timed=False)
+    return case_of(row, inputs, CALL, EXPECTED, limit=LIMITS[row["dtype"]], memory=1 << 30)
 
 
 def timed_case(what: str, order: int) -> Case:
     """Return a case of long signals."""
-    row: Row = {**{name: values[0] for name, values in AXES.items()}, **LARGE}
-    row |= {"what": what, "order": order}
-    return case_of(row, f"{what} order {order} fp32 {row['batch']}x{row['steps']}")
+    row = usual(AXES, **LARGE, what=what, order=order)
+    return Case(
+        name=f"{what} order {order} fp32 {row['batch']}x{row['steps']}",
+        inputs=functools.partial(inputs, row),
+        call=functools.partial(CALL, row),
+        expected=functools.partial(EXPECTED, row),
+        limit=LIMITS[row["dtype"]],
+        memory=1 << 30,
+    )
 
 
 GRIDS = ((AXES, lambda _: True, grid_case),)

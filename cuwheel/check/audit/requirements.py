@@ -139,11 +139,11 @@ class SupplierConditions:
         return frozenset(dep.distribution for dep in self.case.dependencies if dep.extra in extras)
 
     def loader_of(self, soname: str, component: Component) -> str:
-        """Return the known package that loads a library before the wheel's, or empty."""
+        """Return the known project that loads a library before the wheel does, or empty."""
         for dep in self.case.dependencies:
             if dep.distribution == component.distribution and preloads(dep.by, soname):
-                return f"loaded before by {dep.by}"
-        return f"loaded before by {_FINDER}" if _FINDER in self.case.required else ""
+                return dep.by
+        return _FINDER if _FINDER in self.case.required else ""
 
     def is_loaded(self, pattern: str) -> bool:
         """Return True if the wheel, a framework or the finder loads a library that is opened."""

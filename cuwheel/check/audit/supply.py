@@ -27,7 +27,7 @@ from cuwheel.check.linkage.search_path import resolve_entry
 
 _PREFIX = PurePosixPath("/")  # `sys.prefix`, and where site-packages is below it
 _SITE = PurePosixPath("/lib/python3/site-packages")
-_OPENED = "loaded before by the wheel's Python code"
+_OWN_CODE = "the wheel's Python code"
 
 
 class Fault(NamedTuple):
@@ -53,6 +53,7 @@ class Supply(NamedTuple):
         supplier: `wheel`, `system`, `driver`, or a project and its folder in site-packages; empty
             if unknown.
         condition: of its being found, if any: an extra, a library loaded before.
+        loader: the project, or the wheel's Python code, that has loaded it before; else empty.
     """
 
     library: str
@@ -60,6 +61,15 @@ class Supply(NamedTuple):
     supplier: str = ""
     condition: str = ""
     faults: tuple[Fault, ...] = ()
+    loader: str = ""
+
+
+def _loaded_before(supply: Supply, loader: str) -> Supply:
+    """Return a supply with what has loaded the library before; an empty loader changes nothing."""
+    if not loader:
+        return supply
+    condition = ", ".join(filter(None, (supply.condition, f"loaded before by {loader}")))
+    return supply._replace(condition=condition, loader=loader)
 
 
 class _Need(NamedTuple):
@@ -144,7 +154,7 @@ class Chain:
         if self.case.loader_graph.finds(library.name, soname, folders):
             return Supply(library.name, soname, "wheel")
         if self._is_opened(library, soname):
-            return Supply(library.name, soname, "wheel", _OPENED)
+            return _loaded_before(Supply(library.name, soname, "wheel"), _OWN_CODE)
         return Supply(library.name, soname, "wheel", "", (self._lost_in_wheel(library, soname),))
 
     def _is_opened(self, library: ScannedLibrary, soname: str) -> bool:
@@ -197,7 +207,6 @@ class Chain:
             faults.append(Fault("error", "comes", "come", rest))
         condition, missing = self.conditions.condition(component, soname)
         lost, loader = self._lost_elsewhere(library, soname, component)
-        condition = ", ".join(part for part in (condition, loader) if part)
         if missing:
             severity = min(missing, lost or missing, key=SEVERITIES.index)
             rest = f"from {component.distribution}, {self.conditions.why_missing(component)}"
@@ -215,17 +224,18 @@ class Chain:
             rest = f"in {component.site_folder}, but no rpath entry points there"
             faults.append(Fault(lost, "is", "are", rest))
         supplier = f"{component.distribution} ({component.site_folder})"
-        return Supply(library.name, soname, supplier, condition, tuple(faults))
+        supply = Supply(library.name, soname, supplier, condition, tuple(faults))
+        return _loaded_before(supply, loader)
 
     def _lost_elsewhere(
         self, library: ScannedLibrary, soname: str, component: Component
     ) -> tuple[Severity | None, str]:
-        """Return how bad it is that a library doesn't find another's folder, and what helps."""
+        """Return how bad it is that a library doesn't find another's folder, and what loads it."""
         if self.case.loader_graph.finds(library.name, soname, (component.site_folder,)):
             return None, ""
         # What starts a program imports nothing into its process.
         loader = "" if library.is_program else self.conditions.loader_of(soname, component)
-        loader = loader or (_OPENED if self._is_opened(library, soname) else "")
+        loader = loader or (_OWN_CODE if self._is_opened(library, soname) else "")
         if loader and not self.case.contract:
             return None, loader
         if self.case.gpu_projects and self.case.scan.loaders and not library.is_program:
@@ -240,14 +250,14 @@ class Chain:
         namesake = self.conditions.namesake(soname) or (
             "" if is_cuda_library(soname) else self.conditions.expected_from(library)
         )
-        supplier, condition, fault = "", "", None
+        supplier, condition, loader, fault = "", "", "", None
         if is_other_accelerator(soname):
             supplier = "another accelerator's software"
         elif self.case.contract:
             fault = self._missing(soname)
         elif loaders and not is_cuda_library(soname):
-            supplier, condition = loaders[0], f"loaded before by {loaders[0]}"
-            rest = f"in the wheel, nor on every system; {condition}"
+            supplier = loader = loaders[0]
+            rest = f"in the wheel, nor on every system; loaded before by {loader}"
             fault = Fault("note", "is neither", "are neither", rest)
         elif namesake:
             supplier, condition = namesake, "judging by its name"
@@ -260,12 +270,13 @@ class Chain:
             rest = f"in the wheel; what {others[0]} requires isn't known here"
             fault = Fault("note", "isn't", "aren't", rest)
         elif importing := self.conditions.imported_namesake(soname):
-            supplier, condition = importing, f"loaded before by {importing}"
+            supplier = loader = importing
             rest = f"from {importing}, which Python code imports, and no requirement installs"
             fault = Fault("warning", "comes", "come", rest)
         else:
             fault = self._missing(soname)
-        return Supply(library.name, soname, supplier, condition, (fault,) if fault else ())
+        supply = Supply(library.name, soname, supplier, condition, (fault,) if fault else ())
+        return _loaded_before(supply, loader)
 
     def _missing(self, soname: str) -> Fault:
         is_cuda = is_cuda_library(soname)

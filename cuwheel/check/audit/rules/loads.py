@@ -12,12 +12,11 @@ from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, finding
 from cuwheel.check.audit.python_code import Import
 from cuwheel.check.audit.rules.python_releases import STANDARD_MODULES
+from cuwheel.check.audit.rules.python_values import LOADERS, name_of
 from cuwheel.check.audit.supply import Chain
 from cuwheel.check.cuda.frameworks import preloads
 from cuwheel.check.cuda.suppliers import components_of, is_cuda_library, is_from_driver
 
-# Of ctypes, cffi and PyTorch; only an absolute path leads to a file beside the module.
-_LOADERS = frozenset({"CDLL", "PyDLL", "LoadLibrary", "load_library", "dlopen"})
 _FINDER = "find_library"  # of ctypes.util: `helper` for libhelper.so
 _BY_CHOICE = (ast.Try, ast.If, ast.IfExp, ast.BoolOp)  # one way of several
 _LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -104,14 +103,13 @@ def _loads(body: Sequence[ast.AST], outer: tuple[ast.AST, ...]) -> Iterator[_Loa
 
 def _library_of(call: ast.Call) -> str:
     """Return the constant name that a call loads, if it is no absolute path; or empty."""
-    function = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    function = function or (call.func.id if isinstance(call.func, ast.Name) else "")
+    function = name_of(call.func)
     first = call.args[0] if call.args else None
     if not (isinstance(first, ast.Constant) and isinstance(first.value, str)):
         return ""
     if function == _FINDER:
         return f"lib{first.value}.so"
-    is_library = function in _LOADERS and ".so" in first.value
+    is_library = function in LOADERS and ".so" in first.value
     return first.value if is_library and not first.value.startswith("/") else ""
 
 
@@ -119,9 +117,8 @@ def _order_findings(chain: Chain) -> Iterator[AuditFinding]:
     """Yield extension modules that are imported before the framework whose libraries they need."""
     frameworks: dict[str, str] = {}
     for supply in chain.supplies:
-        by = supply.condition.rpartition("loaded before by ")[2]
-        if supply.condition and preloads(by):
-            frameworks[supply.library] = by
+        if supply.loader and preloads(supply.loader):
+            frameworks[supply.library] = supply.loader
     if not frameworks:
         return
     graph, done = chain.case.loader_graph, set()

@@ -13,6 +13,7 @@ from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, finding
 from cuwheel.check.audit.rules.python_values import (
+    LOADERS,
     SITE,
     Module,
     Value,
@@ -25,10 +26,9 @@ from cuwheel.check.audit.rules.python_values import (
 from cuwheel.check.cuda.suppliers import is_cuda_library, is_from_driver
 
 _RULE = "Python code"
-_LOADERS = frozenset({"CDLL", "PyDLL", "LoadLibrary", "load_library", "dlopen"})
 _READERS = frozenset({"read_text", "read_bytes", "iterdir", "open"})  # methods of a path
 # Functions with a file's name: of Python, NumPy, pandas, PyTorch.
-_FUNCTIONS = _LOADERS | {"open", "load", "loadtxt", "genfromtxt", "fromfile", "read_csv", "listdir"}
+_FUNCTIONS = LOADERS | {"open", "load", "loadtxt", "genfromtxt", "fromfile", "read_csv", "listdir"}
 _FUNCTIONS |= {
     "scandir",
     "getsize",
@@ -328,7 +328,7 @@ def _paths_of(call: ast.Call, values: Values) -> Iterator[str]:
     elif name in _FUNCTIONS and call.args and (name != "open" or _is_reading(call, 1)):
         is_path = name in {"SourceFileLoader", "ExtensionFileLoader"}
         path = values.text(call.args[-1 if is_path else 0])
-        path = path if path and (path.startswith("/") or name in _LOADERS) else None
+        path = path if path and (path.startswith("/") or name in LOADERS) else None
     if path:
         yield path
     yield from _sources(call, values)

@@ -10,8 +10,9 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -20,9 +21,6 @@ from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.tags import minor_of
 from cuwheel.check.cuda.frameworks import extras_of, has_common_release
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 _RULE = "Python code"
 _REMOVED = {
@@ -76,6 +74,19 @@ _GUARDS = re.compile(rb"hasattr|getattr|__version__|AttributeError|ImportError|T
 _ALIASES = {"np": "numpy", "numpy": "numpy", "torch": "torch"}
 
 
+class _Lack(NamedTuple):
+    """A name that some allowed releases lack.
+
+    Attributes:
+        severity: of a module that imports it.
+        is_removed: newer releases lack it, so that a fresh installation does; else older ones.
+    """
+
+    fact: str
+    severity: Severity
+    is_removed: bool
+
+
 def project_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield names and Pythons that the allowed releases of a required project don't have."""
     parsed = [r for line in dict.fromkeys(case.requires) if (r := parse_requirement(line))]
@@ -115,9 +126,9 @@ def _range(text: str) -> str:
     return f">={first}" + (f",<={last}" if last else "")
 
 
-def _faults(project: str, allowed: SpecifierSet) -> dict[str, tuple[str, Severity]]:
-    """Return the names that some allowed releases lack: why, and an import's severity."""
-    faults: dict[str, tuple[str, Severity]] = {}
+def _faults(project: str, allowed: SpecifierSet) -> dict[str, _Lack]:
+    """Return the names that some allowed releases lack."""
+    faults: dict[str, _Lack] = {}
     for table, before, has, lacks in (
         (_REMOVED, "before", "<", ">="),
         (_ADDED, "from", ">=", "<"),
@@ -129,24 +140,20 @@ def _faults(project: str, allowed: SpecifierSet) -> dict[str, tuple[str, Severit
             fact = f"which {project} has only {before} {release}" + (" on" if has == ">=" else "")
             fact += f", and the wheel allows {project}{allowed}"
             severity: Severity = "warning" if is_possible else "error"
-            faults |= {f"{project}.{name}": (fact, severity) for name in names.split()}
+            lack = _Lack(fact, severity, table is _REMOVED)
+            faults |= {f"{project}.{name}": lack for name in names.split()}
     return faults
 
 
-def _imported_findings(
-    faults: Mapping[str, tuple[str, Severity]], case: AuditCase
-) -> Iterator[AuditFinding]:
+def _imported_findings(faults: Mapping[str, _Lack], case: AuditCase) -> Iterator[AuditFinding]:
     for item in case.code.imports:
         for name in (item.module, *(f"{item.module}.{each}" for each in item.names)):
             if name in faults:
-                fact, severity = faults[name]
-                fact = f"line {item.line} imports {name}, {fact}"
-                yield finding(item.importer, _RULE, fact, severity)
+                fact = f"line {item.line} imports {name}, {faults[name].fact}"
+                yield finding(item.importer, _RULE, fact, faults[name].severity)
 
 
-def _used_findings(
-    faults: Mapping[str, tuple[str, Severity]], case: AuditCase
-) -> Iterator[AuditFinding]:
+def _used_findings(faults: Mapping[str, _Lack], case: AuditCase) -> Iterator[AuditFinding]:
     """Yield names that code uses, where it doesn't look for them first."""
     pattern = _pattern(tuple(faults))
     for member, source in case.scan.sources.items():
@@ -154,10 +161,10 @@ def _used_findings(
             continue
         for line, name in _names_used(case.code.nodes(member)):
             if name in faults:
-                fact, severity = faults[name]
-                fact = f"line {line} uses {name}, {fact}"
-                severity = "warning" if severity == "error" or "before" in fact else "note"
-                yield finding(member, _RULE, fact, severity)
+                lack = faults[name]
+                is_sure = lack.severity == "error" or lack.is_removed
+                fact = f"line {line} uses {name}, {lack.fact}"
+                yield finding(member, _RULE, fact, "warning" if is_sure else "note")
                 break
 
 

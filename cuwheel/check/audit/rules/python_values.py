@@ -12,6 +12,8 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 SITE = PurePosixPath("/site")  # stands for site-packages, so that a path below it is known as such
+# Functions of ctypes, cffi and PyTorch; only an absolute path leads to a file beside the module.
+LOADERS = frozenset({"CDLL", "PyDLL", "LoadLibrary", "load_library", "dlopen"})
 _SAME = frozenset(
     {"abspath", "realpath", "normpath", "resolve", "absolute", "str", "fspath", "as_posix"}
     | {"as_file", "list", "tuple", "sorted", "set", "__fspath__"}

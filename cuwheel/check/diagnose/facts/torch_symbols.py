@@ -1,4 +1,4 @@
-"""Symbols that an extension expects of PyTorch, or one NVIDIA library of another, and misses."""
+"""Symbols that an extension expects of PyTorch and that the installed PyTorch doesn't have."""
 
 from __future__ import annotations
 

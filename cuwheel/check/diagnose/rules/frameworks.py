@@ -17,7 +17,7 @@ from cuwheel.check.diagnose.facts.imports import FrameworkFacts, is_late
 from cuwheel.check.diagnose.facts.machine import Driver
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.import_failures import exception_in, explain, explain_variable
-from cuwheel.check.diagnose.rules.known_causes import KnownCause, find_known_cause
+from cuwheel.check.diagnose.rules.known_causes import judge_known
 from cuwheel.check.diagnose.rules.requirements import (
     extra_fix,
     is_nvidias,
@@ -68,21 +68,12 @@ def _import_fault(
         yield broken(anchor, what, line, fix, command)
     elif is_late(framework.failure):
         yield not_examined(f"the import of {name}", exception_in(framework.failure))
-    elif framework.failure and (known := _known(framework.failure, remedy, project, context)):
-        yield broken(known.anchor, what, known.why, known.fix, known.command)
+    elif project and (known := judge_known(what, framework.failure, project, context, remedy)):
+        yield known
     elif framework.failure:
         otherwise = f"python -c 'import {framework.name}' shows the full error{intact}"
         anchor, line, fix = explain(framework.failure, otherwise, remedy)
         yield broken(anchor, what, line, fix, remedy or "")
-
-
-def _known(
-    failure: str, remedy: str | None, project: Distribution | None, context: RuleContext
-) -> KnownCause | None:
-    """Return the cause that an exception shows, with the exception; None: it shows none."""
-    exception = exception_in(failure)
-    known = find_known_cause(exception, project, context) if project and remedy is None else None
-    return known._replace(why=f"{exception}; {known.why}") if known else None
 
 
 def _cuda_fault(name: str, framework: FrameworkFacts, context: RuleContext) -> Iterator[Diagnosis]:
@@ -209,8 +200,8 @@ def _trouble(
         state = "it can" if framework.part else "it can report them"
         anchor, line, fix, command = explain_variable(framework.trouble, change, state)
         return broken(anchor, what, line, fix, command)
-    if known := _known(framework.trouble, remedy, project, context):
-        return broken(known.anchor, what, known.why, known.fix, known.command)
+    if known := judge_known(what, framework.trouble, project, context, remedy):
+        return known
     if match := _NVRTC.search(framework.trouble):
         fix, command = _nvrtc_fix(context, project, *match.groups())
         return broken("libnvrtc-missing", f"{name} can't compile kernels", match[0], fix, command)

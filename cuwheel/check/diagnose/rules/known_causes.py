@@ -14,7 +14,9 @@ from cuwheel.check.cuda.suppliers import components_of
 from cuwheel.check.diagnose.facts.environment import LACKING_MODULES, Distribution
 from cuwheel.check.diagnose.facts.installed_files import modules_of
 from cuwheel.check.diagnose.rules.context import RuleContext
+from cuwheel.check.diagnose.rules.import_failures import exception_in
 from cuwheel.check.diagnose.rules.requirements import cuda_of
+from cuwheel.check.diagnose.verdict import Diagnosis, broken
 
 # New environments come without it since Python 3.12; the last has no `pkg_resources`.
 _OF_SETUPTOOLS = {
@@ -31,6 +33,23 @@ class KnownCause(NamedTuple):
     fix: str
     command: str = ""
     why: str = ""
+
+
+def judge_known(
+    what: str, failure: str, owner: Distribution, context: RuleContext, remedy: str | None
+) -> Diagnosis | None:
+    """Return the verdict on a failure whose message shows the cause; None: it doesn't.
+
+    Args:
+        what: fails, `jax 0.5.3 can't be imported`.
+        failure: the end of a traceback; empty: none.
+        remedy: of what else is wrong, and is to be mended first; None: nothing is.
+    """
+    exception = exception_in(failure)
+    known = find_known_cause(exception, owner, context) if remedy is None else None
+    if known is None:
+        return None
+    return broken(known.anchor, what, f"{exception}; {known.why}", known.fix, known.command)
 
 
 def find_known_cause(

@@ -26,7 +26,7 @@ from cuwheel.check.diagnose.rules.import_failures import (
     explain,
     explain_variable,
 )
-from cuwheel.check.diagnose.rules.known_causes import find_known_cause
+from cuwheel.check.diagnose.rules.known_causes import judge_known
 from cuwheel.check.diagnose.rules.requirements import cuda_of, extra_fix, extras_of, numpy_fix
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, notes, warns, works
 
@@ -156,15 +156,16 @@ class _PackageJudge:
 
     def _import_failure(self) -> Diagnosis:
         package = self.package
-        if verdict := self._known(package.failure, "be imported"):
-            return verdict
+        own = self.context.environment.distributions[package.name]
+        what = f"{package.title} can't be imported"
+        if known := judge_known(what, package.failure, own, self.context, self.remedy):
+            return known
         otherwise = f"python -c 'import {self._module}' shows the full error"
         anchor, line, fix = explain(package.failure, otherwise, self.remedy)
         command = self.remedy or ""
         if anchor == "numpy-abi-mismatch":
-            own = self.context.environment.distributions[package.name]
             fix, command = numpy_fix(self.context, own)
-        return broken(anchor, f"{package.title} can't be imported", line, fix, command)
+        return broken(anchor, what, line, fix, command)
 
     @property
     def _module(self) -> str:
@@ -177,37 +178,24 @@ class _PackageJudge:
         own = self.context.environment.distributions[package.name]
         failure, what = package.without_cuda, f"{package.title} can't {part}"
         if change := self.context.changes.get(package.name):
-            yield broken(*_in_order(what, explain_variable(failure, change, "it can")))
-        elif verdict := self._known(failure, part):
-            yield verdict
+            anchor, line, fix, command = explain_variable(failure, change, "it can")
+            yield broken(anchor, what, line, fix, command)
+        elif known := judge_known(what, failure, own, self.context, self.remedy):
+            yield known
         elif self.remedy is not None:
-            yield broken(
-                explain(failure, "", "")[0], what, exception_in(failure), FIRST, self.remedy
-            )
+            anchor = explain(failure, "", "")[0]
+            yield broken(anchor, what, exception_in(failure), FIRST, self.remedy)
         elif match := _NO_PROGRAM.search(failure):
             again = self.context.installer.reinstall(own)
             fix = f"install {package.name} again, whose program can't be started"
-            anchor, line = "diagnose-damaged-installation", f"{match[0]}"
-            yield broken(anchor, what, line, fix, again)
+            yield broken("diagnose-damaged-installation", what, match[0], fix, again)
         else:
-            fix, command = (
-                f"python -c 'import {self._module}' and a first use show the full error",
-                "",
-            )
+            fix = f"python -c 'import {self._module}' and a first use show the full error"
+            command = ""
             if _LACKS.search(exception_in(failure)):
                 fix, command = extra_fix(self.context, own)
             anchor, line, fix = explain(failure, fix)
             yield broken(anchor, what, line, fix, command)
-
-    def _known(self, failure: str, part: str) -> Diagnosis | None:
-        """Return the verdict on a failure whose message shows the cause; None: it doesn't."""
-        own = self.context.environment.distributions[self.package.name]
-        known = find_known_cause(exception_in(failure), own, self.context)
-        if known is None or self.remedy is not None:
-            return None
-        cause = f"{exception_in(failure)}; {known.why}"
-        what = f"{self.package.title} can't {part}"
-        return broken(known.anchor, what, cause, known.fix, known.command)
 
     def _blindness(self) -> Iterator[Diagnosis]:
         """Judge a package that sees no GPU though CUDA programs do."""
@@ -523,11 +511,6 @@ class _PackageJudge:
             for library in self.package.libraries
             for soname, source in library.needs
         )
-
-
-def _in_order(what: str, explained: tuple[str, str, str, str]) -> tuple[str, str, str, str, str]:
-    anchor, cause, fix, command = explained
-    return anchor, what, cause, fix, command
 
 
 def _anchor(soname: str) -> str:
