@@ -307,8 +307,8 @@ def play(
 ) -> None:
     """Measure all players in each round, in an order that changes; their `rounds` grow.
 
-    Of a sample the median counts; of calls that the host's clock times the least, since what else
-    the host does only adds to them.
+    Of a sample the median counts; where calls are timed together (`host_calls`) the least, since
+    what else the host does only adds to their time.
     """
     name, typical = case["name"], min if case["host_calls"] else statistics.median
     each = sum(_calls(player.seconds) * (player.seconds + _FLUSH) for player in players)
