@@ -1,6 +1,6 @@
 """The judgement if a wheel is slower than another, from times that were measured alternately.
 
-Each round gives the median time of the old wheel, of the new one, and of the old one in a second
+Each round gives the time of a call of the old wheel, of the new one, and of the old one in a second
 process. A changing clock affects all three, so the ratios within a round are judged. The ratio of
 the old wheel to itself is the noise of this machine: a difference counts only beyond it, and wheels
 are the same only where it is small.
@@ -20,7 +20,8 @@ from cuwheel.lab.perf.records import Answer, Comparison, Timing
 
 # Share of the time that counts as the same, by what measured it. An H100 was within 0.1 % of itself
 # in sixteen runs by device events; the host's clock includes the host's other work.
-TOLERANCES = {"device events": 0.01, "host clock": 0.03}
+HOST_CLOCK = "host clock"
+TOLERANCES = {"device events": 0.01, HOST_CLOCK: 0.03}
 HOST_CALLS = 0.10  # of calls that follow each other: other programs use the host too
 BETWEEN_RUNS = 0.05  # against an earlier run: clocks, heat and other cards differ
 CONFIDENCE = 0.99  # of the intervals: with twenty cases one in five runs would be wrong at 0.95
@@ -40,7 +41,7 @@ def judge(
     """Compare times that were measured alternately.
 
     Args:
-        old: seconds, the median of each round; `again`: of the old wheel in a second process.
+        old: seconds, the typical call of each round; `again`: of the old wheel in a second process.
         tolerance: a share of the time; smaller differences count as the same.
         repeats: how often everything was measured, for the record.
     """

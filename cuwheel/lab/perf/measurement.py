@@ -240,7 +240,8 @@ class _Measurement:
             seconds = length * answer["rival_seconds"]
             players.append(Player(worker=first, subject="rival", seconds=seconds))
         with setup.watching() as clocks:
-            play(case.facts, players, is_quick=self._request.is_quick, factor=factor)
+            is_quick, by_host = self._request.is_quick, setup.started["clock"] == gate.HOST_CLOCK
+            play(case.facts, players, is_quick=is_quick, by_host=by_host, factor=factor)
         case.clocks += clocks
         case.new += players[0].rounds
         case.rival += players[-1].rounds if players[-1].subject == "rival" else []

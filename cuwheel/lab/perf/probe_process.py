@@ -303,14 +303,19 @@ class Player:
 
 
 def play(
-    case: Mapping[str, Any], players: Sequence[Player], *, is_quick: bool, factor: int = 1
+    case: Mapping[str, Any],
+    players: Sequence[Player],
+    *,
+    is_quick: bool,
+    by_host: bool = False,
+    factor: int = 1,
 ) -> None:
     """Measure all players in each round, in an order that changes; their `rounds` grow.
 
-    Of a sample the median counts; where calls are timed together (`host_calls`) the least, since
-    what else the host does only adds to their time.
+    Of a sample the median counts; by the host's clock (`by_host`, and `host_calls` of a case) the
+    least, since what else the host does only adds to the time.
     """
-    name, typical = case["name"], min if case["host_calls"] else statistics.median
+    name, typical = case["name"], min if by_host or case["host_calls"] else statistics.median
     each = sum(_calls(player.seconds) * (player.seconds + _FLUSH) for player in players)
     most = _QUICK_ROUNDS if is_quick else _ROUNDS
     count = max(_FEWEST, min(most, int(_LONGEST / each)))

@@ -71,7 +71,7 @@ class Timing:
     Attributes:
         median: of the rounds.
         low, high: its confidence interval.
-        rounds: the median of each round; of `host_calls` the least.
+        rounds: the median of each round; by the host's clock the least.
     """
 
     median: float

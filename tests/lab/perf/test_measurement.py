@@ -148,15 +148,19 @@ def test_looks_for_other_processes_before_and_after_the_calls(
     assert (busy, run.is_busy) == ([True, False], True)
 
 
-@pytest.mark.parametrize(("host_calls", "typical"), [(0, 3.0), (50, 1.0)])
-def test_least_time_counts_where_the_host_is_timed(host_calls: int, typical: float) -> None:
+@pytest.mark.parametrize(
+    ("host_calls", "by_host", "typical"), [(0, False, 3.0), (50, False, 1.0), (0, True, 1.0)]
+)
+def test_least_time_counts_by_the_hosts_clock(
+    *, host_calls: int, by_host: bool, typical: float
+) -> None:
     class Worker:
         def call(self, *_: object, **__: object) -> list[float]:
             return [9.0, 1.0, 3.0]
 
     player = Player(worker=Worker(), subject="package", seconds=1.0)  # type: ignore[arg-type]
 
-    play({"name": "a", "host_calls": host_calls}, [player], is_quick=True)
+    play({"name": "a", "host_calls": host_calls}, [player], is_quick=True, by_host=by_host)
 
     assert set(player.rounds) == {typical}
 
