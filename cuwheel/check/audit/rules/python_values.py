@@ -1,6 +1,6 @@
 """Paths and texts in Python code, as far as constants, `__file__` and own modules make them.
 
-A value is a text, a number, a tuple of values, a function of the wheel, or None: unknown.
+A value is a text, a number, a tuple of values, a module or function, or None: unknown.
 """
 
 from __future__ import annotations
@@ -28,6 +28,12 @@ Value = object
 
 class Module(NamedTuple):
     """A module of the wheel, as a value."""
+
+    name: str
+
+
+class Foreign(NamedTuple):
+    """A module or a function of another project, `importlib.metadata.version`, as a value."""
 
     name: str
 
@@ -133,6 +139,8 @@ def _attribute(node: ast.Attribute, values: Values) -> Value:
     value = values.of(node.value)
     if isinstance(value, Module):
         return values.attribute(value.name, node.attr)
+    if isinstance(value, Foreign):
+        return Foreign(f"{value.name}.{node.attr}")
     if isinstance(node.value, ast.Name) and node.value.id == "__spec__":
         return values.names.get({"origin": "__file__", "name": "__name__"}.get(node.attr, ""))
     if isinstance(value, str) and node.attr in {"parent", "name", "stem"}:
@@ -216,6 +224,10 @@ def _method(name: str, owner: str | None, call: ast.Call, values: Values) -> Val
     if name in {"with_name", "with_suffix"} and owner and isinstance(first, str) and first:
         path = PurePosixPath(owner)
         return str(path.with_name(first) if name == "with_name" else path.with_suffix(first))
+    if name == "replace" and owner is not None and len(call.args) == 2:  # noqa: PLR2004
+        second = values.of(call.args[1])
+        are_texts = isinstance(first, str) and isinstance(second, str)
+        return owner.replace(first, second) if are_texts else None  # type: ignore[arg-type]
     if name == "getfile" and isinstance(first, Module):
         return values.attribute(first.name, "__file__")
     return None
