@@ -53,6 +53,7 @@ _MAKES = re.compile(
     rb"exists\(|is_file|isfile|isdir|is_dir\(|subprocess|mkdir|makedirs|os\.system|\.write|urlopen"
     rb"|\bi?glob\(|\.r?glob\(|chdir|urlretrieve|hf_hub_download|shutil"
 )
+_WORD = re.compile(rb"\w+")
 _COMPILES = re.compile(rb"\bcpp_extension\b")
 _LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -161,7 +162,8 @@ class _Files:
         later = {node for node in nodes if isinstance(node, _FUNCTION)} - self._called
         texts = [_lines_of(node, lines) for node in nodes if node not in later]
         for text in texts:  # and the functions that these name
-            named = {node for node in later if node.name.encode() in text}
+            words = set(_WORD.findall(text))
+            named = {node for node in later if node.name.encode() in words}
             texts += [_lines_of(node, lines) for node in named]
             later -= named
         return any(map(_MAKES.search, texts))
