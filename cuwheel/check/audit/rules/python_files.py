@@ -240,14 +240,7 @@ class _Files:
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             self._import(node, values)
         elif isinstance(node, ast.With):
-            for item in node.items:
-                self._look(item.context_expr, values)
-                if item.optional_vars:
-                    bind(item.optional_vars, values.of(item.context_expr), values)
-            if any(_suppresses(item.context_expr) for item in node.items):
-                _forget(node, values)
-                return False
-            self._run(node.body, values)
+            return self._with(node, values)
         elif isinstance(node, ast.Try) and not node.handlers:
             self._run(node.body, values)
         elif isinstance(node, ast.For):
@@ -260,6 +253,17 @@ class _Files:
         else:
             _forget(node, values)
             return False
+        return True
+
+    def _with(self, node: ast.With, values: Values) -> bool:
+        for item in node.items:
+            self._look(item.context_expr, values)
+            if item.optional_vars:
+                bind(item.optional_vars, values.of(item.context_expr), values)
+        if any(_suppresses(item.context_expr) for item in node.items):
+            _forget(node, values)
+            return False
+        self._run(node.body, values)
         return True
 
     def _loop(self, node: ast.For, values: Values) -> bool:
@@ -309,9 +313,9 @@ class _Files:
             function = scope.of(call.func)
             if isinstance(function, ast.FunctionDef):
                 self._call(call, function, scope)
-            elif isinstance(function, Foreign) and function.name in QUERIES and call.args:
-                if name := scope.text(call.args[0]):
-                    self.queries.append(Query(self._member, call.lineno, name))
+            is_query = isinstance(function, Foreign) and function.name in QUERIES
+            if is_query and call.args and (name := scope.text(call.args[0])):
+                self.queries.append(Query(self._member, call.lineno, name))
             for path in _paths_of(call, scope):
                 self.opened.append(_Opened(self._member, call.lineno, path))
 

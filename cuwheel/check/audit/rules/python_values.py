@@ -6,6 +6,7 @@ A value is a text, a number, a tuple of values, a module or function, or None: u
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import PurePosixPath
@@ -221,15 +222,23 @@ def _method(name: str, owner: str | None, call: ast.Call, values: Values) -> Val
         return whole[0] if name == "dirname" else whole
     if name == "join" and isinstance(first, tuple) and all(isinstance(e, str) for e in first):
         return str(owner).join(first)
-    if name in {"with_name", "with_suffix"} and owner and isinstance(first, str) and first:
-        path = PurePosixPath(owner)
-        return str(path.with_name(first) if name == "with_name" else path.with_suffix(first))
-    if name == "replace" and owner is not None and len(call.args) == 2:  # noqa: PLR2004
-        second = values.of(call.args[1])
-        are_texts = isinstance(first, str) and isinstance(second, str)
-        return owner.replace(first, second) if are_texts else None  # type: ignore[arg-type]
+    if owner and isinstance(first, str) and first:
+        return _changed(name, owner, values.texts(call.args))
     if name == "getfile" and isinstance(first, Module):
         return values.attribute(first.name, "__file__")
+    return None
+
+
+def _changed(name: str, owner: str, args: list[str | None]) -> Value:
+    """Return the value of a method that puts texts into a path, or a text."""
+    with contextlib.suppress(ValueError):  # of a name that no file can have
+        match name, args:
+            case "with_name", [str(file)]:
+                return str(PurePosixPath(owner).with_name(file))
+            case "with_suffix", [str(suffix)]:
+                return str(PurePosixPath(owner).with_suffix(suffix))
+            case "replace", [str(old), str(new)]:
+                return owner.replace(old, new)
     return None
 
 
