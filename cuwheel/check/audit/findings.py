@@ -70,7 +70,9 @@ RULES = (
         "description that can't be rendered (Markdown without a stated type is read as "
         "reStructuredText); if `Requires-Python` excludes the Python of the tag, "
         "installers refuse it (`<=3.12` excludes 3.12.1), as requirements that exclude each "
-        "other. pip refuses `>=2.0.*`, and ignores an extra without `Provides-Extra`. "
+        "other. pip refuses `>=2.0.*`, and ignores an extra without `Provides-Extra`. A marker's "
+        "values are `Linux` (`platform_system`), `linux` (`sys_platform`), `x86_64` or `aarch64`, "
+        "and `python_version` has two parts. The index refuses classifiers that it doesn't list. "
         "Correct it upstream or with a patch (`pyproject.toml`, `setup.py`).",
     ),
     AuditRule(
@@ -126,15 +128,18 @@ RULES = (
         text="Code that an import always runs has a syntax error, uses what an allowed Python, "
         "NumPy or PyTorch lacks (`tomllib`, `numpy.float_`), imports in a circle, or needs a "
         "module that isn't in the wheel (often `_C`, if the extension wasn't built), an undeclared "
-        "project, a missing file, or a library by name alone. An entry point needs an existing "
+        "project, a missing file, or a library by name alone. `importlib.metadata` takes names of "
+        "projects, which for `mypkg-cu12` isn't `mypkg`. An entry point needs an existing "
         "`module:function`.",
     ),
     AuditRule(
         name="program",
         summary="A program can't be started, or runs unexpectedly.",
-        text="A file needs the execute bit to be started, a script an interpreter that exists "
-        "everywhere (`#!python`), a program the system's loader. `sitecustomize.py` and `import` "
-        "lines of a `.pth` run whenever Python starts; a path in it is of the build machine.",
+        text="A file needs the execute bit to start, a script too (uv adds it, pip doesn't), a "
+        "program the system's loader. Installers write their environment's Python into scripts "
+        "that begin with `#!python`, and change no other first line. `sitecustomize.py` and "
+        "`import` lines of a `.pth` run whenever Python starts; a path in it is of the build "
+        "machine.",
     ),
     AuditRule(
         name="secret",

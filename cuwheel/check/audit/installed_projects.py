@@ -31,9 +31,15 @@ _REQUIRES = {
 # Names of modules other than their project's.
 _PROJECTS = {
     "PIL": "pillow",
+    "_distutils_hack": "setuptools",
     "attr": "attrs",
+    "bs4": "beautifulsoup4",
     "cffi": "cffi",
+    "dateutil": "python-dateutil",
+    "functorch": "torch",
     "pkg_resources": "setuptools",
+    "pylab": "matplotlib",
+    "torchgen": "torch",
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
 }

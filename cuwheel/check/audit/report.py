@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from cuwheel.check.cuda.torch_exports import describe_releases, minor_of
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "dim"}
 # Facts that are shown of one rule; a package may have hundreds of libraries.
 _SHOWN: dict[Severity, int] = {"error": 20, "warning": 20, "note": 4}
+_FILES = 3  # with the same fact that are listed
+_LINE = re.compile(r"^line (\d+):? ")
 
 
 def print_result(result: AuditResult, terminal: rich.console.Console, console: Console) -> None:
@@ -349,11 +352,11 @@ def _supply_table(supplies: Iterable[Supply]) -> rich.table.Table | None:
 def _print_findings(
     findings: Iterable[AuditFinding], terminal: rich.console.Console, *, is_verbose: bool
 ) -> None:
-    """Print findings by rule, and in one line those with the same fact."""
+    """Print findings by rule, and in one line those with the same fact, whatever their lines."""
     groups: dict[tuple[Severity, str], dict[str, list[AuditFinding]]] = {}
     for finding in findings:
         facts = groups.setdefault((finding.severity, finding.rule), {})
-        facts.setdefault(finding.fact, []).append(finding)
+        facts.setdefault(_LINE.sub("", finding.fact), []).append(finding)
     for (severity, rule), facts in groups.items():
         terminal.print()
         terminal.print(rich.text.Text(f"{severity}: {rule}", style=_STYLES[severity]))
@@ -369,8 +372,14 @@ def _print_findings(
 
 
 def _fact_line(findings: list[AuditFinding]) -> str:
-    more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
-    return f"{findings[0].file}{more}: {findings[0].fact}"
+    """Return the files of a fact and the fact; its lines stand behind the files if they differ."""
+    fact, places = findings[0].fact, [item.file for item in findings]
+    if any(item.fact != fact for item in findings):
+        places = [f"{item.file}:{_LINE.findall(item.fact)[0]}" for item in findings]
+        fact = _LINE.sub("", fact)
+    places = list(dict.fromkeys(places))
+    more = f" and {len(places) - _FILES} more" if len(places) > _FILES else ""
+    return f"{', '.join(places[:_FILES])}{more}: {fact}"
 
 
 def _print_line(text: str, terminal: rich.console.Console) -> None:

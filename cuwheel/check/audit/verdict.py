@@ -18,6 +18,7 @@ from cuwheel.check.audit.findings import (
 )
 from cuwheel.check.audit.rules.library import device_codes, foreign_findings, library_findings
 from cuwheel.check.audit.rules.loads import load_findings
+from cuwheel.check.audit.rules.markers import marker_findings
 from cuwheel.check.audit.rules.members import layout_findings, member_findings
 from cuwheel.check.audit.rules.metadata import metadata_findings, name_findings
 from cuwheel.check.audit.rules.python import python_findings
@@ -92,7 +93,7 @@ def judge(case: AuditCase) -> AuditResult:
     """Check a wheel against its contract, or against the rules for any wheel."""
     chain = Chain(case=case)
     rules: list[_Rule] = [name_findings, member_findings, metadata_findings, layout_findings]
-    rules.append(python_findings)
+    rules += [marker_findings, python_findings]
     if case.is_read:
         rules += [library_findings, lambda _: supply_findings(chain), symbol_findings]
         rules.append(lambda _: load_findings(chain))

@@ -101,6 +101,9 @@ PTX = ".version 9.0\n.target sm_90\n"
 HERE = "import os\nfrom pathlib import Path\nhere = Path(__file__).parent\n"
 LOAD = "from torch.utils.cpp_extension import load\n"
 NGC_KEY = "nvapi-" + "aB3dE6gH9j" * 6 + "kLm4"
+VERSION = "from importlib.metadata import version\n"
+OTHER_NAME, SETUPTOOLS = {"name": "pkg_cu12", "requires": ("a",)}, {"requires": ("setuptools",)}
+SCRIPT = f"{DATA}/scripts/tool"
 NVIDIA = "nvidia/cublas/lib/libmine.so"
 GRAFTED = "pkg.libs/libstdc++-0a1b2c3d.so.6"
 
@@ -458,6 +461,98 @@ DEFECTS = (
     Plant("token", warning("secret", "pkg/a.py"), {"pkg/a.py": f"TOKEN = '{TOKEN}'\n"}),
     Plant("settings", warning("secret", "pkg/.env"), {"pkg/.env": "X=1\n"}),
     Plant("git", warning("secret", "pkg/.git/config"), {"pkg/.git/config": "[core]\n"}),
+    # Names of distributions in code.
+    *(
+        Plant(f"asks with {code}", breach(PY, "pkg/__init__.py"), package(f"{code}\n"), wheel)
+        for code, wheel, breach in (
+            (f"{VERSION}__version__ = version('wrong')", {}, error),
+            (f"{VERSION}__version__ = version(__name__)", OTHER_NAME, error),
+            ("import importlib.metadata\nimportlib.metadata.distribution('wrong')", {}, error),
+            ("from importlib import metadata as m\nx = m.metadata('wrong')['Name']", {}, error),
+            ("import pkg_resources as p\np.get_distribution('wrong')", SETUPTOOLS, error),
+            (f"{VERSION}def f(name): return version(name)\nf('wrong')", {}, error),
+            (f"{VERSION}x = version('einops')", {"requires": ('einops; extra == "a"',)}, warning),
+        )
+    ),
+    *(
+        Plant(f"reads {code}", error(PY, "pkg/__init__.py"), package(f"{HERE}{code}\n"))
+        for code in (
+            "NAMES = [name for name in os.listdir(here / 'kernels')]",
+            "from importlib.resources import files\nNAMES = list(files('pkg.kernels').iterdir())",
+            "TEXT = open(__file__.replace('__init__.py', 'a.cu')).read()",
+            "SIZE = os.stat(here / 'a.cu').st_size",
+            "TEXT = open(here / 'a.cu').read()\ndef f(): os.path.exists(TEXT)",
+        )
+    ),
+    *(
+        Plant(f"package {file}", warning(PY, file), {file: ""})
+        for file in ("my-pkg/__init__.py", "3d/__init__.py", "class/__init__.py")
+    ),
+    Plant("below a folder", warning(PY, "pkg-1/pkg/__init__.py"), {"pkg-1/pkg/__init__.py": ""}),
+    # Other projects' files.
+    *(
+        Plant(f"{file} in {name}", error(TOP, file.partition("/")[0]), {file: ""}, {"name": name})
+        for file, name in (
+            ("torch/version.py", "pkg"),
+            ("torch/version.py", "torch_pkg"),
+            ("typing_extensions.py", "pkg"),
+            ("PIL/__init__.py", "pkg"),
+        )
+    ),
+    # Scripts.
+    *(
+        Plant(
+            f"script {line}",
+            breach(START, SCRIPT),
+            {SCRIPT: f"{line}\nimport pkg\n"},
+            {"modes": {SCRIPT: 0o755}},
+        )
+        for line, breach in (
+            ("#!/usr/bin/python3", warning),
+            ("#!/usr/bin/env python3.8", warning),
+            ("#!/usr/bin/env python3", note),
+            ("#!/home/me/venv/bin/python", error),
+            ("import os", warning),
+        )
+    ),
+    Plant("script without execute bit", warning(START, SCRIPT), {SCRIPT: "#!python\n"}),
+    Plant("program among scripts", warning(START, SCRIPT), {SCRIPT: PROGRAM}),
+    # Markers.
+    *(
+        Plant(
+            f"marker {marker}",
+            breach(META, "METADATA"),
+            {},
+            {"requires": (f"numpy; {marker}",), "tag": tag},
+        )
+        for marker, tag, breach in (
+            ("platform_system == 'linux'", CP312, warning),
+            ("sys_platform == 'Linux'", CP312, warning),
+            ("platform_machine == 'amd64'", CP312, warning),
+            ("implementation_name == 'CPython'", CP312, warning),
+            ("os_name == 'Linux'", CP312, warning),
+            ("python_version >= '3.12.2'", CP312, warning),
+            ("python_version < '3.12.2'", CP312, note),
+            ("platform_system != 'linux'", CP312, note),
+            ("sys_platform == 'windows'", "py3-none-any", warning),
+            ("platform_machine == 'arm64' and sys_platform == 'linux'", CP312, warning),
+        )
+    ),
+    *(
+        Plant(
+            f"classifier {name}",
+            warning(META, "METADATA"),
+            {},
+            {"metadata": f"Classifier: {name}\n"},
+        )
+        for name in (
+            "GPU",
+            "Topics :: Software Development",
+            "Programming Language :: Python::3",
+            "License :: OSI Approved :: MIT",
+            "Typing :: typed",
+        )
+    ),
     # Requirements and claims.
     Plant("address", warning(META, "METADATA"), {}, {"requires": ("a @ https://x.org/a.whl",)}),
     Plant("star", error(META, "METADATA"), {}, {"requires": ("numpy>=2.0.*",)}),
@@ -804,6 +899,64 @@ DEFECTS = (
 
 SOUND = (
     *(
+        Plant(f"asks soundly with {code}", None, package(f"{VERSION}{code}\n"), wheel)
+        for code, wheel in (
+            ("__version__ = version('Pkg')", {}),
+            ("x = version('numpy')", {"requires": ("numpy",)}),
+            ("x = version('typing-extensions')", {"requires": ("torch",)}),
+            ("x = version('numpy')", {"requires": ("something",)}),
+            ("try:\n    x = version('wrong')\nexcept Exception: ...", {}),
+            ("import contextlib\nwith contextlib.suppress(Exception): version('wrong')", {}),
+            ("def f(): return version('wrong')", {}),
+            ("def version(name): return name\nversion('wrong')", {}),
+        )
+    ),
+    *(
+        Plant(f"reads soundly {code}", None, package(f"{HERE}{code}\n", a=""))
+        for code in (
+            "NAMES = [name for name in os.listdir(here)]",
+            "from importlib.resources import files\nNAMES = list(files('numpy').iterdir())",
+            "TEXT = open(__file__.replace('__init__', 'a')).read()",
+            "import contextlib\nwith contextlib.suppress(OSError): open(here / 'a.cu')",
+            "def f(): os.makedirs(here)\ndef g(): f()\ng()\nTEXT = open(here / 'a.cu').read()",
+        )
+    ),
+    Plant("other names too", None, {"my-pkg/__init__.py": "", "pkg/a.py": ""}),
+    *(
+        Plant(f"{name} with {' '.join(files)}", None, dict.fromkeys(files, ""), {"name": name})
+        for name, files in (
+            ("torch_nightly", ("torch/__init__.py", "torch/version.py")),
+            ("typing_extensions", ("typing_extensions.py",)),
+            ("pillow_simd", ("PIL/__init__.py",)),
+        )
+    ),
+    *(
+        Plant(
+            f"script {line}",
+            None,
+            {SCRIPT: f"{line}\necho\n", "pkg/x.py": ""},
+            {"modes": {SCRIPT: 0o755}},
+        )
+        for line in ("#!python3", "#!/bin/bash", "#!/usr/bin/env bash")
+    ),
+    Plant("batch file", None, {f"{SCRIPT}.bat": "@echo off\n", "pkg/x.py": ""}),
+    *(
+        Plant(f"marker {marker}", None, {}, {"requires": (f"numpy; {marker}",), "tag": CP312})
+        for marker in (
+            "platform_system == 'Linux'",
+            "sys_platform == 'linux' or sys_platform == 'linux2'",
+            "sys_platform == 'win32'",
+            "sys_platform == 'freebsd14' and platform_machine == 'amd64'",
+            "platform_machine == 'x86_64' or platform_machine == 'amd64'",
+            "platform_machine == 'arm64' and platform_system == 'Darwin'",
+            "platform_machine == 'AMD64'",
+            "python_version < '3.8'",
+            "python_version in '3.12 3.13'",
+            "python_full_version >= '3.12.2'",
+            "python_version >= '3.12.0'",
+        )
+    ),
+    *(
         Plant(f"{code} from {python}", None, package(code), {"python": python})
         for code, python in (
             ("import tomllib\n", ">=3.11"),
@@ -888,7 +1041,12 @@ SOUND = (
         {GRAFTED: Code(flags=("-nostdlib",))},
         {"tag": "py3-none-musllinux_1_2_x86_64"},
     ),
-    Plant("script with CR", None, {f"{DATA}/scripts/tool": "#!python\r\n", "pkg/x.py": ""}),
+    Plant(
+        "script with CR",
+        None,
+        {SCRIPT: "#!python\r\n", "pkg/x.py": ""},
+        {"modes": {SCRIPT: 0o755}},
+    ),
     Plant("one content", None, {"pkg/a.py": "", f"{DATA}/purelib/pkg/a.py": ""}),
     Plant("extra", None, {}, {"requires": ('a; extra == "x"',)}),
     Plant(
@@ -963,8 +1121,15 @@ SOUND = (
     Plant("entry", None, entry("tool = pkg.cli:main")),
     Plant("entry of class", None, entry("tool = pkg.cli:App.run", "class App: ...\n")),
     Plant("entry of other project", None, entry("tool = other.cli:main")),
-    Plant("script", None, {f"{DATA}/scripts/tool": "#!python\n", "pkg/x.py": ""}),
-    Plant("shell script", None, {f"{DATA}/scripts/tool": "#!/bin/sh\n", "pkg/x.py": ""}),
+    *(
+        Plant(
+            f"script {line}",
+            None,
+            {SCRIPT: f"{line}\n", "pkg/x.py": ""},
+            {"modes": {SCRIPT: 0o755}},
+        )
+        for line in ("#!python", "#!/bin/sh")
+    ),
     Plant("program", None, {TOOL: PROGRAM}, {"modes": {TOOL: 0o755}}),
     Plant("pth with path", None, {"pkg.pth": "pkg/sub\n"}),
     Plant("data folder", None, {"pkg/__init__.py": "", "pkg/a.py": "", "pkg/a/x.txt": "x"}),

@@ -83,6 +83,24 @@ def test_shows_which_library_has_code_for_which_gpu(
     assert rows[first + 1 : first + 3] == ["pkg/a.so and 1 more x x", "pkg/c.so x x"]
 
 
+def test_prints_one_fault_of_several_files_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("a", "b", "c", "d")
+    files: dict[str, Path | bytes] = {
+        f"pkg/{name}.py": b"\n" * line + b"from typing import override\n"
+        for line, name in enumerate(names)
+    }
+    files["pkg/__init__.py"] = b"from . import a, b, c, d\n"
+    wheel = write_wheel(tmp_path / "dist", files, name="pkg", tag="py3-none-any", python=">=3.10")
+
+    run_session(tmp_path, wheel, fails_on="never")
+
+    fault = "imports typing.override, which Python has from 3.12 on, but 3.10 is allowed"
+    line = f"pkg/a.py:1, pkg/b.py:2, pkg/c.py:3 and 1 more: {fault}"
+    assert line in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.e2e
 def test_names_runtime_and_code_for_link_at_run_time(
     tmp_path: Path, cuda_home: Path, capsys: pytest.CaptureFixture[str]

@@ -1,3 +1,3 @@
 """The rules of the audit: of the archive, of its libraries and of their suppliers."""
 
-__all__ = ["library", "loads", "members", "metadata", "python", "supply", "symbols"]
+__all__ = ["library", "loads", "markers", "members", "metadata", "python", "supply", "symbols"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections import defaultdict
@@ -44,10 +45,23 @@ _PRIVATE = re.compile(
 )
 # Top-level modules of other projects, which a wheel with the same names overwrites.
 _OWNED = frozenset(
-    {"cupy", "einops", "jax", "jaxlib", "numba", "numpy", "onnxruntime", "packaging", "pandas"}
-    | {"pip", "requests", "scipy", "setuptools", "six", "tensorflow", "torch", "torchaudio"}
-    | {"torchvision", "tqdm", "transformers", "triton", "wheel", "xformers"}
+    {"PIL", "_distutils_hack", "accelerate", "attr", "attrs", "bs4", "certifi", "cffi", "click"}
+    | {"cupy", "dateutil", "einops", "filelock", "flax", "fsspec", "functorch", "h5py", "idna"}
+    | {"huggingface_hub", "jax", "jaxlib", "jinja2", "keras", "llvmlite", "markupsafe"}
+    | {"matplotlib", "ml_dtypes", "mpmath", "networkx", "numba", "numpy", "onnxruntime", "optax"}
+    | {"packaging", "pandas", "pip", "pkg_resources", "psutil", "pybind11", "pydantic", "pytest"}
+    | {"requests", "rich", "safetensors", "scipy", "setuptools", "six", "sklearn", "sympy"}
+    | {"tensorflow", "tokenizers", "torch", "torchaudio", "torchgen", "torchvision", "tqdm"}
+    | {"transformers", "triton", "urllib3", "wheel", "xformers", "yaml"}
 )
+# Projects of one module; and files of packages, which another build of the project has with the
+# package's `__init__.py`.
+_MODULES = frozenset(
+    {"decorator.py", "mypy_extensions.py", "pylab.py", "six.py", "threadpoolctl.py"}
+    | {"typing_extensions.py"}
+)
+_WITH_VERSION = ("jax", "numpy", "packaging", "scipy", "setuptools", "torch", "torchvision", "tqdm")
+_PARTS = frozenset(f"{name}/version.py" for name in _WITH_VERSION)
 # Folders without `__init__.py`, to which many projects add: with one, only one of them works.
 _NAMESPACES = frozenset({"cuda", "google", "jax_plugins", "mpl_toolkits", "nvidia"})
 _AT_START = frozenset({"sitecustomize.py", "usercustomize.py"})
@@ -67,6 +81,9 @@ _BUILD_TREE = re.compile(
 )
 _DEBUG_MIN = 100 << 10  # bytes
 _INTERPRETERS = (b"#!python", b"#!/usr/bin/", b"#!/bin/", b"#! /usr/bin/", b"#! /bin/")
+# In `#!` lines: Python's own name; `env python3`, which every environment has.
+_PYTHON = re.compile(rb"[/ ]python[\d.]*(\s|$)")
+_BY_PATH = re.compile(rb"env +(-S +)?python3?(\s|$)")
 _REPLACED = re.compile(r"\.data/(scripts|data/bin)/((python|pip)(3(\.\d+)?)?|activate|uv)$")
 _OF_RECORD = re.compile(r"^its (hash|size) in RECORD|^RECORD (lists it, but|doesn't list)")
 # Of types and documents.
@@ -323,22 +340,24 @@ def _foreign_findings(case: AuditCase) -> Iterator[AuditFinding]:
     tops = {path.parts[0] for path in paths if len(path.parts) > 1}
     tops |= {path.name for path in paths if len(path.parts) == 1 and path.suffix in (".py", ".so")}
     packages = {path.parent for path in paths if path.name == "__init__.py"}
+    parts = {path.parts[0] for path in paths if str(path) in _PARTS}
     for top in sorted(tops):
         module = top.partition(".")[0]
-        owner = canonicalize_name(module)
+        owner = project_of_module(module) or canonicalize_name(module)
         is_package = PurePosixPath(top) in packages
-        is_required = owner in case.required and not f"{case.project}-".startswith(f"{owner}-")
+        is_part = top in parts and not is_package and owner != case.project
+        is_family = owner == case.project if module in _OWNED else _is_family(owner, case)
+        is_required = owner in case.required and not is_family
         if is_required and is_package and module not in _NAMESPACES:
             fact = f"{owner}, which the wheel requires, has this folder too: the one that is "
             severity: Severity = "error" if module in _OWNED else "warning"
             yield finding(top, "top level", f"{fact}installed last overwrites the other", severity)
-        elif owner in case.project or case.project in owner:
+        elif (owner in case.project or case.project in owner) and not is_part:
             continue
-        elif module in _OWNED:
+        elif module in _OWNED or top in _MODULES:
             fact = f"it belongs to the project {owner}: the one that is installed last overwrites"
-            yield finding(
-                top, "top level", f"{fact} the other", "error" if is_package else "warning"
-            )
+            is_file = is_package or is_part or top in _MODULES
+            yield finding(top, "top level", f"{fact} the other", "error" if is_file else "warning")
         elif module in _NAMESPACES and is_package and not case.is_supplier:
             fact = "with its __init__.py other projects' modules in this folder are not found"
             yield finding(top, "top level", fact, "warning")
@@ -348,6 +367,10 @@ def _foreign_findings(case: AuditCase) -> Iterator[AuditFinding]:
         elif module in sys.stdlib_module_names and (is_package or "." in top):
             fact = "Python's own module of that name is imported instead"
             yield finding(top, "top level", fact, "warning")
+
+
+def _is_family(owner: str, case: AuditCase) -> bool:
+    return f"{case.project}-".startswith(f"{owner}-")
 
 
 def _supplier_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -411,22 +434,41 @@ def _is_missing(module: str, case: AuditCase) -> bool:
 def _program_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield programs that can't be started: no execute bit, or no such interpreter."""
     for library, elf in case.host_libraries:
-        is_script = ".data/scripts/" in library.name  # which installers make executable
-        if elf.is_program and not is_script and library.name not in case.scan.executables:
+        if elf.is_program and library.name not in case.scan.executables:
             fact = "it is a program without the execute bit: starting it fails"
             yield finding(library.name, "program", fact, "warning")
         if elf.is_program and elf.interpreter and not _LOADER.fullmatch(elf.interpreter):
             fact = f"its loader is {elf.interpreter}, which other machines don't have"
             yield finding(library.name, "program", fact)
     for name, text in case.scan.sources.items():
-        first = text.partition(b"\n")[0]
-        is_script = ".data/scripts/" in name and first.startswith(b"#!")
-        if is_script and first.endswith(b"\r") and not first.startswith(b"#!python"):
-            fact = "its first line ends with CR, which the system takes as a part of the "
-            yield finding(name, "program", f"{fact}interpreter's name: write #!python")
-        elif is_script and not first.startswith(_INTERPRETERS):
-            fact = f"its interpreter is {first[2:80].decode(errors='replace').strip()}, which "
-            yield finding(name, "program", f"{fact}isn't on other machines: write #!python")
+        if ".data/scripts/" in name:
+            yield from _script_findings(name, text.partition(b"\n")[0], case)
+
+
+def _script_findings(name: str, first: bytes, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield what is wrong with a script's first line: installers change only `#!python`."""
+    interpreter = first[2:80].decode(errors="replace").strip()
+    if first.startswith(b"#!") and name not in case.scan.executables:
+        fact = "it has no execute bit, and pip gives it none: starting it fails"
+        yield finding(name, "program", fact, "warning")
+    if first.startswith(b"#!python"):
+        return
+    if not first.startswith(b"#!"):
+        nodes = case.code.statements(name) if not case.code.syntax_error(name) else ()
+        if any(isinstance(node, (ast.Import, ast.ImportFrom)) for node in nodes):
+            fact = "without a first line #!python a shell runs it, not Python"
+            yield finding(name, "program", fact, "warning")
+    elif first.endswith(b"\r"):
+        fact = "its first line ends with CR, which the system takes as a part of the "
+        yield finding(name, "program", f"{fact}interpreter's name: write #!python")
+    elif not first.startswith(_INTERPRETERS):
+        fact = f"its interpreter is {interpreter}, which isn't on other machines: write #!python"
+        yield finding(name, "program", fact)
+    elif _PYTHON.search(first):
+        is_found = _BY_PATH.search(first)  # by way of the PATH: in an activated environment
+        fact = f"{interpreter} starts another Python than the environment's"
+        fact += ", unless that is activated" if is_found else ""
+        yield finding(name, "program", f"{fact}: write #!python", "note" if is_found else "warning")
 
 
 def _data_findings(case: AuditCase) -> Iterator[AuditFinding]:

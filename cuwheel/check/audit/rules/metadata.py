@@ -39,8 +39,24 @@ _LAST_PATCH, _MINORS = _PATCHES - 1, 40
 _WHEEL_MAJOR = 1  # of Wheel-Version: installers refuse a greater one (PEP 427)
 _DESCRIPTION_MAX = 1 << 20  # bytes that are rendered
 _LONGEST = 120  # characters of the renderer's message
-# Groups of the index's list of classifiers (trove-classifiers, November 2026), and what may follow.
+# The index's list of classifiers (trove-classifiers, November 2026) in outline: a copy of all would
+# soon lack new ones. Its first parts, and groups with what may follow; no licence is added any more
+# (PEP 639), and here stand the short names that aren't in the list.
+_GROUPS = frozenset(
+    {"Development Status", "Environment", "Framework", "Intended Audience", "License"}
+    | {"Natural Language", "Operating System", "Programming Language", "Topic", "Typing"}
+)
+_PRIVATE = "Private :: "  # which nobody means for the index
+_MISSPACED = re.compile(r"\S::|::\S|  ")
 _CLOSED = {
+    "License :: OSI Approved :: ": r"MIT License|MIT No Attribution License \(MIT-0\)"
+    r"|Apache Software License|BSD License"
+    r"|(?!(?i:the )?(?i:mit|apache|bsd)\b).*(Licen[cs]e|Agreement|\().*",
+    "Typing :: ": "Stubs Only|Typed",
+    "Intended Audience :: ": "Customer Service|Developers|Education|End Users/Desktop"
+    "|Financial and Insurance Industry|Healthcare Industry|Information Technology|Legal Industry"
+    "|Manufacturing|Other Audience|Religion|Science/Research|System Administrators"
+    "|Telecommunications Industry",
     "Development Status :: ": "1 - Planning|2 - Pre-Alpha|3 - Alpha|4 - Beta|5 - Production/Stable"
     "|6 - Mature|7 - Inactive",
     "Environment :: GPU": r"( :: NVIDIA CUDA( :: ([1-9]\.\d|10\.[0-2]|11(\.[0-8])?"
@@ -221,10 +237,7 @@ def _claim_findings(case: AuditCase) -> Iterator[AuditFinding]:
             fact = f"License-File: {file} isn't in {info}/licenses"
             yield finding("METADATA", "metadata", fact, "warning")
     for name in header(text, "classifier"):
-        if any(
-            name.startswith(start) and not re.fullmatch(rest, name.removeprefix(start))
-            for start, rest in _CLOSED.items()
-        ):
+        if _is_refused(name):
             fact = f"the index refuses the classifier {name}, which isn't in its list"
             yield finding("METADATA", "metadata", fact, "warning")
     licences = [name for name in header(text, "classifier") if name.startswith("License ::")]
@@ -237,6 +250,22 @@ def _claim_findings(case: AuditCase) -> Iterator[AuditFinding]:
     for extra in sorted({canonicalize_name(extra) for extra in extras} - declared):
         fact = f"requirements are for the extra {extra}, which isn't in Provides-Extra: pip ignores"
         yield finding("METADATA", "metadata", f"{fact} it", "warning")
+
+
+def _is_refused(classifier: str) -> bool:
+    """Return True for a classifier that can't be in the index's list."""
+    if classifier.startswith(_PRIVATE):
+        return False
+    group, separator, _ = classifier.partition(" :: ")
+    return (
+        group not in _GROUPS
+        or not separator
+        or bool(_MISSPACED.search(classifier))
+        or any(
+            classifier.startswith(start) and not re.fullmatch(rest, classifier.removeprefix(start))
+            for start, rest in _CLOSED.items()
+        )
+    )
 
 
 def _installer_findings(case: AuditCase) -> Iterator[AuditFinding]:

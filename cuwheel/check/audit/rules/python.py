@@ -7,10 +7,11 @@ import contextlib
 import re
 import sys
 from collections.abc import Iterator
+from keyword import iskeyword
 
 from packaging.utils import canonicalize_name
 
-from cuwheel.base.formats.wheel.metadata import header, parse_requirement
+from cuwheel.base.formats.wheel.metadata import header, installed_path, parse_requirement
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by, project_of_module
@@ -58,7 +59,21 @@ def python_findings(case: AuditCase) -> Iterator[AuditFinding]:
         yield finding(member, _RULE, f"line {line} imports from above its outermost package")
     yield from file_findings(case)
     yield from project_findings(case)
+    yield from _name_findings(code)
     yield from _entry_findings(code, case)
+
+
+def _name_findings(code: PythonCode) -> Iterator[AuditFinding]:
+    """Yield the folder of a wheel's only package if no `import` statement can name it."""
+    paths = {name: path for name in code.modules.values() if (path := installed_path(name))}
+    tops = [path.parts[0].partition(".")[0] for path in paths.values()]
+    packages = [name for name, path in paths.items() if path.name.startswith("__init__.")]
+    if packages and not any(top.isidentifier() and not iskeyword(top) for top in tops):
+        first = min(packages)
+        folder = paths[first].parts[0]
+        why = "is a keyword" if iskeyword(folder) else "isn't a name of Python's"
+        fact = f"no import statement finds the wheel's package: its folder {folder} {why}"
+        yield finding(first, _RULE, fact, "warning")
 
 
 def _syntax_findings(code: PythonCode, oldest: int | None) -> Iterator[AuditFinding]:

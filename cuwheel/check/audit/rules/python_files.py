@@ -12,9 +12,11 @@ from typing import NamedTuple
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, finding
+from cuwheel.check.audit.rules.python_distributions import QUERIES, Query, query_findings
 from cuwheel.check.audit.rules.python_values import (
     LOADERS,
     SITE,
+    Foreign,
     Module,
     Value,
     Values,
@@ -26,11 +28,15 @@ from cuwheel.check.audit.rules.python_values import (
 from cuwheel.check.cuda.suppliers import is_cuda_library, is_from_driver
 
 _RULE = "Python code"
-_READERS = frozenset({"read_text", "read_bytes", "iterdir", "open"})  # methods of a path
+# Methods of a path.
+_READERS = frozenset({"read_text", "read_bytes", "iterdir", "open", "stat", "chmod"})
 # Functions with a file's name: of Python, NumPy, pandas, PyTorch.
 _FUNCTIONS = LOADERS | {"open", "load", "loadtxt", "genfromtxt", "fromfile", "read_csv", "listdir"}
 _FUNCTIONS |= {
+    "chmod",
+    "fileConfig",
     "scandir",
+    "stat",
     "getsize",
     "run_path",
     "ZipFile",
@@ -39,12 +45,15 @@ _FUNCTIONS |= {
 }
 # Functions with a package's and a file's.
 _DATA = frozenset({"get_data", "read_text", "read_binary", "open_text", "open_binary"})
-_DATA |= {"resource_string", "resource_stream"}
+_DATA |= {"resource_string", "resource_stream", "resource_listdir"}
+_LISTS = frozenset({"files", "contents"})  # functions with a package's name alone
+_SUPPRESSES = frozenset({"suppress", "raises", "catch"})  # in `with`, for any exception
 # Code that may make the file before, or look for it first.
 _MAKES = re.compile(
     rb"exists\(|is_file|isfile|isdir|is_dir\(|subprocess|mkdir|makedirs|os\.system|\.write|urlopen"
     rb"|\bi?glob\(|\.r?glob\(|chdir|urlretrieve|hf_hub_download|shutil"
 )
+_WORD = re.compile(rb"\w+")
 _COMPILES = re.compile(rb"\bcpp_extension\b")
 _LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -61,12 +70,17 @@ class _Opened(NamedTuple):
 def file_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield files of the wheel's own package that are opened, and that it doesn't have."""
     files = _Files(case)
-    run = [name for name in case.code.run if not _MAKES.search(case.scan.sources[name])]
-    for member in run:
+    for member in case.code.run:
         files.scope(member)
+    run = {name for name in case.code.run if not files.makes_files(name)}
+    missing: list[PurePosixPath] = []
     for opened in dict.fromkeys(files.opened):
-        if opened.member in run:
-            yield from _judged(opened, case)
+        path = PurePosixPath(os.path.normpath(opened.path))
+        if opened.member in run and not any(folder in path.parents for folder in missing):
+            for fault in _judged(opened, case):
+                missing.append(path)
+                yield fault
+    yield from query_findings(dict.fromkeys(files.queries), case)
     yield from _compiled_findings(files, case)
 
 
@@ -109,6 +123,7 @@ class _Files:
 
     Attributes:
         opened: by the modules that were read, when they are imported.
+        queries: of METADATA, by these modules.
     """
 
     def __init__(self, case: AuditCase) -> None:
@@ -118,7 +133,9 @@ class _Files:
         self._owners: dict[ast.AST, str] = {}
         self._depth = 0
         self._member = ""
+        self._called: set[ast.FunctionDef] = set()
         self.opened: list[_Opened] = []
+        self.queries: list[Query] = []
 
     def scope(self, member: str) -> Values:
         """Run a module's level once; return its names."""
@@ -135,6 +152,21 @@ class _Files:
             self._run(self._code.statements(member), self._scopes[member])
             self._member = before
         return self._scopes[member]
+
+    def makes_files(self, member: str) -> bool:
+        """Return True if code of a module that an import runs may make a file, or looks for it."""
+        source = self._code.sources[member]
+        if not _MAKES.search(source):
+            return False
+        lines, nodes = source.splitlines(), self._code.statements(member)
+        later = {node for node in nodes if isinstance(node, _FUNCTION)} - self._called
+        texts = [_lines_of(node, lines) for node in nodes if node not in later]
+        for text in texts:  # and the functions that these name
+            words = set(_WORD.findall(text))
+            named = {node for node in later if node.name.encode() in words}
+            texts += [_lines_of(node, lines) for node in named]
+            later -= named
+        return any(map(_MAKES.search, texts))
 
     def compiled(self, member: str) -> Iterator[tuple[int, str]]:
         """Yield the lines and sources that functions of a module compile."""
@@ -154,12 +186,12 @@ class _Files:
             yield from (part for part in body if isinstance(part, ast.FunctionDef))
 
     def _folder(self, package: str) -> str | None:
-        path = installed_path(self._code.modules.get(package, ""))
-        is_package = path is not None and path.name.startswith("__init__.")
-        if path is None or not is_package:
-            is_folder = package and package in self._code.folders
-            return str(SITE.joinpath(*package.split("."))) if is_folder else None
-        return str(SITE / path.parent)
+        member = self._code.modules.get(package)
+        path = installed_path(member) if member else None
+        if path and path.name.startswith("__init__."):
+            return str(SITE / path.parent)
+        is_own = package in self._code.folders or (not member and self._code.lacks(package))
+        return str(SITE.joinpath(*package.split("."))) if package and is_own else None
 
     def _attribute(self, module: str, name: str) -> Value:
         inner = f"{module}.{name}"
@@ -180,6 +212,7 @@ class _Files:
         given |= zip(names[len(names) - len(defaults) :], map(values.of, defaults), strict=True)
         given |= zip(names, map(values.of, call.args))  # noqa: B905 - the rest has defaults
         given |= {word.arg: values.of(word.value) for word in call.keywords if word.arg in given}
+        self._called.add(function)
         owner, before = self._owners.get(function, self._member), self._member
         self._depth, self._member = self._depth + 1, owner
         try:
@@ -207,11 +240,7 @@ class _Files:
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             self._import(node, values)
         elif isinstance(node, ast.With):
-            for item in node.items:
-                self._look(item.context_expr, values)
-                if item.optional_vars:
-                    bind(item.optional_vars, values.of(item.context_expr), values)
-            self._run(node.body, values)
+            return self._with(node, values)
         elif isinstance(node, ast.Try) and not node.handlers:
             self._run(node.body, values)
         elif isinstance(node, ast.For):
@@ -224,6 +253,17 @@ class _Files:
         else:
             _forget(node, values)
             return False
+        return True
+
+    def _with(self, node: ast.With, values: Values) -> bool:
+        for item in node.items:
+            self._look(item.context_expr, values)
+            if item.optional_vars:
+                bind(item.optional_vars, values.of(item.context_expr), values)
+        if any(_suppresses(item.context_expr) for item in node.items):
+            _forget(node, values)
+            return False
+        self._run(node.body, values)
         return True
 
     def _loop(self, node: ast.For, values: Values) -> bool:
@@ -254,12 +294,18 @@ class _Files:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 name = alias.name if alias.asname else alias.name.partition(".")[0]
-                is_own = name in self._code.modules or name in self._code.folders
-                values.names[alias.asname or name] = Module(name) if is_own else None
+                is_own = self._is_own(name)
+                values.names[alias.asname or name] = Module(name) if is_own else Foreign(name)
             return
         module = self._code.target(self._members.get(self._member, ""), node)
         for alias in node.names:
-            values.names[alias.asname or alias.name] = self._attribute(module, alias.name)
+            value = self._attribute(module, alias.name)
+            if value is None and not self._is_own(module):
+                value = Foreign(f"{module}.{alias.name}")
+            values.names[alias.asname or alias.name] = value
+
+    def _is_own(self, module: str) -> bool:
+        return module in self._code.modules or module in self._code.folders
 
     def _look(self, node: ast.expr | None, values: Values) -> None:
         """Note what an expression opens."""
@@ -267,8 +313,19 @@ class _Files:
             function = scope.of(call.func)
             if isinstance(function, ast.FunctionDef):
                 self._call(call, function, scope)
+            is_query = isinstance(function, Foreign) and function.name in QUERIES
+            if is_query and call.args and (name := scope.text(call.args[0])):
+                self.queries.append(Query(self._member, call.lineno, name))
             for path in _paths_of(call, scope):
                 self.opened.append(_Opened(self._member, call.lineno, path))
+
+
+def _lines_of(node: ast.stmt, lines: list[bytes]) -> bytes:
+    return b"\n".join(lines[node.lineno - 1 : node.end_lineno])
+
+
+def _suppresses(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and name_of(node.func) in _SUPPRESSES
 
 
 def _is_plain(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -299,6 +356,7 @@ def _calls(node: ast.AST, values: Values) -> Iterator[tuple[ast.Call, Values]]:
     if isinstance(node, ast.Lambda):
         return
     if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
+        yield from _calls(node.generators[0].iter, values)
         is_dict = isinstance(node, ast.DictComp)
         parts = [node.key, node.value] if is_dict else [node.elt]  # type: ignore[union-attr]
         for scope in runs_of(node, values):
@@ -323,6 +381,8 @@ def _paths_of(call: ast.Call, values: Values) -> Iterator[str]:
     path = None
     if name in _READERS and owner and owner.startswith("/") and _is_reading(call, 0):
         path = owner
+    elif name in _LISTS and len(call.args) == 1:
+        path = values.folder(call.args[0])
     elif name in _DATA and len(call.args) > 1:
         path = joined([values.folder(call.args[0]), values.text(call.args[1])])
     elif name in _FUNCTIONS and call.args and (name != "open" or _is_reading(call, 1)):

@@ -1,11 +1,12 @@
 """Paths and texts in Python code, as far as constants, `__file__` and own modules make them.
 
-A value is a text, a number, a tuple of values, a function of the wheel, or None: unknown.
+A value is a text, a number, a tuple of values, a module or function, or None: unknown.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import PurePosixPath
@@ -28,6 +29,12 @@ Value = object
 
 class Module(NamedTuple):
     """A module of the wheel, as a value."""
+
+    name: str
+
+
+class Foreign(NamedTuple):
+    """A module or a function of another project, `importlib.metadata.version`, as a value."""
 
     name: str
 
@@ -133,6 +140,8 @@ def _attribute(node: ast.Attribute, values: Values) -> Value:
     value = values.of(node.value)
     if isinstance(value, Module):
         return values.attribute(value.name, node.attr)
+    if isinstance(value, Foreign):
+        return Foreign(f"{value.name}.{node.attr}")
     if isinstance(node.value, ast.Name) and node.value.id == "__spec__":
         return values.names.get({"origin": "__file__", "name": "__name__"}.get(node.attr, ""))
     if isinstance(value, str) and node.attr in {"parent", "name", "stem"}:
@@ -213,11 +222,23 @@ def _method(name: str, owner: str | None, call: ast.Call, values: Values) -> Val
         return whole[0] if name == "dirname" else whole
     if name == "join" and isinstance(first, tuple) and all(isinstance(e, str) for e in first):
         return str(owner).join(first)
-    if name in {"with_name", "with_suffix"} and owner and isinstance(first, str) and first:
-        path = PurePosixPath(owner)
-        return str(path.with_name(first) if name == "with_name" else path.with_suffix(first))
+    if owner and isinstance(first, str) and first:
+        return _changed(name, owner, values.texts(call.args))
     if name == "getfile" and isinstance(first, Module):
         return values.attribute(first.name, "__file__")
+    return None
+
+
+def _changed(name: str, owner: str, args: list[str | None]) -> Value:
+    """Return the value of a method that puts texts into a path, or a text."""
+    with contextlib.suppress(ValueError):  # of a name that no file can have
+        match name, args:
+            case "with_name", [str(file)]:
+                return str(PurePosixPath(owner).with_name(file))
+            case "with_suffix", [str(suffix)]:
+                return str(PurePosixPath(owner).with_suffix(suffix))
+            case "replace", [str(old), str(new)]:
+                return owner.replace(old, new)
     return None
 
 
