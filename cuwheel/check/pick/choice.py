@@ -20,7 +20,7 @@ from cuwheel.base.fetch.indexes.offers import (
 )
 from cuwheel.base.fetch.indexes.pages import PageFault
 from cuwheel.base.fetch.retry import Attempts
-from cuwheel.base.fetch.urls import is_local, local_path
+from cuwheel.base.fetch.urls import is_local, local_path, redact_url
 from cuwheel.base.system.parallel import Stop, run_all
 from cuwheel.check.pick.contents import is_remote, read_contents, read_remote
 from cuwheel.check.pick.declarations import read_parameters
@@ -56,6 +56,12 @@ class Offers:
     def source_of(self, offer: Offer) -> str:
         """Return the name of the known source of a file; empty: it is from the caller's indexes."""
         return self.sources.get(offer.index, "")
+
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """Names of known sources, and other addresses, whose files are unknown: no answer."""
+        addresses = (url for url, fault in self.faults.items() if fault.kind == "unasked")
+        return tuple(dict.fromkeys(self.sources.get(url) or redact_url(url) for url in addresses))
 
     def __add__(self, others: Offers) -> Offers:
         """Return the files of both, and the faults."""
@@ -109,7 +115,7 @@ def query_sources(wanted: Requirement, pages: Iterable[SourcePage]) -> Offers:
             page.address,
             wanted.name,
             Attempts(stop, most=1, total=_SOURCES_TIME_LIMIT),
-            is_index=page.source.is_index,
+            form=page.source.reads,
             most_pages=_SOURCE_PAGES,
         )
         for page in pages

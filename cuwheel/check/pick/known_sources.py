@@ -15,6 +15,7 @@ from typing import Literal
 
 from cuwheel.base.errors import UsageError, suggest
 from cuwheel.base.fetch.indexes.cuda_lines import LINES_VARIABLE, cuda_of_line
+from cuwheel.base.fetch.indexes.offers import Form as AddressForm
 
 VARIABLE = "CUWHEEL_SOURCES"  # names, separated by blanks, or `none`
 BASES_VARIABLE = "CUWHEEL_SOURCE_BASES"  # copies: `pytorch=https://HOST/whl`, separated by blanks
@@ -61,9 +62,9 @@ class KnownSource:
     checked: str = ""
 
     @property
-    def is_index(self) -> bool:
-        """True if its addresses are simple indexes: nothing else is tried there."""
-        return self.form.startswith("simple index")
+    def reads(self) -> AddressForm:
+        """The form of its addresses: nothing else is tried there."""
+        return "index" if self.form.startswith("simple index") else "page"
 
     def addresses(self, bases: Mapping[str, str]) -> Iterator[SourcePage]:
         """Yield the addresses of its indexes, lists or pages."""
