@@ -106,7 +106,9 @@ def query_indexes(wanted: Requirement, addresses: Iterable[str]) -> Offers:
     return _wanted_offers(wanted, dict(zip(urls, run_all(tasks, stop), strict=True)))
 
 
-def query_sources(wanted: Requirement, pages: Iterable[SourcePage]) -> Offers:
+def query_sources(
+    wanted: Requirement, pages: Iterable[SourcePage], *, seconds: float = _SOURCES_TIME_LIMIT
+) -> Offers:
     """Query known sources in parallel, each once, and all within a few seconds."""
     stop, pages = Stop(), tuple(pages)
     tasks = [
@@ -114,7 +116,7 @@ def query_sources(wanted: Requirement, pages: Iterable[SourcePage]) -> Offers:
             read_offers,
             page.address,
             wanted.name,
-            Attempts(stop, most=1, total=_SOURCES_TIME_LIMIT),
+            Attempts(stop, most=1, total=seconds),
             form=page.source.reads,
             most_pages=_SOURCE_PAGES,
         )
