@@ -80,6 +80,7 @@ class StackDocument:
         newer: of each newer PyTorch, what is missing.
         lock: the file that was written; empty: none.
         indexes: those that were queried, by package.
+        also: the wheels for each further platform that the lock is for.
         all_answered: whether all of them answered; else one may have a wheel that is missing.
     """
 
@@ -95,6 +96,7 @@ class StackDocument:
     newer: tuple[StackOfWheels, ...]
     lock: str
     indexes: dict[str, tuple[AskedIndex, ...]]
+    also: dict[str, tuple[str, ...]]
     all_answered: bool
 
 
@@ -144,6 +146,7 @@ def describe_stack(
         newer=tuple(map(describe, choice.newer)),
         lock="",
         indexes={name: describe_indexes(known) for name, known in offers.items()},
+        also={},
         all_answered=not any(known.silent for known in offers.values()),
     )
 
@@ -187,6 +190,9 @@ def stack_lines(
         if not is_quiet:
             yield from facts("", wheel_facts(wheel))
             yield from _unknown_lines(wheel, is_verbose=is_verbose)
+    for platform, names in report.also.items():
+        yield from facts("also", [f"{platform}, with the same Python, torch and CUDA"])
+        yield from (f"{'':<12}{one_line(name)}" for name in names)
     yield from _missing_lines(stack)
     if report.packages is not None and not is_quiet:
         yield from facts("resolved", [f"by uv: {plural(report.packages, 'package')} in all"])
