@@ -129,11 +129,11 @@ def test_lock_is_for_several_platforms(installer: str, index: WheelIndex, tmp_pa
     ]
     if installer == "pip":
         here = pip_environment(tmp_path / "pip")
-        words = [here / "bin" / "python", "-m", "pip", "install", "--no-cache-dir", "-r", lock]
-        assert sync(words) == 0
+        pip = (here / "bin" / "python", "-m", "pip", "install", "--no-cache-dir")
+        assert sync([*pip, "-r", lock]) == 0
         assert versions(here, "fast") == ["1.0+cu130torch2.11"]
         return
-    uv = [Path(sys.executable).with_name("uv"), "pip", "sync", "--no-cache", lock]
+    uv = (Path(sys.executable).with_name("uv"), "pip", "sync", "--no-cache", lock)
     for platform, version in (("x86_64", "1.0"), ("aarch64", "1.1")):
         folder = tmp_path / platform
         place = ("--target", folder, "--python-platform", f"{platform}-manylinux_2_28")
