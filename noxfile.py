@@ -32,7 +32,7 @@ nox.options.sessions = ("tests", "lint")
 
 BENCHMARKS = (
     *("audit", "builds", "determinism", "diagnose", "elf", "explain", "first-minute", "index"),
-    *("memory", "pick", "shards", "start"),
+    *("known-sources", "memory", "pick", "shards", "start"),
 )
 FAST = ("-n", "4")  # on 2 cores, as tests wait for two fifths of their time
 # A file's tests share what they build; the first files take longest.

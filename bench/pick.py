@@ -1,7 +1,9 @@
 """`pick` and uv on fifteen machines and eight packages, each answer beside an audit of its file.
 
 `nox -s bench -- pick [--csv FILE]` queries the configured indexes. Three makers' lists of releases
-are recorded ones, served here: their names are real, and their wheels have nothing inside.
+are recorded ones, served here: their names are real, and their wheels have nothing inside. Where
+`pick` finds none, all wheels for the platform and Python are read for one that it missed. Each
+page and each file is read once for all machines, and uv resolves meanwhile.
 """  # noqa: INP001 - run by path, not a package
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from unittest import mock
 
 from packaging.requirements import Requirement
 
@@ -27,8 +31,9 @@ from cuwheel.base.fetch.indexes.indexes import configured_indexes
 from cuwheel.base.fetch.indexes.offers import Offer
 from cuwheel.base.fetch.remote_file import open_remote
 from cuwheel.build.environments.uv import OWN_PYTHON, run_uv
+from cuwheel.check.pick import choice, pick
 from cuwheel.check.pick.choice import query_indexes
-from cuwheel.check.pick.contents import WheelContents, read_contents
+from cuwheel.check.pick.contents import WheelContents, read_contents, read_remote
 from cuwheel.check.pick.fit import RemoteWheelFacts, WheelJudge
 from cuwheel.check.pick.known_sources import Sources
 from cuwheel.check.pick.machine import parse_machine
@@ -39,7 +44,8 @@ from tests.support.servers.http import Site, serving
 
 RECORDED = Path(__file__).parents[1] / "tests" / "recorded" / "releases.json"
 _RECORDED = "a recorded name"
-_COLUMNS = ("machine", "for", "package", "pick", "its file", "uv", "its file")
+_COLUMNS = ("machine", "for", "package", "pick", "not known", "its file", "uv", "its file")
+_AT_ONCE = 2  # runs of uv
 _FAULTS = {
     "arch": "no code for the GPU",
     "driver": "driver too old",
@@ -53,19 +59,42 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--csv", type=Path, default=Path("pick.csv"))
     options = parser.parse_args(arguments)
+    machines = {
+        name: paper if "platform=" in paper else f"{paper},platform=x86_64"
+        for name, paper in MACHINES.items()
+    }
     kinds: Counter[tuple[str, str]] = Counter()
-    with recorded_releases() as sources, options.csv.open("w", newline="") as file:
+    with (
+        recorded_releases() as sources,
+        options.csv.open("w", newline="") as file,
+        reading_once(),
+        ThreadPoolExecutor(_AT_ONCE) as pool,
+    ):
         table = csv.writer(file, lineterminator="\n")
         table.writerow(_COLUMNS)
-        for name, paper in MACHINES.items():
-            machine = paper if "platform=" in paper else f"{paper},platform=x86_64"
-            for package in PACKAGES:
-                row = _compare(package, machine, sources)
-                table.writerow((name, paper, package, *row))
-                file.flush()
-                kinds[_kind(*row[:2]), _kind(*row[2:])] += 1
-    for (ours, theirs), count in kinds.most_common():
-        sys.stdout.write(f"| {ours} | {theirs} | {count} |\n")
+        cells = [(name, package) for name in machines for package in PACKAGES]
+        theirs = {
+            (name, package): pool.submit(_answer_of_uv, package, machines[name])
+            for name, package in cells
+        }
+        for name, package in cells:
+            row = _compare(package, machines[name], sources, theirs[name, package])
+            table.writerow((name, MACHINES[name], package, *row))
+            file.flush()
+            kinds[_kind(row[0], row[2]), _kind(*row[3:])] += 1
+    for (ours, uv), count in kinds.most_common():
+        sys.stdout.write(f"| {ours} | {uv} | {count} |\n")
+
+
+@contextlib.contextmanager
+def reading_once() -> Iterator[None]:
+    """Read each page and each wheel once: what is on them is the same for all machines."""
+    with (
+        mock.patch.object(pick, "query_indexes", functools.cache(query_indexes)),
+        mock.patch.object(choice, "read_facts", functools.cache(choice.read_facts)),
+        mock.patch.object(choice, "read_remote", functools.cache(read_remote)),
+    ):
+        yield
 
 
 @contextlib.contextmanager
@@ -91,23 +120,44 @@ def _serve_asset(asset: str, folder: Path, site: Site) -> dict[str, object]:
     return {"name": asset, "browser_download_url": address, "size": path.stat().st_size}
 
 
-def _compare(package: str, machine: str, sources: Sources) -> tuple[str, str, str, str]:
+def _compare(
+    package: str, machine: str, sources: Sources, answer_of_uv: Future[str]
+) -> tuple[str, str, str, str, str]:
     wanted = Requirement(package)
     options = PickOptions(wanted=wanted, paper=machine, sources=sources, start=Path.cwd())
-    answer = find(options, dict(os.environ))
-    wheel = answer.wheel
-    ours, verdict = "", ""
-    if wheel:
-        ours = wheel.name
-        verdict = _RECORDED if wheel.source else _verdict(package, ours, machine)
-    theirs = _answer_of_uv(package, machine)
-    return ours, verdict, theirs, _verdict(package, theirs, machine) if theirs else ""
+    wheel = find(options, dict(os.environ)).wheel
+    theirs = answer_of_uv.result()
+    verdict_of_uv = _verdict(package, theirs, machine) if theirs else ""
+    if wheel is None:
+        return "", "", _missed(package, machine), theirs, verdict_of_uv
+    unknown = "; ".join(dict.fromkeys(reason.kind for reason in wheel.unknown))
+    verdict = _RECORDED if wheel.source else _verdict(package, wheel.name, machine)
+    return wheel.name, unknown, verdict, theirs, verdict_of_uv
 
 
 def _kind(name: str, verdict: str) -> str:
     if not name:
-        return "none"
+        return f"none, {verdict}" if verdict else "none"
     return verdict if verdict in {"works", _RECORDED} else "doesn't fit"
+
+
+def _missed(package: str, machine: str) -> str:
+    """Return the newest wheel that fits by all that can be read of it; empty: there is none."""
+    known, wanted = parse_machine(machine), Requirement(package)
+    offers = sorted(_offers(package).values(), key=lambda offer: offer.version, reverse=True)
+
+    def reasons(offer: Offer, facts: RemoteWheelFacts) -> set[str]:
+        return {item.kind for item in WheelJudge(offer, known, facts, wanted).judge().reasons}
+
+    for offer in offers:
+        if not offer.is_wheel or not reasons(offer, RemoteWheelFacts()) <= {"framework"}:
+            continue
+        facts = choice.read_facts(offer)
+        if reasons(offer, facts) <= {"framework"} and not reasons(
+            offer, choice.with_contents(facts, offer)
+        ):
+            return f"missed {offer.name}"
+    return ""
 
 
 def _answer_of_uv(package: str, machine: str) -> str:
@@ -143,8 +193,8 @@ def _answer_of_uv(package: str, machine: str) -> str:
 @functools.cache
 def _offers(package: str) -> dict[str, Offer]:
     offers = query_indexes(Requirement(package), configured_indexes(os.environ))
-    if not any(offer.is_wheel for offer in offers.files):
-        sys.exit(f"no index has wheels of {package}: {offers.faults}")
+    if not offers.files:
+        sys.exit(f"no index has {package}: {offers.faults}")
     return {offer.name: offer for offer in offers.files}
 
 

@@ -84,6 +84,19 @@ def list_sessions(checkout: Path, **env: str) -> dict[str, str]:
     return dict(re.findall(r"^[*-] (\S+)(?: \[\w+\])?(?: -> (.*))?$", listed, re.MULTILINE))
 
 
+@pytest.mark.parametrize("dashes", [(), ("--",)])
+def test_nox_refuses_options_before_it_reads_the_noxfile(
+    dashes: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "noxfile.py").write_text("print('it is read')\n")
+
+    done = nox(tmp_path, "-s", "slim", *dashes, "x.whl", "--arch", "90")
+
+    is_refused = "error: unrecognized arguments: --arch" in done.output
+    assert (is_refused, "it is read" in done.output) == (not dashes, bool(dashes))
+    assert "unrecognized arguments" in (ROOT / "README.md").read_text()
+
+
 def test_lists_every_session(sessions: dict[str, str]) -> None:
     made = {session.name for session in sessions_of(load_catalogue([ROOT]))}
 

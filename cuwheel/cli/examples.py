@@ -58,7 +58,10 @@ STATUSES: dict[str, dict[int, str]] = {
         _OF["smoke"]: "a package can't be imported",
         _OF["no-fitting-wheel"]: "no wheels fit together",
     },
-    "pick": {1: "no wheel fits", _OF["download"]: "no index has it, or none answers"},
+    "pick": {
+        1: "no known wheel fits",
+        _OF["download"]: "no index has it, or none answers",
+    },
 }
 
 

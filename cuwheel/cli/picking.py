@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,9 +34,15 @@ from cuwheel.publish.stack.stack import StackRequest, search_stack
 
 def pick_wheels(args: argparse.Namespace, console: Console, caller: Caller) -> int:
     """Find the wheels; return the exit code."""
-    request = stack_request(args, console, caller, paper=getattr(args, "for"))
+    request = stack_request(args, console, caller, papers=getattr(args, "for"))
     entries = load_catalogue(caller.roots)
     is_stack = len(request.wanted) > 1 or bool(args.requirement or args.lock)
+    if request.more_papers and not args.lock:
+        raise UsageError(
+            "--for is given more than once",
+            why="only a lock can be for several machines",
+            fix="add --lock pylock.toml, or ask for each machine by itself",
+        )
     if is_stack:
         return _pick_stack(args, request, console, caller, entries)
     [wanted] = request.wanted.values()
@@ -55,7 +61,7 @@ def pick_wheels(args: argparse.Namespace, console: Console, caller: Caller) -> i
 
 
 def stack_request(
-    args: argparse.Namespace, console: Console, caller: Caller, *, paper: str = ""
+    args: argparse.Namespace, console: Console, caller: Caller, *, papers: Sequence[str] = ()
 ) -> StackRequest:
     """Return what the options want, for which machine, and from where."""
     named = [text for text in args.packages if not _is_file(text, caller)]
@@ -76,7 +82,8 @@ def stack_request(
         wanted=_merged(wanted, pre=args.pre),
         constraints=tuple(line for content in contents for line in content.constraints),
         python=args.python,
-        paper=paper,
+        paper=papers[0] if papers else "",
+        more_papers=tuple(papers[1:]),
         indexes=tuple(given_address(caller, text) for text in args.index),
         listed=listed_addresses(caller, console),
         more_indexes=tuple(address for content in contents for address in content.indexes),

@@ -20,7 +20,7 @@ from cuwheel.base.fetch.indexes.offers import (
 )
 from cuwheel.base.fetch.indexes.pages import PageFault
 from cuwheel.base.fetch.retry import Attempts
-from cuwheel.base.fetch.urls import is_local, local_path
+from cuwheel.base.fetch.urls import is_local, local_path, redact_url
 from cuwheel.base.system.parallel import Stop, run_all
 from cuwheel.check.pick.contents import is_remote, read_contents, read_remote
 from cuwheel.check.pick.declarations import read_parameters
@@ -56,6 +56,12 @@ class Offers:
     def source_of(self, offer: Offer) -> str:
         """Return the name of the known source of a file; empty: it is from the caller's indexes."""
         return self.sources.get(offer.index, "")
+
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """Names of known sources, and other addresses, whose files are unknown: no answer."""
+        addresses = (url for url, fault in self.faults.items() if fault.kind == "unasked")
+        return tuple(dict.fromkeys(self.sources.get(url) or redact_url(url) for url in addresses))
 
     def __add__(self, others: Offers) -> Offers:
         """Return the files of both, and the faults."""
@@ -100,7 +106,9 @@ def query_indexes(wanted: Requirement, addresses: Iterable[str]) -> Offers:
     return _wanted_offers(wanted, dict(zip(urls, run_all(tasks, stop), strict=True)))
 
 
-def query_sources(wanted: Requirement, pages: Iterable[SourcePage]) -> Offers:
+def query_sources(
+    wanted: Requirement, pages: Iterable[SourcePage], *, seconds: float = _SOURCES_TIME_LIMIT
+) -> Offers:
     """Query known sources in parallel, each once, and all within a few seconds."""
     stop, pages = Stop(), tuple(pages)
     tasks = [
@@ -108,8 +116,8 @@ def query_sources(wanted: Requirement, pages: Iterable[SourcePage]) -> Offers:
             read_offers,
             page.address,
             wanted.name,
-            Attempts(stop, most=1, total=_SOURCES_TIME_LIMIT),
-            is_index=page.source.is_index,
+            Attempts(stop, most=1, total=seconds),
+            form=page.source.reads,
             most_pages=_SOURCE_PAGES,
         )
         for page in pages

@@ -88,9 +88,10 @@ class PickDocument:
         indexes: that were asked.
         judged: how many other wheels were judged.
         all_read: whether that is all that is offered; else only the newest were read.
+        all_answered: whether all indexes answered; else one may have a wheel that fits.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("pick", "1.2")
+    SCHEMA: ClassVar[Schema] = Schema("pick", "1.3")
 
     project: str
     specifier: str
@@ -105,6 +106,7 @@ class PickDocument:
     indexes: tuple[AskedIndex, ...]
     judged: int
     all_read: bool
+    all_answered: bool
 
 
 def describe_wheel(wheel: Judgement | None, offers: Offers) -> PickedWheel | None:
@@ -168,6 +170,12 @@ def fault_texts(indexes: Iterable[AskedIndex]) -> Iterator[str]:
             reasons.setdefault((name, index.fault), index.address)
     for (name, fault), address in reasons.items():
         yield f"{name}: {fault}" if name == address else f"{name} ({address}): {fault}"
+
+
+def silent_places(indexes: Iterable[AskedIndex]) -> tuple[str, ...]:
+    """Return names of known sources, and other addresses, that didn't answer."""
+    silent = (index for index in indexes if index.is_silent)
+    return tuple(dict.fromkeys(index.source or index.address for index in silent))
 
 
 def silent_sources(indexes: Iterable[AskedIndex]) -> str:

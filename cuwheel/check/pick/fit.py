@@ -300,7 +300,13 @@ class WheelJudge:
             if not runs_on(self._code, arch):
                 yield against("arch", f"{has}, but the GPU is sm_{arch}")
             elif fault := code_fault(self._code, arch, self.machine.driver):
-                yield against("driver", f"{fault}, this is {self.machine.driver}")
+                yield self._judge_code_fault(f"{fault}, this is {self.machine.driver}")
+
+    def _judge_code_fault(self, text: str) -> Reason:
+        """Return what an old driver means: of libraries for several CUDA majors, one is loaded."""
+        if self.facts.contents and len(self.facts.contents.cuda) > 1:
+            return unknown("driver", f"{text}; it may be that of a library for another CUDA")
+        return against("driver", text)
 
 
 def _cuda_of(requirements: Iterable[Requirement]) -> str:

@@ -8,17 +8,22 @@ that it holds, so that no other name leaves the machine.
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from cuwheel.base.errors import UsageError, suggest
 from cuwheel.base.fetch.indexes.cuda_lines import LINES_VARIABLE, cuda_of_line
+from cuwheel.base.fetch.indexes.offers import Form as AddressForm
+from cuwheel.base.system.regular_files import read_text
 
 VARIABLE = "CUWHEEL_SOURCES"  # names, separated by blanks, or `none`
 BASES_VARIABLE = "CUWHEEL_SOURCE_BASES"  # copies: `pytorch=https://HOST/whl`, separated by blanks
 NONE = "none"
+CHECKED = Path(__file__).with_name("checked_sources.json")  # by `nox -s bench -- known-sources`
 
 Form = Literal[
     "simple index",
@@ -43,7 +48,6 @@ class KnownSource:
         hashes: whether its pages state SHA-256 hashes, as far as is documented.
         terms: licence of use.
         documentation: the address of what is said here.
-        checked: the date on which the place itself was read; empty: never.
     """
 
     name: str
@@ -58,12 +62,17 @@ class KnownSource:
     documentation: str
     lines: tuple[str, ...] = ()
     torches: tuple[str, ...] = ()
-    checked: str = ""
 
     @property
-    def is_index(self) -> bool:
-        """True if its addresses are simple indexes: nothing else is tried there."""
-        return self.form.startswith("simple index")
+    def checked(self) -> str:
+        """The date on which the place itself had a wheel of each project; empty: never read."""
+        dates: dict[str, str] = json.loads(read_text(CHECKED))
+        return dates.get(self.name, "")
+
+    @property
+    def reads(self) -> AddressForm:
+        """The form of its addresses: nothing else is tried there."""
+        return "index" if self.form.startswith("simple index") else "page"
 
     def addresses(self, bases: Mapping[str, str]) -> Iterator[SourcePage]:
         """Yield the addresses of its indexes, lists or pages."""

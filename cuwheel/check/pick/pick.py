@@ -116,6 +116,7 @@ def find(options: PickOptions, environ: dict[str, str]) -> PickDocument:
         indexes=describe_indexes(offers),
         judged=choice.others,
         all_read=not choice.is_cut,
+        all_answered=not offers.silent,
     )
 
 

@@ -11,7 +11,14 @@ from packaging.requirements import Requirement
 from cuwheel.base.fetch.indexes.pages import lacks
 from cuwheel.base.system.output.terminal import one_line
 from cuwheel.base.system.quantities import plural, show_size
-from cuwheel.check.pick.document import PickDocument, PickedWheel, fault_texts, silent_sources
+from cuwheel.check.pick.document import (
+    AskedIndex,
+    PickDocument,
+    PickedWheel,
+    fault_texts,
+    silent_places,
+    silent_sources,
+)
 from cuwheel.check.pick.machine import CPU_ONLY, TargetMachine
 from cuwheel.check.pick.tags import Reason
 
@@ -62,10 +69,21 @@ def _index_lines(report: PickDocument, *, is_verbose: bool) -> Iterator[str]:
     lacking = str(lacks(report.project))
     shown = [index for index in report.indexes if is_verbose or index.fault != lacking]
     # A known source has many addresses, and most don't have the project.
-    for text in fault_texts(index for index in shown if is_verbose or not index.source):
-        yield from facts("nothing", [text])
+    yield from fault_lines([index for index in shown if is_verbose or not index.source])
     if not is_verbose and (text := silent_sources(report.indexes)):
         yield from facts("unknown", [text])
+
+
+def fault_lines(indexes: Iterable[AskedIndex], of: str = "") -> Iterator[str]:
+    """Yield why there is nothing of an index, or that this isn't known.
+
+    Args:
+        of: what precedes each reason.
+    """
+    indexes = list(indexes)
+    for is_silent, label in ((False, "nothing"), (True, "no answer")):
+        for text in fault_texts(index for index in indexes if index.is_silent is is_silent):
+            yield from facts(label, [f"{of}{text}"])
 
 
 def _taken_lines(
@@ -93,13 +111,20 @@ def _taken_lines(
 
 def _none_lines(report: PickDocument, advice: str) -> Iterator[str]:
     where = f"{report.project} {report.specifier}".strip()
-    if nearest := report.nearest:
+    nearest, silent = report.nearest, ", ".join(silent_places(report.indexes))
+    if silent:  # these may have one
+        read = "the closest of the others is" if nearest else "no other place has one"
+        yield from facts(
+            "unknown", [f"whether a wheel of {where} fits: {silent} didn't answer; {read}"]
+        )
+    elif nearest:
         yield f"{'no':<{_LABEL}}wheel of {where} is compatible; the closest is"
+    if nearest:
         yield f"{'':<{_LABEL}}{one_line(nearest.name)}"
         yield from facts("", wheel_facts(nearest))
         yield from reason_lines("because", nearest.reasons)
         yield from reason_lines("unknown", nearest.unknown)
-    else:
+    elif not silent:
         yield from facts("no", [f"wheel of {where} is on any of the indexes"])
     if not report.all_read:
         text = "only the newest wheels were read; name a version to check older ones"

@@ -364,7 +364,7 @@ class StackSearch:
     def _missing(
         self, project: str, named: Iterable[Judgement], machine: TargetMachine
     ) -> MissingWheel:
-        files = self._offers[project].files
+        files, silent = self._offers[project].files, self._offers[project].silent
         sdists = [offer for offer in files if not offer.is_wheel]
         sdist = max(sdists, key=lambda offer: offer.version, default=None)
         nearest = min(named, key=lambda wheel: wheel.weight, default=None)
@@ -375,8 +375,11 @@ class StackSearch:
         if not why:
             has_wheels = any(offer.is_wheel for offer in files)
             python = f"Python {'.'.join(map(str, machine.release))} on this kind of machine"
-            nothing = "there is no wheel of it" if files else "no index that answered has it"
-            why = f"no wheel is for {python}" if has_wheels else nothing
+            place = "no index that answered" if silent else "no index"
+            kind = f"a wheel for {python}" if has_wheels else "a wheel of it" if files else "it"
+            why = f"{place} has {kind}"
+        elif silent:
+            why += f"; {', '.join(silent)} didn't answer"
         return MissingWheel(
             project=project,
             why=why,

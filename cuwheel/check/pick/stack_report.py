@@ -18,11 +18,10 @@ from cuwheel.check.pick.document import (
     PickedWheel,
     describe_indexes,
     describe_wheel,
-    fault_texts,
     silent_sources,
 )
 from cuwheel.check.pick.machine import TargetMachine
-from cuwheel.check.pick.report import facts, machine_facts, reason_lines, wheel_facts
+from cuwheel.check.pick.report import facts, fault_lines, machine_facts, reason_lines, wheel_facts
 from cuwheel.check.pick.stack import MissingWheel, StackChoice, StackFit
 
 _MOST_NEWER = 3  # reasons that are shown
@@ -81,9 +80,11 @@ class StackDocument:
         newer: of each newer PyTorch, what is missing.
         lock: the file that was written; empty: none.
         indexes: those that were queried, by package.
+        also: the wheels for each further platform that the lock is for.
+        all_answered: whether all of them answered; else one may have a wheel that is missing.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("stack", "1.1")
+    SCHEMA: ClassVar[Schema] = Schema("stack", "1.2")
 
     requirements: tuple[str, ...]
     is_complete: bool
@@ -95,6 +96,8 @@ class StackDocument:
     newer: tuple[StackOfWheels, ...]
     lock: str
     indexes: dict[str, tuple[AskedIndex, ...]]
+    also: dict[str, tuple[str, ...]]
+    all_answered: bool
 
 
 def describe_stack(
@@ -143,6 +146,8 @@ def describe_stack(
         newer=tuple(map(describe, choice.newer)),
         lock="",
         indexes={name: describe_indexes(known) for name, known in offers.items()},
+        also={},
+        all_answered=not any(known.silent for known in offers.values()),
     )
 
 
@@ -175,7 +180,8 @@ def stack_lines(
         yield from facts("machine", machine_facts(report.machine))
         yield from _index_lines(report, is_verbose=is_verbose)
     if stack is None:
-        yield from facts("no", ["wheel of PyTorch is for such a machine"])
+        answered = " of the places that answered" * (not report.all_answered)
+        yield from facts("no", [f"wheel of PyTorch{answered} is for such a machine"])
         return
     label = "stack" if report.is_complete else "no stack" if stack.conflict else "nearest"
     yield from facts(label, [_name(stack)])
@@ -184,6 +190,9 @@ def stack_lines(
         if not is_quiet:
             yield from facts("", wheel_facts(wheel))
             yield from _unknown_lines(wheel, is_verbose=is_verbose)
+    for platform, names in report.also.items():
+        yield from facts("also", [f"{platform}, with the same Python, torch and CUDA"])
+        yield from (f"{'':<12}{one_line(name)}" for name in names)
     yield from _missing_lines(stack)
     if report.packages is not None and not is_quiet:
         yield from facts("resolved", [f"by uv: {plural(report.packages, 'package')} in all"])
@@ -249,8 +258,7 @@ def _index_lines(report: StackDocument, *, is_verbose: bool) -> Iterator[str]:
     """Yield the indexes whose files are unknown, since they didn't answer; or all."""
     for name, indexes in report.indexes.items():
         own = [index for index in indexes if index.is_silent and not index.source]
-        for text in fault_texts(indexes if is_verbose else own):
-            yield from facts("nothing", [f"of {name}: {text}"])
+        yield from fault_lines(indexes if is_verbose else own, f"of {name}: ")
         for index in indexes:
             if is_verbose and index.files is not None:
                 count = plural(index.files, "file")

@@ -47,7 +47,7 @@ class GetDocument:
         proofs: the import of each package.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("get", "1.1")
+    SCHEMA: ClassVar[Schema] = Schema("get", "1.2")
 
     folder: str
     stack: StackDocument
@@ -228,10 +228,11 @@ def _no_stack(report: StackDocument, why: str = "", fix: str = "") -> InstallErr
     stack = report.stack
     reasons = [f"{package.project}: {package.why}" for package in stack.missing] if stack else []
     conflict = [stack.conflict] if stack and stack.conflict else []
+    where = "" if report.all_answered else " on the indexes that answered"
     names = " ".join(report.requirements)
     return InstallError(
-        "no Python, torch and CUDA has a wheel of each package",
-        why="; ".join([*([why] if why else []), *conflict, *reasons]) or "torch has none",
+        f"no Python, torch and CUDA has a wheel of each package{where}",
+        why="; ".join([*([why] if why else []), *conflict, *reasons]) or f"torch has none{where}",
         fix=fix or f"`nox -s pick -- {names}` says more, and what builds the missing ones",
         anchor="no-fitting-wheel",
     )

@@ -6,7 +6,7 @@ import argparse
 
 from cuwheel.base.caller import Caller
 from cuwheel.base.system.console import Console
-from cuwheel.cli.parser import ENVIRONMENT, JSON_TEXT, Option, Parser, new_parser
+from cuwheel.cli.parser import ENVIRONMENT, JSON_TEXT, Parser, new_parser
 
 
 def pick_parser() -> Parser:
@@ -18,11 +18,11 @@ def pick_parser() -> Parser:
         {
             **packages_option(),
             **ENVIRONMENT,
-            "--for MACHINE": Option(
+            "--for MACHINE...": (
                 "another machine, described as python=3.12,torch=2.11,cuda=13.0,arch=90, also "
                 "with glibc=, driver=, platform=, jax=; what isn't named counts as unknown; for "
-                "several packages Python, torch and CUDA may be left out",
-                default="",
+                "several packages Python, torch and CUDA may be left out; repeated, with another "
+                "platform= each, for one lock for all"
             ),
             **index_option(),
             **SOURCES,

@@ -461,7 +461,7 @@ _shtab_cuwheel_pick_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "*"{--requirement,-r}"[requirements.txt or pyproject.toml, repeatable]:FILE:_files"
   "--python[an interpreter, the folder of an environment, or a conda environment\'s name\; default\: the active environment, else the \`python3\` on PATH]:PATH|ENVIRONMENT:_files"
-  "--for[another machine, described as python\=3.12,torch\=2.11,cuda\=13.0,arch\=90, also with glibc\=, driver\=, platform\=, jax\=\; what isn\'t named counts as unknown\; for several packages Python, torch and CUDA may be left out]:MACHINE:"
+  "*--for[another machine, described as python\=3.12,torch\=2.11,cuda\=13.0,arch\=90, also with glibc\=, driver\=, platform\=, jax\=\; what isn\'t named counts as unknown\; for several packages Python, torch and CUDA may be left out\; repeated, with another platform\= each, for one lock for all]:MACHINE:"
   "*--index[where to look, repeatable\: an index, a site of \`cuwheel index\`, a page with wheels, a release\'s page or GitHub API URL, a folder\; default\: CUWHEEL_INDEXES, and the indexes configured for pip and uv]:ADDRESS:"
   "*--sources[public places with CUDA wheels to query where your own indexes have no fitting wheel, repeatable\; none\: no such place\; default\: CUWHEEL_SOURCES, else all that hold the package, unless --index is given]:NAME:"
   "--pre[also consider pre-releases]"

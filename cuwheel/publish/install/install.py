@@ -18,7 +18,6 @@ from cuwheel.base.caller import Caller
 from cuwheel.base.errors import DownloadError, InstallError, SmokeError
 from cuwheel.base.fetch.download import PinnedFile
 from cuwheel.base.fetch.indexes.offers import Offer
-from cuwheel.base.fetch.indexes.pages import PageFault
 from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.fetch.store import fetch
 from cuwheel.base.fetch.urls import is_local, local_path, redact_url
@@ -255,7 +254,7 @@ class _Run:
             others = tuple(file for file in offers.files if file.url != offer.url)
             if tried < _MOST_MISFITS and any(file.is_wheel for file in others):
                 return self._install(replace(offers, files=others), tried=tried + 1)
-            raise self._no_fit(f"the file of {offer.name} shows it: {misfit}")
+            raise self._no_fit(f"the file of {offer.name} shows it: {misfit}", offers)
         statement = check_statement(path, sha256, content, is_required=self.options.needs_statement)
         rebuilt_by = () if is_own else self._rebuilt_by(path, offer.url)
         check_direct_references((path,), self.here.environment, self.options.target.extra)
@@ -343,29 +342,32 @@ class _Run:
     def _choose(self, offers: Offers) -> Judgement:
         choice = self._choice(offers)
         if choice.taken is None:
-            raise self._none_fits(choice, offers.faults)
+            raise self._none_fits(choice, offers)
         return choice.taken
 
-    def _none_fits(self, choice: Choice, faults: Mapping[str, PageFault]) -> InstallError:
+    def _none_fits(self, choice: Choice, offers: Offers) -> InstallError:
         if choice.nearest:
             facts = "; ".join(reason.text for reason in choice.nearest.reasons)
-            unasked = (
-                f"; {redact_url(address)} couldn't be queried: it {why}"
-                for address, why in faults.items()
-                if why.kind == "unasked"
-            )
-            why = f"the closest is {choice.nearest.offer.name}: {facts}{''.join(unasked)}"
-        else:
-            reasons = (f"{redact_url(address)} {why}" for address, why in faults.items())
-            why = "; ".join(reasons) or "no index has a wheel of this target"
-        return self._no_fit(why)
+            return self._no_fit(f"the closest is {choice.nearest.offer.name}: {facts}", offers)
+        reasons = (
+            f"{redact_url(address)} {why}"
+            for address, why in offers.faults.items()
+            if why.kind != "unasked"
+        )
+        return self._no_fit("; ".join(reasons), offers)
 
-    def _no_fit(self, why: str) -> InstallError:
+    def _no_fit(self, why: str, offers: Offers) -> InstallError:
+        """Return the error for wheels that don't fit; those of silent indexes aren't known."""
         name, python = self.options.target.name, self.options.python
+        faults = offers.faults.items()
+        silent = [(address, fault) for address, fault in faults if fault.kind == "unasked"]
+        answered = " of the indexes that answered" * bool(silent)
+        unasked = (f"{redact_url(url)} couldn't be queried: it {fault}" for url, fault in silent)
+        why = "; ".join(filter(None, (why, *unasked)))
         where = f" --python {shlex.quote(python)}" if python else ""
         return InstallError(
-            f"no wheel of {name} fits {self.here.environment.prefix}",
-            why=why,
+            f"no wheel of {name}{answered} fits {self.here.environment.prefix}",
+            why=why or "no index has a wheel of this target",
             fix=f"`nox -s install -- {name}{where} --fallback build` builds one; `nox -s pick -- "
             f"{self.project}{where}` says more",
             anchor="no-fitting-wheel",

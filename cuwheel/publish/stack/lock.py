@@ -31,6 +31,7 @@ _INDEX = re.compile(r'^index = "http://127\.0\.0\.1:[^"]*"\n', re.MULTILINE)
 _PLATFORMS = ("2_17", "2_28", *(f"2_{minor}" for minor in range(31, 41)))
 _USUAL_PLATFORM = "2_28"  # of PyTorch's wheels
 _NO_PROXY = ("NO_PROXY", "no_proxy")
+_PACKAGE = "[[packages]]\n"
 _LONGEST = 600  # characters of uv's reason
 
 
@@ -103,6 +104,30 @@ def lock_stack(  # noqa: PLR0913 - what to resolve, and from where
         packages=len(packages),
         files=frozenset(_identity_of(file)[0] for item in packages for file in _files(item)),
         unhashed=tuple(str(package["name"]) for package in packages if not _is_hashed(package)),
+    )
+
+
+def merge_locks(locks: Mapping[str, StackLock]) -> StackLock:
+    """Return a lock for several kinds of machine, by `platform_machine`: PEP 751 with markers."""
+    heads = {platform: lock.text.split(_PACKAGE) for platform, lock in locks.items()}
+    blocks: dict[str, list[str]] = {}
+    for platform, (_, *packages) in heads.items():
+        for block in packages:
+            blocks.setdefault(block.rstrip("\n"), []).append(platform)
+    markers = {name: f"platform_machine == '{name}'" for name in locks}
+    environments = ", ".join(f'"{marker}"' for marker in markers.values())
+    head = next(iter(heads.values()))[0].rstrip("\n")
+    texts = [f"{head}\nenvironments = [{environments}]\n"]
+    for block, platforms in sorted(blocks.items()):
+        marker = " or ".join(markers[name] for name in platforms)
+        limit = "" if len(platforms) == len(locks) else f'\nmarker = "{marker}"'
+        name, _, rest = block.partition("\n")
+        texts.append(f"{name}{limit}\n{rest}\n")
+    return StackLock(
+        text=f"\n{_PACKAGE}".join(texts),
+        packages=max(lock.packages for lock in locks.values()),
+        files=frozenset().union(*(lock.files for lock in locks.values())),
+        unhashed=tuple(dict.fromkeys(name for lock in locks.values() for name in lock.unhashed)),
     )
 
 

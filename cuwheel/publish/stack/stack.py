@@ -21,7 +21,7 @@ from cuwheel.check.pick.pick import raise_if_silent
 from cuwheel.check.pick.stack import TORCH, Limits, StackFit, StackSearch, find_stack
 from cuwheel.check.pick.stack_report import StackDocument, describe_stack
 from cuwheel.publish.stack.given_indexes import GivenIndexes
-from cuwheel.publish.stack.lock import StackLock, conflict_of, lock_stack
+from cuwheel.publish.stack.lock import StackLock, conflict_of, lock_stack, merge_locks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,7 @@ class StackRequest:
         constraints: further limits of versions, a requirement each.
         python: of an environment that is added to; None: a new one is made.
         paper: another machine, in the format of `--for`.
+        more_papers: further machines that the same lock is for, each of another platform.
         pythons: the only ones to consider; empty: any.
         indexes: addresses; empty: those of the configuration.
         more_indexes: those that requirement files name, after the others.
@@ -43,6 +44,7 @@ class StackRequest:
     constraints: tuple[str, ...] = ()
     python: str | None = None
     paper: str = ""
+    more_papers: tuple[str, ...] = ()
     pythons: tuple[str, ...] = ()
     indexes: tuple[str, ...] = ()
     listed: tuple[str, ...] = ()
@@ -92,16 +94,34 @@ def search_stack(
     for name in request.wanted:
         _check_queried(name, offers[name])
     search = StackSearch(request.wanted, offers, machine, limits, can_build)
+    more = _more_machines(request, machine, environ)
+    others: dict[str, tuple[StackFit, ...]] = {}
     locks: dict[str, StackLock] = {}
     given = GivenIndexes((*(request.indexes or request.listed), *request.more_indexes))
 
+    def lock_one(fit: StackFit) -> StackLock:
+        with _constraint_files(request.constraints) as files:
+            return lock_stack(fit, request.wanted, files, environ, given=given, cache=cache)
+
     def try_together(fit: StackFit) -> str:
+        cell, platforms = fit.cell, {machine.platform: fit}
+        for other in more:
+            same = Limits(pythons=(cell.python,), torch=cell.torch, cuda=cell.cuda)
+            found = find_stack(StackSearch(request.wanted, offers, other, same), lambda _: "").best
+            if found is None or not found.is_complete:
+                return _lack_on(other, found)
+            platforms[other.platform] = found
         try:
-            with _constraint_files(request.constraints) as files:
-                lock = lock_stack(fit, request.wanted, files, environ, given=given, cache=cache)
+            resolved = {name: lock_one(known) for name, known in platforms.items()}
         except InstallError as error:
             return conflict_of(error)
-        locks[str(fit.cell)] = lock
+        [lock, *rest] = resolved.values()
+        locks[str(cell)] = merge_locks(resolved) if rest else lock
+        others[str(cell)] = tuple(
+            _as_locked(known, resolved[name])
+            for name, known in platforms.items()
+            if name != machine.platform
+        )
         return ""
 
     choice = find_stack(search, try_together)
@@ -112,8 +132,44 @@ def search_stack(
     if choice.best and lock:
         choice = replace(choice, best=_as_locked(choice.best, lock))
     report = describe_stack(request.wanted, choice, queried, machine, advise)
-    report = replace(report, packages=lock.packages if lock else None)
+    also = others.get(str(choice.best.cell), ()) if choice.best else ()
+    report = replace(
+        report,
+        packages=lock.packages if lock else None,
+        also={fit.machine.platform: _names_of(fit) for fit in also},
+    )
     return FoundStack(report=report, fit=choice.best, lock=lock)
+
+
+def _more_machines(
+    request: StackRequest, first: TargetMachine, environ: Mapping[str, str]
+) -> tuple[TargetMachine, ...]:
+    """Return the further machines; raise UsageError for two of a platform, or another Python."""
+    more = [_machine(replace(request, paper=paper), environ)[0] for paper in request.more_papers]
+    platforms = [machine.platform for machine in (first, *more)]
+    is_other = any(
+        "python" in paper and machine.release != first.release
+        for paper, machine in zip(request.more_papers, more, strict=True)
+    )
+    if len({*platforms}) < len(platforms) or is_other:
+        raise UsageError(
+            "a lock can't be for these machines together",
+            why="they have two Pythons" if is_other else f"platforms: {', '.join(platforms)}",
+            fix="give each --for another platform, and the same Python; write a lock for each "
+            "other machine: --lock pylock.NAME.toml",
+        )
+    return tuple(more)
+
+
+def _lack_on(machine: TargetMachine, fit: StackFit | None) -> str:
+    """Return what a further machine lacks."""
+    missing = fit.missing if fit else ()
+    reasons = "; ".join(f"{wheel.project}: {wheel.why}" for wheel in missing)
+    return f"on {machine.platform}: {reasons or 'torch has no such wheel'}"
+
+
+def _names_of(fit: StackFit) -> tuple[str, ...]:
+    return tuple(wheel.offer.name for wheel in fit.wheels.values())
 
 
 def _check_queried(project: str, offers: Offers) -> None:

@@ -8,9 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
+from cuwheel.base.fetch.indexes.offers import Offer
+from cuwheel.base.formats.binaries.archs import DeviceCode
+from cuwheel.check.cuda.drivers import oldest_driver
 from cuwheel.check.cuda.torch_exports import is_judged, minor_of, torch_exports
+from cuwheel.check.pick.contents import WheelContents
 from cuwheel.check.pick.document import PickedWheel
+from cuwheel.check.pick.fit import RemoteWheelFacts, WheelJudge
+from cuwheel.check.pick.machine import parse_machine
 from tests.support.check.offers import MACHINE, TAG, Index, find_on
 from tests.support.factories import compile_device_file, write_wheel
 from tests.support.packages.defective_wheels import make_library
@@ -298,3 +306,22 @@ def test_torch_that_nothing_states_is_unknown(index: Index) -> None:
     index.add("1.0", TAG, "torch")
 
     assert "framework" in {fact.kind for fact in fitting(index).unknown}
+
+
+@pytest.mark.parametrize("majors", [(12,), (12, 13)])
+def test_library_for_another_cuda_decides_on_no_driver(majors: tuple[int, ...]) -> None:
+    """Of libraries for several majors one is loaded, and their code is known only together."""
+    code = DeviceCode(sass=("90",), is_zstd=True)
+    drivers = tuple(map(oldest_driver, majors))
+    contents = WheelContents(code=code, cuda=majors, drivers=drivers)
+    name = f"toy-1.0-{TAG}.whl"
+    offer = Offer(name=name, url="", index="", version=Version("1.0"), is_wheel=True)
+    machine = parse_machine(MACHINE.replace("580.95.05", "535.261.03").replace("13.0", "12.4"))
+    facts = RemoteWheelFacts(contents=contents)
+
+    wheel = WheelJudge(offer, machine, facts, Requirement("toy")).judge()
+
+    is_only = len(majors) == 1
+    texts = [reason.text for reason in (wheel.reasons if is_only else wheel.unknown)]
+    assert wheel.fits is not is_only
+    assert any("compressed with zstd" in text for text in texts)

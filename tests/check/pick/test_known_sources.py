@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 import time
@@ -11,12 +12,13 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from bench import known_sources as check
 from bench.pick import recorded_releases
 from cuwheel.base.errors import UsageError
 from cuwheel.base.paths import ROOT
 from cuwheel.check.pick.choice import query_sources
 from cuwheel.check.pick.document import PickDocument
-from cuwheel.check.pick.known_sources import KNOWN_SOURCES, Sources, read_sources
+from cuwheel.check.pick.known_sources import CHECKED, KNOWN_SOURCES, Sources, read_sources
 from cuwheel.check.pick.pick import PickOptions, find
 from tests.support.check.offers import MACHINE
 from tests.support.check.stacks import WheelIndex
@@ -79,6 +81,42 @@ def test_reads_each_source(source: object, index: WheelIndex) -> None:
     hashed = known.form.startswith("simple index")
     assert answer.wheel.trust.startswith("SHA-256 from the index" if hashed else "no SHA-256")
     assert f"{project} @ http://" in answer.commands["uv"]
+
+
+def test_check_notes_the_day_of_sources_that_have_each_project(
+    index: WheelIndex,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table = tmp_path / "checked.json"
+    table.write_text('{"nvidia": "2020-01-01"}')
+    names = {"natten": ["natten"], "flash-attn": ["flash-attn"], "pyg": ["pyg-lib"]}
+    monkeypatch.setenv(
+        "CUWHEEL_SOURCE_BASES", " ".join(f"{name}={index.site.url(f'/{name}')}" for name in names)
+    )
+    statuses = []
+    for name, projects in names.items():
+        [source] = [item for item in KNOWN_SOURCES if item.name == name]
+        base = {name: index.site.url(f"/{name}")}
+        page = next(source.addresses(base)).address.removeprefix(index.site.url(""))
+        wheel = index.add(projects[0], "1.0+cu130torch2.11", at="/unused")
+        index.site.headers = {"Content-Type": "text/html"}
+        write_page(page.replace("%2B", "+"), source.form, wheel, projects[0], index)
+        statuses.append(check.main([name, "--write"], table))
+
+    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    dates = {"flash-attn": today, "natten": today, "nvidia": "2020-01-01"}
+    assert (statuses, json.loads(table.read_text())) == ([False, False, True], dates)
+    output = capsys.readouterr().out
+    assert "natten: 1 wheel, 0 with a hash" in output
+    assert "no wheel of torch-cluster: " in output
+
+
+def test_no_source_is_said_to_be_read_that_was_not() -> None:
+    dates = json.loads(CHECKED.read_text())
+
+    assert {source.name: source.checked for source in KNOWN_SOURCES if source.checked} == dates
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Fifteen machines and eight packages on the public index: each answer of `pick` and its file.
 
-The answers of one day, beside uv's: docs/evidence/2026-11-29-pick.md.
+The answers of one day, beside uv's: docs/evidence/2026-11-30-pick.md.
 """
 
 from __future__ import annotations

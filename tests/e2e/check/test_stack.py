@@ -103,6 +103,76 @@ def test_lock_is_what_pip_and_uv_install(index: WheelIndex, tmp_path: Path) -> N
     assert sync([*uv, "--reinstall", lock, "--python", by_uv / "bin" / "python"]) != 0
 
 
+def add_for_arm(index: WheelIndex) -> str:
+    """Offer what an aarch64 machine needs; return the platform and Python of its wheels."""
+    tag = f"{PYTHON}-{PYTHON}-manylinux_2_28_aarch64"
+    for torch in ("2.12.0", "2.11.0"):
+        index.add("torch", torch, tag=tag)
+    index.add("fast", "1.1+cu130torch2.11", "torch", "plain<2", tag=tag)
+    return tag
+
+
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_lock_is_for_several_platforms(installer: str, index: WheelIndex, tmp_path: Path) -> None:
+    tag = add_for_arm(index)
+    index.add("slow-attn", "0.9", "torch==2.11.*", tag=tag, at="/more")
+    machines = ("--for", MACHINE, "--for", MACHINE.replace("x86_64", "aarch64"))
+
+    done = cuwheel(index, tmp_path, "pick", *PACKAGES, *machines, "--lock", "pylock.toml")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "also        aarch64, with the same Python, torch and CUDA" in done.stdout
+    lock, locked = tmp_path / "pylock.toml", read_toml(tmp_path / "pylock.toml")
+    assert len(locked["environments"]) == 2
+    assert [package["name"] for package in locked["packages"] if "marker" not in package] == [
+        "plain"
+    ]
+    if installer == "pip":
+        here = pip_environment(tmp_path / "pip")
+        pip = (here / "bin" / "python", "-m", "pip", "install", "--no-cache-dir")
+        assert sync([*pip, "-r", lock]) == 0
+        assert versions(here, "fast") == ["1.0+cu130torch2.11"]
+        return
+    uv = (Path(sys.executable).with_name("uv"), "pip", "sync", "--no-cache", lock)
+    for platform, version in (("x86_64", "1.0"), ("aarch64", "1.1")):
+        folder = tmp_path / platform
+        place = ("--target", folder, "--python-platform", f"{platform}-manylinux_2_28")
+        assert sync([*uv, *place, "--python", sys.executable]) == 0
+        [fast] = folder.glob("fast-*.dist-info")
+        assert fast.name == f"fast-{version}+cu130torch2.11.dist-info"
+
+
+def test_lock_names_what_another_platform_lacks(index: WheelIndex, tmp_path: Path) -> None:
+    add_for_arm(index)
+    machines = ("--for", MACHINE, "--for", MACHINE.replace("x86_64", "aarch64"))
+
+    done = cuwheel(index, tmp_path, "pick", *PACKAGES, *machines, "--lock", "pylock.toml")
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "on aarch64: slow-attn: no index has a wheel for" in " ".join(done.stdout.split())
+    assert not (tmp_path / "pylock.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (MACHINE, "a lock can't be for these machines together"),
+        ("python=3.9,platform=aarch64", "a lock can't be for these machines together"),
+        ("", "--for is given more than once"),
+    ],
+)
+def test_refuses_machines_that_no_lock_is_for(
+    more: str, message: str, index: WheelIndex, tmp_path: Path
+) -> None:
+    lock = ("--lock", "pylock.toml") if more else ()
+    machines = ("--for", MACHINE, "--for", more or "python=3.12,platform=aarch64")
+
+    done = cuwheel(index, tmp_path, "pick", *PACKAGES, *machines, *lock)
+
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert message in done.stderr
+
+
 def test_constraints_of_a_file_limit_what_uv_chooses(index: WheelIndex, tmp_path: Path) -> None:
     (tmp_path / "limits.txt").write_text("torch<2.12\n")
     (tmp_path / "wanted.txt").write_text("fast\n-c limits.txt\n")

@@ -377,6 +377,7 @@ def test_names_nearest_wheel_where_none_fits(installing: Installing) -> None:
     with pytest.raises(InstallError) as caught:
         installing.run()
 
+    assert "toy-130 fits" in caught.value.what
     assert "win_amd64" in caught.value.why
     assert f"toy-130 --python {installing.environment} --fallback build" in caught.value.fix
 
@@ -404,6 +405,7 @@ def test_names_nearest_wheel_and_the_index_that_does_not_answer(
     with pytest.raises(InstallError) as caught:
         installing.run(addresses=(installing.dist.as_uri(), nowhere))
 
+    assert "toy-130 of the indexes that answered fits" in caught.value.what
     assert f"{nowhere} couldn't be queried" in caught.value.why
 
 

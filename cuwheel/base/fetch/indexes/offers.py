@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 import requests
@@ -54,6 +54,10 @@ _RELEASE_PAGE = re.compile(r"/releases/tag/(?=[^/]+$)")
 _RELEASE_FILES = "/releases/expanded_assets/"
 _MOST_PAGES = 20  # of a list of releases
 _NAME = re.compile(r"[A-Za-z0-9._+!-]+")  # of a wheel or an sdist; others may lead elsewhere
+_FILE = re.compile(rb"\.(whl|tar\.gz|zip)\b")  # on a page
+
+Form = Literal["any", "index", "page"]
+"""What is at an address: a simple index, or a page that lists files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +104,7 @@ def read_offers(
     project: str,
     attempts: Attempts,
     *,
-    is_index: bool = False,
+    form: Form = "any",
     most_pages: int = _MOST_PAGES,
 ) -> tuple[Offer, ...] | PageFault:
     """Return the files of a project at an address, or why there are none.
@@ -111,14 +115,19 @@ def read_offers(
     Args:
         address: http, https or file: a simple index, a project's page in one, a page that links
             wheels, a release of GitHub's or its API's list, a folder of wheels.
-        is_index: it is known to be a simple index, so no other form is tried.
+        form: of the address where it is known, so that no other one is tried.
         most_pages: of a list of releases.
     """
     if is_local(address) and not local_path(address).exists():
         return PageFault("isn't there", "unasked")
     in_folder = _read_folder(address, project, attempts) if is_local(address) else None
-    pages = 0 if is_index else most_pages
-    offers = _read_index(address, project, attempts, pages) if in_folder is None else in_folder
+    offers: tuple[Offer, ...] | PageFault
+    if in_folder is not None:
+        offers = in_folder
+    elif form == "page":
+        offers = _read_pages(address, project, attempts, most_pages)
+    else:
+        offers = _read_index(address, project, attempts, most_pages * (form == "any"))
     if isinstance(offers, PageFault):
         return offers
     faults = filter(None, (link_fault(offer.url, address) for offer in offers))
@@ -149,19 +158,27 @@ def _withdraw_marked(offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
 def _read_index(
     address: str, project: str, attempts: Attempts, most_pages: int
 ) -> tuple[Offer, ...] | PageFault:
-    """Return the offers of an index, or of a site with one, or else of the page itself."""
-    fault = None
+    """Return the offers of an index, or of a site with one, or else of the page itself.
+
+    A page that lists nothing of the project shows no lack of it where the index didn't answer.
+    """
+    faults: list[PageFault] = []
     for index in (address, f"{address.rstrip('/')}/{SIMPLE}/"):
         page = read_project_page(index, project, attempts)
         if not isinstance(page, PageFault):
             return tuple(offers_on(page, index, project))
-        fault = fault or page
+        faults.append(page)
         if not most_pages:
             return page
         attempts.reset_count()
     offers = _read_pages(address, project, attempts, most_pages)
-    # Where neither is understood, the reason of the index is the useful one.
-    return (fault or offers) if isinstance(offers, PageFault) else offers
+    if not isinstance(offers, PageFault):
+        return offers
+    silent = [fault for fault in faults if fault.kind == "unasked"]
+    if offers == lacks(project) and not silent:
+        return offers
+    # Where none is understood, the reason of the index is the useful one.
+    return [*silent, *faults][0]
 
 
 def _read_folder(address: str, project: str, attempts: Attempts) -> tuple[Offer, ...] | None:
@@ -213,7 +230,9 @@ def offers_on(page: pypi_simple.ProjectPage, address: str, project: str) -> Iter
 def _read_pages(
     address: str, project: str, attempts: Attempts, most: int
 ) -> tuple[Offer, ...] | PageFault:
+    """Return the files on a page and the next ones, or why these don't show what there is."""
     offers: list[Offer] = []
+    lists_files = False
     url, visited = _RELEASE_PAGE.sub(_RELEASE_FILES, address), set[str]()
     while url and url not in visited and len(visited) < most:
         visited.add(url)
@@ -221,6 +240,7 @@ def _read_pages(
         if isinstance(page, str):
             return page
         attempts.note_progress()
+        lists_files |= bool(_FILE.search(page.content))
         try:
             offers += _of_page(page, address, project)
         except (ValueError, TypeError, AttributeError, RecursionError, KeyError):
@@ -228,7 +248,9 @@ def _read_pages(
         url = page.links.get("next", {}).get("url", "")  # RFC 8288
         if urlsplit(url)[:2] != urlsplit(page.url)[:2]:  # on another server
             break
-    return tuple(offers)
+    if url and url not in visited and not offers:
+        return PageFault(f"has pages after the first {len(visited)}, which weren't read", "unasked")
+    return tuple(offers) if lists_files else lacks(project)
 
 
 def _of_page(page: requests.Response, address: str, project: str) -> list[Offer]:

@@ -49,7 +49,8 @@ class PageFault(str):
 
     Attributes:
         kind: `missing`: the server hasn't got it; `unreadable`: it is no page of an index;
-            `unasked`: unknown, since the server didn't answer, or with an error.
+            `unasked`: unknown, since the server didn't answer, or with an error, or since not all
+            of its pages were read.
     """
 
     __slots__ = ("kind",)
