@@ -8,7 +8,6 @@ that it holds, so that no other name leaves the machine.
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from typing import Literal
 from cuwheel.base.errors import UsageError, suggest
 from cuwheel.base.fetch.indexes.cuda_lines import LINES_VARIABLE, cuda_of_line
 from cuwheel.base.fetch.indexes.offers import Form as AddressForm
-from cuwheel.base.system.regular_files import read_text
+from cuwheel.base.system.regular_files import read_json
 
 VARIABLE = "CUWHEEL_SOURCES"  # names, separated by blanks, or `none`
 BASES_VARIABLE = "CUWHEEL_SOURCE_BASES"  # copies: `pytorch=https://HOST/whl`, separated by blanks
@@ -66,7 +65,7 @@ class KnownSource:
     @property
     def checked(self) -> str:
         """The date on which the place itself had a wheel of each project; empty: never read."""
-        dates: dict[str, str] = json.loads(read_text(CHECKED))
+        dates: dict[str, str] = read_json(CHECKED) or {}
         return dates.get(self.name, "")
 
     @property
