@@ -62,6 +62,45 @@ def judge(
     )
 
 
+def judge_least(
+    old: Sequence[float],
+    new: Sequence[float],
+    again: Sequence[float],
+    *,
+    tolerance: float,
+) -> Comparison:
+    """Compare times by the host's clock, of which the least of several processes counts.
+
+    A process as a whole can be slower on the host than another of the same wheel.
+
+    Args:
+        old: seconds, the least of each process; `again`: of the old wheel in second processes.
+        tolerance: a share of the time; smaller differences count as the same.
+    """
+    ratio, limit = _least_ratio(old, new, again), math.log1p(tolerance)
+    fewer = [
+        _least_ratio(*([*times[:left], *times[left + 1 :]] for times in (old, new, again)))
+        for left in range(len(old) if len(old) > 1 else 0)
+    ]
+    low, high = min([ratio, *fewer]), max([ratio, *fewer])
+    noise = abs(math.log(min(again) / min(old)))
+    is_same = noise <= limit and abs(ratio) <= limit  # the least can't be too small by chance
+    return Comparison(
+        answer="SAME" if is_same else _answer(low, high, noise, limit),
+        ratio=math.exp(ratio),
+        low=math.exp(low),
+        high=math.exp(high),
+        noise=math.expm1(noise),
+        repeats=len(old),
+        tolerance=tolerance,
+    )
+
+
+def _least_ratio(old: Sequence[float], new: Sequence[float], again: Sequence[float]) -> float:
+    """Return the logarithm of the least new time over the middle of both least old ones."""
+    return math.log(min(new)) - (math.log(min(old)) + math.log(min(again))) / 2
+
+
 def _answer(low: float, high: float, noise: float, tolerance: float) -> Answer:
     least = max(noise, tolerance)
     if low > least:

@@ -15,6 +15,7 @@ from cuwheel.lab.perf.records import CaseResult, Clocks, Comparison, PerfRun
 
 _LARGER = 1.5  # times the old wheel's error: with the same inputs another compiler changes less
 _LARGER_UNITS = 3.0  # of one element, whose rounding differs more
+_HOST_PROCESSES = 5  # of each wheel, before a difference by the host's clock counts
 
 
 @dataclass(kw_only=True)
@@ -23,7 +24,8 @@ class MeasuredCase:
 
     Attributes:
         facts: from the worker's script: name, limit, bytes, operations, …
-        new, rival: seconds of a call, the median of each round, of all processes.
+        new, rival: seconds of a call, the typical one of each round, of all processes.
+        least: seconds by the host's clock, the least of each process: old, new, old again.
         digest: of the new wheel's results; empty: not known.
         is_busy: another process used a GPU when the case began, or after its calls.
     """
@@ -34,6 +36,7 @@ class MeasuredCase:
     new: list[float] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
     rival: list[float] = field(default_factory=list)
+    least: tuple[list[float], ...] = field(default_factory=lambda: ([], [], []))
     clocks: list[Clocks] = field(default_factory=list)
     digest: str = ""
     is_busy: bool = False
@@ -145,19 +148,26 @@ class MeasuredCase:
         again: Sequence[float],
         *,
         tolerance: float,
+        by_host: bool = False,
     ) -> None:
         """Compare with the old wheel by the rounds of fresh processes.
 
-        SAME counts at once. Every other answer has to come twice in a row: two processes can differ
-        by more than the rounds of one.
+        SAME counts at once. Every other answer has to come twice in a row, by the host's clock
+        (`by_host`) after five times: two processes can differ by more than the rounds of one.
         """
         before = self.comparisons[-1].answer if self.comparisons else "SAME"
         repeats = len(self.comparisons) + 1
-        if self.facts["host_calls"]:
-            tolerance = max(tolerance, gate.HOST_CALLS)
-        last = gate.judge(old, new, again, tolerance=tolerance, repeats=repeats)
+        is_early = False
+        if by_host:
+            tolerance = max(tolerance, gate.HOST_CALLS if self.facts["host_calls"] else 0.0)
+            for times, rounds in zip(self.least, (old, new, again), strict=True):
+                times.append(min(rounds))
+            last = gate.judge_least(*self.least, tolerance=tolerance)
+            is_early = last.answer != "SAME" and repeats < _HOST_PROCESSES
+        else:
+            last = gate.judge(old, new, again, tolerance=tolerance, repeats=repeats)
         self.comparisons.append(last)
-        if last.answer != before:
+        if last.answer != before or is_early:
             last = replace(last, answer="UNDECIDED")
         self.result = replace(self.result, comparison=last)
 

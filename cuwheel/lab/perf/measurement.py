@@ -51,6 +51,7 @@ from cuwheel.lab.perf.upstream_tests import run_upstream_tests
 from cuwheel.version import __version__
 
 _GENERATIONS = 3  # of processes, until a comparison is decided
+_HOST_GENERATIONS = 6  # where the host's clock is read
 _SWEEP = 3600.0  # seconds: weights may have to be downloaded first
 _COMPARED = 3  # players: the new wheel, the old one, the old one again
 _GRID = 60.0  # seconds of one wheel's grid
@@ -95,7 +96,7 @@ class _Measurement:
                     self._leave_out(pending or (), setup, f"the GPU failed: {problem.why}")
                     pending = None
         with self._timed("compare"):
-            for generation in range(2, _GENERATIONS + 1):
+            for generation in range(2, _HOST_GENERATIONS + 1):
                 self._repeat(setup, generation)
         sanitizing = self._sanitize(setup, wanted)
         run = self._finish(setup, libraries, sweep)
@@ -240,7 +241,7 @@ class _Measurement:
             seconds = length * answer["rival_seconds"]
             players.append(Player(worker=first, subject="rival", seconds=seconds))
         with setup.watching() as clocks:
-            is_quick, by_host = self._request.is_quick, setup.started["clock"] == gate.HOST_CLOCK
+            is_quick, by_host = self._request.is_quick, _by_host(case, setup)
             play(case.facts, players, is_quick=is_quick, by_host=by_host, factor=factor)
         case.clocks += clocks
         case.new += players[0].rounds
@@ -251,7 +252,7 @@ class _Measurement:
                 case.blame(f"after many calls {fault}")
         if others and not case.result.faults:
             rounds = [player.rounds for player in players[:_COMPARED]]
-            case.compare(*rounds, tolerance=setup.tolerance)
+            case.compare(*rounds, tolerance=setup.tolerance, by_host=by_host)
 
     def _agree(self, case: MeasuredCase, others: Sequence[ProbeProcess]) -> None:
         """Compare the results of a case that isn't timed with the old wheel's, if that has it."""
@@ -262,7 +263,11 @@ class _Measurement:
 
     def _repeat(self, setup: Setup, generation: int) -> None:
         """Measure undecided cases again in fresh processes, longer than before."""
-        undecided = [case for case in self._cases if case.is_undecided]
+        undecided = [
+            case
+            for case in self._cases
+            if case.is_undecided and (generation <= _GENERATIONS or _by_host(case, setup))
+        ]
         if not undecided:
             return
         failures = (OutOfGpuMemoryError, CaseFailedError)
@@ -370,6 +375,11 @@ class _Measurement:
             cuwheel=__version__,
             commit=commit_of(ROOT),
         )
+
+
+def _by_host(case: MeasuredCase, setup: Setup) -> bool:
+    """Return True for a case that the host's clock times."""
+    return bool(case.facts["host_calls"]) or setup.started["clock"] == gate.HOST_CLOCK
 
 
 def _not_compared(

@@ -176,10 +176,35 @@ def test_other_bits_count_where_the_old_wheel_has_none() -> None:
 def test_host_calls_have_a_tolerance_of_their_own() -> None:
     case = judged("_Z3ownv", host_calls=32)
 
-    case.compare([1.05] * 9, [1.0] * 9, [1.0] * 9, tolerance=0.01)
+    case.compare([1.05] * 9, [1.0] * 9, [1.0] * 9, tolerance=0.01, by_host=True)
 
     assert case.result.comparison
     assert (case.result.comparison.answer, case.result.comparison.tolerance) == ("SAME", 0.1)
+
+
+@pytest.mark.parametrize(
+    ("slow", "answer"),  # of each turn, which of the old, the new and the other old one were slow
+    [
+        (["none"], "SAME"),
+        (["new"], "UNDECIDED"),
+        (["new", "again"], "UNDECIDED"),
+        (["new", "again", "old"], "SAME"),
+        (["new", "again, new", "old, new"], "UNDECIDED"),
+        (["new", "again, new", "old, new", "new"], "UNDECIDED"),
+        (["new", "again, new", "old, new", "new", "new"], "SLOWER"),
+        (["old, again"] * 5, "FASTER"),
+        (["old"] * 6, "UNDECIDED"),
+    ],
+)
+def test_least_of_several_processes_counts_by_the_hosts_clock(slow: list[str], answer: str) -> None:
+    case = judged("_Z3ownv")
+
+    for names in slow:
+        least = [1.5 if name in names.split(", ") else 1.0 for name in ("new", "old", "again")]
+        case.compare(*([time, 3 * time] for time in least), tolerance=0.03, by_host=True)
+
+    assert case.result.comparison
+    assert case.result.comparison.answer == answer
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ from gpu_driver import (  # type: ignore[import-not-found]
 from team import Seat, seat_of, start_team  # type: ignore[import-not-found]
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from differences import OutputDifference
     from perf_case import Case  # type: ignore[import-not-found]
@@ -70,7 +70,7 @@ _LONG = 5.0  # seconds of a call after which no more are made to warm up
 # A fault of one call in 64 is met by 300 with a probability of 99 %.
 _REPEATS, _FEWEST_REPEATS = 300, 3
 _REPEATING = 1.5  # seconds, after which only the fewest are made
-_LEVEL = 8  # calls between two readings of the memory in use
+_FEWEST_LEVELS = 5  # readings of the memory in use, one after each call
 _LEAK = 1 << 20  # bytes by which both halves of the calls grow where memory leaks
 _HASHED = 1 << 30  # bytes of an output of which the digest is taken
 _TEAM_WARM_CALLS = 5  # of several processes, which have to make equally many
@@ -188,8 +188,18 @@ class ProbeWorker:
             **self._read_kernels(case),
         }
 
-    def sample(self, case: str, calls: int, subject: str) -> list[float]:
-        """Return seconds of so many calls, each with a cold L2 and other inputs than the last."""
+    def sample(
+        self, case: str, calls: int, subject: str, processor: int | None = None
+    ) -> list[float]:
+        """Return seconds of so many calls, each with a cold L2 and other inputs than the last.
+
+        Args:
+            processor: of the host, on which this thread makes them; None: any.
+        """
+        with _on_processor(processor if self.seat.size == 1 else None):
+            return self._sample(case, calls, subject)
+
+    def _sample(self, case: str, calls: int, subject: str) -> list[float]:
         current = self.cases[case]
         is_rival = subject == "rival" and current.rival is not None
         function = current.rival if is_rival else current.call
@@ -264,8 +274,7 @@ class ProbeWorker:
                 differing += 1
                 difference = larger(difference, self._difference(case, value, first).block_error)
             del value
-            if count % _LEVEL == 0:
-                levels.append(self.framework.allocated())
+            levels.append(self.framework.allocated())
             if count >= _FEWEST_REPEATS and time.perf_counter() - started > _REPEATING:
                 break
         return {
@@ -317,6 +326,20 @@ class ProbeWorker:
         self.framework.forget()
 
 
+@contextlib.contextmanager
+def _on_processor(number: int | None) -> Iterator[None]:
+    """Let this thread run on one of the host's processors, where that is allowed."""
+    before = os.sched_getaffinity(0)
+    if number is None or number not in before:
+        yield
+        return
+    os.sched_setaffinity(0, {number})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def _mapped() -> set[str]:
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
         fields = [line.split(maxsplit=5) for line in lines]
@@ -325,12 +348,12 @@ def _mapped() -> set[str]:
 
 def _leak(levels: list[int]) -> int:
     """Return the bytes that each call leaks; 0: memory in use doesn't grow to the end."""
-    if len(levels) < 3:  # noqa: PLR2004 - two halves
+    if len(levels) < _FEWEST_LEVELS:
         return 0
     start, middle, end = levels[0], levels[len(levels) // 2], levels[-1]
     if min(middle - start, end - middle) < _LEAK:
         return 0
-    return (end - start) // (_LEVEL * (len(levels) - 1))
+    return (end - start) // (len(levels) - 1)
 
 
 # After these the CUDA context takes no further call (CUDA Runtime API, `cudaError`).
