@@ -23,6 +23,7 @@ from cuwheel.check.cuda.components import COMPONENTS, KNOWN_COMPONENTS
 from cuwheel.check.cuda.frameworks import preloads
 from cuwheel.check.cuda.suppliers import (
     component_of_copy,
+    is_cuda_library,
     is_from_driver,
     is_grafted,
     name_before_graft,
@@ -223,7 +224,10 @@ def _renamed_findings(case: AuditCase) -> Iterator[AuditFinding]:
                 copies = [name for old, name in renamed.items() if _is_release(old, opened)]
                 for copy in copies[:1]:
                     fact = f"it opens {opened} by name, which the wheel has only as {copy}"
-                    yield finding(library.name, "grafted library", fact, case.severity("warning"))
+                    # Without a release it is the system's, which code can do without.
+                    is_sure = not opened.endswith(".so") or is_cuda_library(opened)
+                    severity: Severity = "warning" if is_sure else "note"
+                    yield finding(library.name, "grafted library", fact, case.severity(severity))
 
 
 def _is_release(file: str, name: str) -> bool:
