@@ -37,10 +37,21 @@ class SupplierConditions:
     @cached_property
     def has_alternatives(self) -> bool:
         """True if the wheel has libraries for several CUDA majors or GPU makers; one is loaded."""
-        brought = [self.majors_brought_by(root) for root in self.case.loader_graph.roots]
-        decided = {next(iter(majors)) for majors in brought if len(majors) == 1}
         others = any(is_other_accelerator(soname) for soname in self.case.needed)
-        return len(decided) > 1 or (bool(decided) and others)
+        decided = self.decided_majors
+        is_chosen = any(not self._is_plain_module(root) for root in decided)
+        return (len(set(decided.values())) > 1 and is_chosen) or (bool(decided) and others)
+
+    @cached_property
+    def decided_majors(self) -> dict[str, int]:
+        """The CUDA major of each root that loads only one."""
+        brought = {root: self.majors_brought_by(root) for root in self.case.loader_graph.roots}
+        return {root: next(iter(majors)) for root, majors in brought.items() if len(majors) == 1}
+
+    def _is_plain_module(self, library: str) -> bool:
+        """Return True for an extension module whose name has no CUDA, so that any is imported."""
+        elf = self.case.loader_graph.elves[library]
+        return bool(elf.python_modules) and not re.search(r"1[1-9]", library.partition(".")[0])
 
     def majors_brought_by(self, library: str) -> dict[int, str]:
         """Return the CUDA majors that a library loads, each with the library that needs it."""

@@ -182,9 +182,7 @@ class Chain:
         lost = "in the wheel, but no rpath entry points to"
         return Fault(severity, f"is {lost} it", f"are {lost} them")
 
-    def _severity_of_lost(
-        self, library: ScannedLibrary, soname: str, folder: str = ""
-    ) -> Severity:
+    def _severity_of_lost(self, library: ScannedLibrary, soname: str, folder: str = "") -> Severity:
         """Return `note` for a library whose need may be loaded before, as far as the wheel shows.
 
         It is a plugin, which no module needs and whose name no Python code has: what opens it has
@@ -310,6 +308,12 @@ class Chain:
         if is_cuda:
             rest = "that no component supplies"
             return Fault(severity, "is a CUDA library", "are CUDA libraries", rest)
+        ends = f"/{soname}"
+        members = (n for n in self.case.scan.names if ".data/data/" in n and n.endswith(ends))
+        if member := next(members, ""):
+            rest = f"in the wheel only as {member}, which installers put into the environment's "
+            rest += "own folders, where no rpath entry leads"
+            return Fault(severity, "is", "are", rest)
         rest = "in the wheel, nor on every system that its tag covers"
         return Fault(severity, "is neither", "are neither", rest)
 
