@@ -185,8 +185,8 @@ class Chain:
     def _severity_of_lost(self, library: ScannedLibrary, soname: str, folder: str = "") -> Severity:
         """Return `note` for a library whose need may be loaded before, as far as the wheel shows.
 
-        It is a plugin, which no module needs and whose name no Python code has: what opens it has
-        loaded others. Or a module that is imported first finds what it needs.
+        It is a plugin, which no module needs and whose name no Python code has: what opens it may
+        have loaded others. Or a module that is imported first finds what it needs.
         """
         case, graph = self.case, self.case.loader_graph
         if library.is_program or case.is_imported(library.name):
@@ -197,7 +197,8 @@ class Chain:
             elf.python_modules and soname in elf.needed and graph.finds(other.name, soname, folders)
             for other, elf in case.host_libraries
         )
-        return "warning" if is_opened and not is_found else "note"
+        is_alone = graph.roots == (library.name,)
+        return "warning" if (is_opened or is_alone) and not is_found else "note"
 
     def _is_import_lost(
         self, library: ScannedLibrary, soname: str, folders: Iterable[object]

@@ -93,7 +93,12 @@ def _unlimited(part: Component, bound: str, soname: str, case: AuditCase) -> Ite
     lines = [each for each in parsed if canonicalize_name(each.name) == part.distribution]
     allowed = [each.specifier for each in lines if "" in extras_of(each)]
     newer = SpecifierSet(f">={bound}")
-    if allowed and all(has_common_release(newer, each) for each in allowed):
+    right = SpecifierSet(part.releases)
+    # A bare name is no statement about releases.
+    if allowed and all(
+        len(each) and has_common_release(newer, each) and has_common_release(right, each)
+        for each in allowed
+    ):
         fact = (
             f"{lines[0].name}{allowed[0]} also allows {bound} and later, for another CUDA, whose "
         )
