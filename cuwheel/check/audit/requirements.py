@@ -49,7 +49,7 @@ class SupplierConditions:
         return {root: next(iter(majors)) for root, majors in brought.items() if len(majors) == 1}
 
     def _is_plain_module(self, library: str) -> bool:
-        """Return True for an extension module whose name has no CUDA, so that any is imported."""
+        """Return True for an extension module without the CUDA in its name, so that any is used."""
         elf = self.case.loader_graph.elves[library]
         return bool(elf.python_modules) and not re.search(r"1[1-9]", library.partition(".")[0])
 

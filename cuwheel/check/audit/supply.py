@@ -185,7 +185,7 @@ class Chain:
     def _severity_of_lost(self, library: ScannedLibrary, soname: str, folder: str = "") -> Severity:
         """Return `note` for a library whose need may be loaded before, as far as the wheel shows.
 
-        It is a plugin, which no module needs and whose name no Python code has: what opens it may
+        It is a plugin, which no module needs and no Python code names: what opens it may
         have loaded others. Or a module that is imported first finds what it needs.
         """
         case, graph = self.case, self.case.loader_graph

@@ -152,7 +152,7 @@ _TORCH_TOOLKITS = {
     **dict.fromkeys(("2.11", "2.12", "2.13", "2.14"), "13.0"),
     "2.15": "13.2",
 }
-# What PyTorch requires exactly beside it, on x86-64: METADATA of all patch releases.
+# What PyTorch requires exactly, on x86-64: METADATA of all patch releases.
 _NAMES_OF_PINS = ("nvidia-cudnn-cu{}", "nvidia-nccl-cu{}", "nvidia-cusparselt-cu{}", "triton")
 _TORCH_PINS = {
     "2.1": (12, "8.9.2.26", "2.18.1", "", "2.1.0"),

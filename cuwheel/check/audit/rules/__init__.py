@@ -1,3 +1,14 @@
 """The rules of the audit: of the archive, of its libraries and of their suppliers."""
 
-__all__ = ["library", "loads", "markers", "members", "metadata", "python", "supply", "symbols"]
+__all__ = [
+    "claims",
+    "conflicts",
+    "library",
+    "loads",
+    "markers",
+    "members",
+    "metadata",
+    "python",
+    "supply",
+    "symbols",
+]

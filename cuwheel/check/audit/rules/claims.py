@@ -1,4 +1,4 @@
-"""Rules for what a version, `__version__` and the description say, and the wheel doesn't keep."""
+"""Rules for what a version, `__version__` and the description state, and the wheel doesn't keep."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def _torch_findings(case: AuditCase) -> Iterator[AuditFinding]:
     if match and required and case.project != "torch":
         minor = f"{match[1]}.{match[2]}"
         if not has_common_release(SpecifierSet(f"=={minor}.*"), required):
-            fact = f"its version {version} says torch {minor}, but torch{required} is required"
+            fact = f"its version {version} is for torch {minor}, but torch{required} is required"
             yield finding(_FILE, "metadata", fact, "warning")
 
 
 def _cuda_findings(case: AuditCase) -> Iterator[AuditFinding]:
-    """Yield a wheel whose name says one CUDA, and which requires libraries of another only.
+    """Yield a name with one CUDA where only libraries of another are required.
 
     Its own libraries have findings of their own if they contradict the name.
     """
@@ -71,7 +71,7 @@ def _cuda_findings(case: AuditCase) -> Iterator[AuditFinding]:
     if named and required and named not in required and needed <= {named} and not case.is_supplier:
         others = [dep for dep in direct if dep.cuda]
         fact = (
-            f"the wheel's name says CUDA {named}, but it requires {others[0].distribution}, which "
+            f"the wheel's name has CUDA {named}, but it requires {others[0].distribution}, which "
         )
         fact += f"is for CUDA {others[0].cuda}"
         yield finding(_FILE, "mixed CUDA majors", fact, "warning")
@@ -99,7 +99,7 @@ def _description_findings(case: AuditCase) -> Iterator[AuditFinding]:
     needed = [driver for _, driver in case.drivers]
     least = min(needed, key=lambda driver: int(driver.partition(".")[0]), default="")
     if stated and least and max(stated) < int(least.partition(".")[0]):
-        fact = f"the description says driver {max(stated)} or newer, its code needs {least}"
+        fact = f"the description states driver {max(stated)} or newer, its code needs {least}"
         yield finding(_FILE, "driver", fact, "warning")
     code = join_codes(code for _, code in device_codes(case))
     if (code.sass or code.ptx) and not (code.lto or code.tile):

@@ -61,7 +61,7 @@ def _paths_of(project: str) -> frozenset[str]:
 
 
 def _unlimited_findings(chain: Chain) -> Iterator[AuditFinding]:
-    """Yield requirements that allow the next CUDA, whose library has another soname.
+    """Yield requirements that allow the next CUDA, with another soname.
 
     A project with the CUDA in its name never has it, and where another requirement brings the
     library, that one decides.
@@ -99,9 +99,7 @@ def _unlimited(part: Component, bound: str, soname: str, case: AuditCase) -> Ite
         len(each) and has_common_release(newer, each) and has_common_release(right, each)
         for each in allowed
     ):
-        fact = (
-            f"{lines[0].name}{allowed[0]} also allows {bound} and later, for another CUDA, whose "
-        )
+        fact = f"{lines[0].name}{allowed[0]} also allows {bound} and later, for another CUDA: its "
         fact += f"library isn't {soname}, which the wheel needs: require <{bound}"
         yield finding(_FILE, "needed library", fact, "warning")
 
@@ -114,7 +112,7 @@ def _cuda_findings(chain: Chain) -> Iterator[AuditFinding]:
     is_known_cuda = len(needed) == 1 and not chain.conditions.has_alternatives
     for name in sorted(case.required):
         match = _FOR_CUDA.fullmatch(name)
-        # One whose needs are known has its finding where these are checked.
+        # One with known needs has its finding where these are checked.
         is_other = match and not (is_known(name) and "cupy" not in name)
         if match and is_other and is_known_cuda and int(match[1]) not in needed:
             fact = f"{name} is required, which is for CUDA {match[1]}, but the wheel's libraries "

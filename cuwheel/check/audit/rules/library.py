@@ -450,7 +450,7 @@ def _ptx_findings(name: str, code: DeviceCode, case: AuditCase) -> Iterator[Audi
 
 
 def _wider_than(name: str, code: DeviceCode, case: AuditCase) -> str:
-    """Return another imported library that more GPUs run; empty if the name says for which it is.
+    """Return another imported library that more GPUs run; empty if the name has an arch.
 
     Code for features of one arch, as of `90a`, is chosen by the GPU.
     """
