@@ -1455,11 +1455,14 @@ CONSISTENT = (
             ("1.0+cu130", "nvidia-cudnn-cu13"),
         )
     ),
-    Plant(
-        "newer driver",
-        None,
-        NEEDS13,
-        requiring(f"{RUNTIME13}<14", metadata="\nDriver 525 or newer, for CUDA 13 driver 580+.\n"),
+    *(
+        Plant(text, None, NEEDS13, requiring(f"{RUNTIME13}<14", metadata=f"\n{text}\n"))
+        for text in (
+            "Needs driver 580 or newer.",
+            "Driver: 525.60.13+ for CUDA 12, 580.65.06+ for CUDA 13.",
+            "CUDA 12: driver 525 or newer.\nCUDA 13: 580 or newer.",
+            "Driver 525 has a fault.",
+        )
     ),
     *(
         Plant(text, None, {"pkg/k.ptx": PTX}, {"metadata": f"\n{text}\n"})

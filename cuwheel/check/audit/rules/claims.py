@@ -28,6 +28,7 @@ _DRIVER = re.compile(
     rf"|driver[^.\n]{{0,30}}?(?:>=|≥|at least) ?{_NUMBER}\b",
     re.IGNORECASE,
 )
+_THREE_DIGITS = re.compile(r"(?<![\d.])[3-9]\d\d(?!\d)")
 _GENERATIONS = {"volta": "70", "turing": "75", "ampere": "80", "ada": "89", "hopper": "90"}
 _PROMISED = re.compile(
     rf"\b({'|'.join(_GENERATIONS)})(?: lovelace)?(?: gpus?| architectures?| generations?| cards?)*"
@@ -95,21 +96,23 @@ def _description_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield drivers and GPUs that the description promises, and that can't run the code."""
     raw, _ = parse_email(case.scan.metadata)
     text = raw.get("description") or ""
-    stated = [int(first or second) for first, second in _DRIVER.findall(text)]
+    stated = {int(first or second) for first, second in _DRIVER.findall(text)}
     needed = [driver for _, driver in case.drivers]
     least = min(needed, key=lambda driver: int(driver.partition(".")[0]), default="")
-    if stated and least and max(stated) < int(least.partition(".")[0]):
+    newest = max(map(int, _THREE_DIGITS.findall(text)), default=0)
+    # With several, as for each CUDA, one of them may be meant for this wheel.
+    if len(stated) == 1 and least and newest < int(least.partition(".")[0]):
         fact = f"the description states driver {max(stated)} or newer, its code needs {least}"
         yield finding(_FILE, "driver", fact, "warning")
     code = join_codes(code for _, code in device_codes(case))
     if (code.sass or code.ptx) and not (code.lto or code.tile):
         promised = [_GENERATIONS[name.lower()] for name in _PROMISED.findall(text)]
         promised += ["".join(digits) for digits in _CAPABILITY.findall(text)]
-        for arch in dict.fromkeys(promised):
-            if not runs_on(code, arch):
-                fact = f"the description promises GPUs from {arch[:-1]}.{arch[-1]} on, which don't "
-                fact += f"run its code: {describe_code(code)}"
-                yield finding(_FILE, "archs", fact, "warning")
+        arch = max(promised, key=int, default="")  # older ones may be of other wheels
+        if arch and not runs_on(code, arch):
+            fact = f"the description promises GPUs from {arch[:-1]}.{arch[-1]} on, which don't "
+            fact += f"run its code: {describe_code(code)}"
+            yield finding(_FILE, "archs", fact, "warning")
 
 
 def _version(case: AuditCase) -> Version | None:
