@@ -16,8 +16,7 @@ from cuwheel.check.audit.findings import (
     finding,
     worst_severity,
 )
-from cuwheel.check.audit.rules.claims import claim_findings
-from cuwheel.check.audit.rules.conflicts import conflict_findings
+from cuwheel.check.audit.rules.contradictions import claim_findings, conflict_findings
 from cuwheel.check.audit.rules.library import device_codes, foreign_findings, library_findings
 from cuwheel.check.audit.rules.loads import load_findings
 from cuwheel.check.audit.rules.markers import marker_findings

@@ -1,8 +1,7 @@
 """The rules of the audit: of the archive, of its libraries and of their suppliers."""
 
 __all__ = [
-    "claims",
-    "conflicts",
+    "contradictions",
     "library",
     "loads",
     "markers",

@@ -15,6 +15,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from cuwheel.base.formats.wheel.metadata import header, installed_path, parse_requirement
+from cuwheel.base.system.regular_files import read_bytes
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by, project_of_module
@@ -108,7 +109,7 @@ def _source_of(module: str) -> bytes:
     """Return the code of a module of the standard library; empty for one that isn't in Python."""
     try:
         spec = PathFinder.find_spec(module, [sysconfig.get_path("stdlib")])
-        return Path(spec.origin).read_bytes() if spec and spec.origin else b""
+        return read_bytes(Path(spec.origin)) if spec and spec.origin else b""
     except OSError:
         return b""
 
@@ -267,8 +268,8 @@ def _undeclared(item: Import, project: str, case: AuditCase) -> AuditFinding:
         fact += f"is required only where {lines[0].marker}"
     else:
         fact += "no requirement installs"
-    # Users choose the build of a framework, and of what an extra brings.
-    is_sure = not extras and project not in _FRAMEWORKS
+    # Users choose the build of a framework, and of what an extra brings; recipes test with more.
+    is_sure = not extras and project not in _FRAMEWORKS and not case.contract
     severity: Severity = "error" if is_sure else "warning"
     return finding(
         item.importer, _RULE, fact, severity if item.importer in case.code.run else "note"
