@@ -115,7 +115,8 @@ class SupplierConditions:
         extras = {extra for line in lines for extra in extras_of(Requirement(line))}
         if extras:
             return f"which only the extra {' or '.join(sorted(extras))} requires"
-        return f"whose requirement is never true on a current Linux: {lines[0].partition(';')[2].strip()}"
+        marker = lines[0].partition(";")[2].strip()
+        return f"whose requirement is never true on a current Linux: {marker}"
 
     def contradiction(self, component: Component) -> str:
         """Return a requirement that brings no release with the component's sonames, or empty.
