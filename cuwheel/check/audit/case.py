@@ -170,7 +170,7 @@ class AuditCase:
         """Return True if Python code loads a library of the wheel, or one that it names, itself.
 
         Named are `libx.so.1`, `libx` and the beginning of `f"libx{number}"`, in modules that load
-        libraries.
+        libraries, or the whole name in a data file.
         """
         stem = name.partition(".so")[0]
         is_module = any(map(self.code.is_always_loaded, self.loader_graph.owners(name)))
@@ -183,7 +183,9 @@ class AuditCase:
     def _named_by_python(self) -> frozenset[tuple[str, bool]]:
         sources = (self.scan.sources.get(name, b"") for name in self.scan.loaders)
         found = (pair for text in sources for pair in _NAMED_LIBRARY.findall(text))
-        return frozenset((name.decode(), end != b"{") for name, end in found)
+        listed = self.scan.listed if self.scan.loaders else ()
+        named = {(name.decode(), end != b"{") for name, end in found}
+        return frozenset(named.union((name, True) for name in listed))
 
     @cached_property
     def required(self) -> frozenset[str]:

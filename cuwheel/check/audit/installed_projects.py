@@ -58,6 +58,18 @@ MISNAMED = {
     ),
 }
 """Projects that a requirement can't mean: why. Each looked for with pip, November 2026."""
+# Packages, each of which several projects of the index install.
+_VARIANTS = {
+    "cupy": "cupy",
+    "cv2": "opencv-python opencv-python-headless opencv-contrib-python "
+    "opencv-contrib-python-headless",
+    "faiss": "faiss-cpu faiss-gpu",
+    "onnxruntime": "onnxruntime onnxruntime-gpu onnxruntime-directml onnxruntime-openvino",
+    "paddle": "paddlepaddle paddlepaddle-gpu",
+    "tensorflow": "tensorflow tensorflow-cpu",
+}
+_PACKAGES = {name: package for package, names in _VARIANTS.items() for name in names.split()}
+_FOR_CUDA = re.compile(r"(?!nvidia-)(.+)-cu(da)?1\d(\d|x)?")
 _NORMAL = re.compile(r"[-_.]+")
 
 
@@ -72,6 +84,14 @@ def installed_by(required: Iterable[str]) -> frozenset[str] | None:
 def unknown_among(required: Iterable[str]) -> tuple[str, ...]:
     """Return the projects of which it isn't known what they require and contain."""
     return tuple(sorted(set(required) - _REQUIRES.keys()))
+
+
+def package_of(project: str) -> str:
+    """Return the package that builds of a project for several CUDA releases install; or empty."""
+    match = _FOR_CUDA.fullmatch(project)
+    stem = match[1] if match else project
+    fallback = stem.removesuffix("-gpu").replace("-", "_") if match else ""
+    return _PACKAGES.get(project, _PACKAGES.get(stem, fallback))
 
 
 def project_of_module(module: str) -> str:

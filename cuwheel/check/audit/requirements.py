@@ -18,7 +18,7 @@ from cuwheel.check.audit.findings import Severity
 from cuwheel.check.audit.installed_projects import project_of_module
 from cuwheel.check.audit.scan import ScannedLibrary
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS, Component
-from cuwheel.check.cuda.frameworks import extras_of, has_common_release, preloads
+from cuwheel.check.cuda.frameworks import Dependency, extras_of, has_common_release, preloads
 from cuwheel.check.cuda.suppliers import components_of, is_other_accelerator
 
 # Loads NVIDIA's libraries by name, wherever they are (its README), and NVRTC's builtins with it
@@ -37,10 +37,21 @@ class SupplierConditions:
     @cached_property
     def has_alternatives(self) -> bool:
         """True if the wheel has libraries for several CUDA majors or GPU makers; one is loaded."""
-        brought = [self.majors_brought_by(root) for root in self.case.loader_graph.roots]
-        decided = {next(iter(majors)) for majors in brought if len(majors) == 1}
         others = any(is_other_accelerator(soname) for soname in self.case.needed)
-        return len(decided) > 1 or (bool(decided) and others)
+        decided = self.decided_majors
+        is_chosen = any(not self._is_plain_module(root) for root in decided)
+        return (len(set(decided.values())) > 1 and is_chosen) or (bool(decided) and others)
+
+    @cached_property
+    def decided_majors(self) -> dict[str, int]:
+        """The CUDA major of each root that loads only one."""
+        brought = {root: self.majors_brought_by(root) for root in self.case.loader_graph.roots}
+        return {root: next(iter(majors)) for root, majors in brought.items() if len(majors) == 1}
+
+    def _is_plain_module(self, library: str) -> bool:
+        """Return True for an extension module without the CUDA in its name, so that any is used."""
+        elf = self.case.loader_graph.elves[library]
+        return bool(elf.python_modules) and not re.search(r"1[1-9]", library.partition(".")[0])
 
     def majors_brought_by(self, library: str) -> dict[int, str]:
         """Return the CUDA majors that a library loads, each with the library that needs it."""
@@ -60,7 +71,21 @@ class SupplierConditions:
         """Return the component that supplies a soname to a library."""
         return next(iter(self.case.candidates(soname, self.majors_of(library))), None)
 
-    def condition(self, component: Component, soname: str) -> tuple[str, Severity | None]:
+    def dependencies_for(self, library: ScannedLibrary | None) -> tuple[Dependency, ...]:
+        """Return what is installed where a library is loaded; None: where any is.
+
+        A framework that nothing requires is there if the library, or Python code, loads it.
+        """
+        case = self.case
+        needs = case.loader_graph.needs(library.name) if library else case.needed
+        loaded = {part.distribution for name in needs for part in components_of(name)}
+        loaded |= {item.module.partition(".")[0] for item in case.code.imports}
+        absent = set(case.assumed) - loaded
+        return tuple(dep for dep in case.dependencies if dep.by not in absent)
+
+    def condition(
+        self, component: Component, soname: str, library: ScannedLibrary | None = None
+    ) -> tuple[str, Severity | None]:
         """Return the condition of a component's installation; a severity if there is none."""
         name, contract = component.distribution, self.case.contract
         if name in self.case.required:
@@ -70,7 +95,7 @@ class SupplierConditions:
             if any(name == project_of(text) for text in self.case.requires if marker in text):
                 return f"with the extra {contract.extra}", None
             return "", "error"
-        deps = [dep for dep in self.case.dependencies if dep.distribution == name]
+        deps = [dep for dep in self.dependencies_for(library) if dep.distribution == name]
         if name in self.case.assumed or not deps:
             return "", self._severity_of_missing(component, soname)
         if sure := next((dep.by for dep in deps if not dep.extra), ""):
@@ -90,7 +115,8 @@ class SupplierConditions:
         extras = {extra for line in lines for extra in extras_of(Requirement(line))}
         if extras:
             return f"which only the extra {' or '.join(sorted(extras))} requires"
-        return f"whose requirement is never true on Linux: {lines[0].partition(';')[2].strip()}"
+        marker = lines[0].partition(";")[2].strip()
+        return f"whose requirement is never true on a current Linux: {marker}"
 
     def contradiction(self, component: Component) -> str:
         """Return a requirement that brings no release with the component's sonames, or empty.
@@ -138,9 +164,9 @@ class SupplierConditions:
         extras = {"", contract.extra if contract else ""}
         return frozenset(dep.distribution for dep in self.case.dependencies if dep.extra in extras)
 
-    def loader_of(self, soname: str, component: Component) -> str:
+    def loader_of(self, soname: str, component: Component, library: ScannedLibrary) -> str:
         """Return the known project that loads a library before the wheel does, or empty."""
-        for dep in self.case.dependencies:
+        for dep in self.dependencies_for(library):
             if dep.distribution == component.distribution and preloads(dep.by, soname):
                 return dep.by
         return _FINDER if _FINDER in self.case.required else ""

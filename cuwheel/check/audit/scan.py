@@ -58,6 +58,9 @@ _OTHER_LIBRARIES = (
 _LOADS = re.compile(rb"\b(CDLL|PyDLL|LoadLibrary|load_library|dlopen|RTLD_\w+|LD_LIBRARY_PATH)\b")
 # A text with the name of a library, which `dlopen` gets.
 _NAMED = b".so"
+# Data files in which code may look up which libraries it loads, and the names in them.
+_LIST = re.compile(r"\.(json|toml|ya?ml|cfg|ini|txt)$")
+_LISTED = re.compile(rb"(?<![\w.-])(lib[\w+-]{1,60}\.so(?:\.\d+)*)(?![\w.-])")
 _OPENED = re.compile(rb"\0(lib[\w+-]{1,60}\.so(?:\.\d+)*)\0")
 _OPENED_BY_PATH = re.compile(rb"\0(/[\w./+-]{1,200}/lib[\w+-]{1,60}\.so(?:\.\d+)*)\0")
 # A key of its owner, or a token of a service, in the forms that GitHub's secret scanning lists.
@@ -130,6 +133,7 @@ class WheelScan:
         device_files: members with device code that are no library, by name: cubins, fat binaries,
             PTX.
         loaders: modules that load libraries by name.
+        listed: libraries that data files name.
         sources: small modules and scripts, by name, as far as `limits.SOURCES` allows.
         secrets: members with keys and tokens, and of what kind.
         executables: members that a user may start.
@@ -148,6 +152,7 @@ class WheelScan:
     archive_faults: tuple[tuple[str, str], ...] = ()
     device_files: Mapping[str, DeviceCode] = field(default_factory=dict)
     loaders: tuple[str, ...] = ()
+    listed: frozenset[str] = frozenset()
     sources: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     secrets: tuple[tuple[str, str], ...] = ()
     executables: frozenset[str] = frozenset()
@@ -167,6 +172,7 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
         device_files: dict[str, DeviceCode] = {}
         libraries: list[ScannedLibrary] = []
         loaders: list[str] = []
+        listed: set[str] = set()
         sources: dict[str, bytes] = {}
         secrets: list[tuple[str, str]] = []
         space = limits.SOURCES
@@ -175,6 +181,7 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
             libraries += [member.library] if member.library else []
             device_files |= {member.name: member.code} if member.code else {}
             loaders += [member.name] if member.is_loader else []
+            listed |= member.listed
             secrets += [(member.name, kind) for kind in member.secrets]
             is_source = member.name.endswith((".py", ".pth")) or ".data/scripts/" in member.name
             if is_source and member.is_small and (space := space - len(member.text)) > 0:
@@ -192,6 +199,7 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
             device_files=device_files,
             leaks=finder.leaks,
             loaders=tuple(loaders),
+            listed=frozenset(listed),
             sources=sources,
             secrets=tuple(secrets),
             executables=wheel.executables,
@@ -262,6 +270,7 @@ class MemberReading:
     Attributes:
         code: of a file with device code alone.
         is_loader: it is a module that loads libraries by name.
+        listed: libraries that a data file names.
         text: the content, if `is_small`.
         secrets: the kinds of keys and tokens in it.
     """
@@ -271,6 +280,7 @@ class MemberReading:
         self.library: ScannedLibrary | None = None
         self.code: DeviceCode | None = None
         self.is_loader = False
+        self.listed: frozenset[str] = frozenset()
         self._member = member
         self._leaks = finder
         self._hash = ContentHash()
@@ -310,6 +320,9 @@ class MemberReading:
             if word in self.text
             and any(not _PLACEHOLDER.search(match[0]) for match in re.finditer(pattern, self.text))
         )
+        if self.is_small and ".dist-info/" not in self.name and _LIST.search(self.name):
+            names = _LISTED.findall(self.text)[: limits.FAULTS]
+            self.listed = frozenset(name.decode() for name in names)
         if self._fatbins.found:
             self.code = code_of(self._fatbins.found)
         elif self.name.endswith(".ptx"):

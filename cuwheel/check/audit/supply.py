@@ -175,12 +175,30 @@ class Chain:
             preloads(dep.by, soname) for dep in self.case.dependencies
         )
         is_error = is_lost and not is_loaded and not self.case.is_supplier
-        severity = self._severity("error" if is_error else "warning")
+        severity = self._severity("error" if is_error else self._severity_of_lost(library, soname))
         if files := self.case.files_of(soname):
             rest = f"in the wheel only as {files[0]}, a name that the loader doesn't search for"
             return Fault(severity, "is", "are", rest)
         lost = "in the wheel, but no rpath entry points to"
         return Fault(severity, f"is {lost} it", f"are {lost} them")
+
+    def _severity_of_lost(self, library: ScannedLibrary, soname: str, folder: str = "") -> Severity:
+        """Return `note` for a library whose need may be loaded before, as far as the wheel shows.
+
+        It is a plugin, which no module needs and no Python code names: what opens it may
+        have loaded others. Or a module that is imported first finds what it needs.
+        """
+        case, graph = self.case, self.case.loader_graph
+        if library.is_program or case.is_imported(library.name):
+            return "warning"
+        folders = (folder,) if folder else case.files.get(soname, ())
+        is_opened = any(map(case.is_opened, graph.names(library.name)))
+        is_found = any(
+            elf.python_modules and soname in elf.needed and graph.finds(other.name, soname, folders)
+            for other, elf in case.host_libraries
+        )
+        is_alone = graph.roots == (library.name,)
+        return "warning" if (is_opened or is_alone) and not is_found else "note"
 
     def _is_import_lost(
         self, library: ScannedLibrary, soname: str, folders: Iterable[object]
@@ -205,7 +223,7 @@ class Chain:
         if contract and component.name not in contract.links:
             rest = f'from "{component.name}", which the recipe doesn\'t declare'
             faults.append(Fault("error", "comes", "come", rest))
-        condition, missing = self.conditions.condition(component, soname)
+        condition, missing = self.conditions.condition(component, soname, library)
         lost, loader = self._lost_elsewhere(library, soname, component)
         if missing:
             severity = min(missing, lost or missing, key=SEVERITIES.index)
@@ -234,7 +252,7 @@ class Chain:
         if self.case.loader_graph.finds(library.name, soname, (component.site_folder,)):
             return None, ""
         # What starts a program imports nothing into its process.
-        loader = "" if library.is_program else self.conditions.loader_of(soname, component)
+        loader = "" if library.is_program else self.conditions.loader_of(soname, component, library)
         loader = loader or (_OWN_CODE if self._is_opened(library, soname) else "")
         if loader and not self.case.contract:
             return None, loader
@@ -243,7 +261,8 @@ class Chain:
         is_lost = not self.case.unknown_projects and self._is_import_lost(
             library, soname, (component.site_folder,)
         )
-        return self._severity("error" if is_lost else "warning"), loader
+        severity = self._severity_of_lost(library, soname, component.site_folder)
+        return self._severity("error" if is_lost else severity), loader
 
     def _unsupplied(self, library: ScannedLibrary, soname: str) -> Supply:
         loaders = sorted({dep.by for dep in self.case.dependencies if preloads(dep.by, soname)})
@@ -290,6 +309,12 @@ class Chain:
         if is_cuda:
             rest = "that no component supplies"
             return Fault(severity, "is a CUDA library", "are CUDA libraries", rest)
+        ends = f"/{soname}"
+        members = (n for n in self.case.scan.names if ".data/data/" in n and n.endswith(ends))
+        if member := next(members, ""):
+            rest = f"in the wheel only as {member}, which installers put into the environment's "
+            rest += "own folders, where no rpath entry leads"
+            return Fault(severity, "is", "are", rest)
         rest = "in the wheel, nor on every system that its tag covers"
         return Fault(severity, "is neither", "are neither", rest)
 

@@ -16,6 +16,7 @@ from cuwheel.check.audit.findings import (
     finding,
     worst_severity,
 )
+from cuwheel.check.audit.rules.contradictions import claim_findings, conflict_findings
 from cuwheel.check.audit.rules.library import device_codes, foreign_findings, library_findings
 from cuwheel.check.audit.rules.loads import load_findings
 from cuwheel.check.audit.rules.markers import marker_findings
@@ -94,6 +95,7 @@ def judge(case: AuditCase) -> AuditResult:
     chain = Chain(case=case)
     rules: list[_Rule] = [name_findings, member_findings, metadata_findings, layout_findings]
     rules += [marker_findings, python_findings]
+    rules += [claim_findings, lambda _: conflict_findings(chain)]
     if case.is_read:
         rules += [library_findings, lambda _: supply_findings(chain), symbol_findings]
         rules.append(lambda _: load_findings(chain))

@@ -152,6 +152,24 @@ _TORCH_TOOLKITS = {
     **dict.fromkeys(("2.11", "2.12", "2.13", "2.14"), "13.0"),
     "2.15": "13.2",
 }
+# What PyTorch requires exactly, on x86-64: METADATA of all patch releases.
+_NAMES_OF_PINS = ("nvidia-cudnn-cu{}", "nvidia-nccl-cu{}", "nvidia-cusparselt-cu{}", "triton")
+_TORCH_PINS = {
+    "2.1": (12, "8.9.2.26", "2.18.1", "", "2.1.0"),
+    "2.2": (12, "8.9.2.26", "2.19.3", "", "2.2.0"),
+    "2.3": (12, "8.9.2.26", "2.20.5", "", "2.3.0 2.3.1"),
+    "2.4": (12, "9.1.0.70", "2.20.5", "", "3.0.0"),
+    "2.5": (12, "9.1.0.70", "2.21.5", "", "3.1.0"),
+    "2.6": (12, "9.1.0.70", "2.21.5", "0.6.2", "3.2.0"),
+    "2.7": (12, "9.5.1.17", "2.26.2", "0.6.3", "3.3.0 3.3.1"),
+    "2.8": (12, "9.10.2.21", "2.27.3", "0.7.1", "3.4.0"),
+    "2.9": (12, "9.10.2.21", "2.27.5", "0.7.1", "3.5.0 3.5.1"),
+    "2.10": (12, "9.10.2.21", "2.27.5", "0.7.1", "3.6.0"),
+    "2.11": (13, "9.19.0.56", "2.28.9", "0.8.0", "3.6.0"),
+    "2.12": (13, "9.20.0.48", "2.29.7", "0.8.1", "3.7.0 3.7.1"),
+    "2.13": (13, "9.20.0.48", "2.29.7", "0.8.1", "3.7.1"),
+    "2.15": (13, "9.26.0.51", "2.30.7", "0.8.1", "3.9.0"),
+}
 _TOOLKIT_PART = re.compile(r"nvidia-(?:cublas|cuda-cupti|cuda-nvrtc|cuda-runtime|nvtx)(-cu12)?")
 
 # Libraries that an import loads, as patterns of sonames. A loaded library serves all that need its
@@ -183,7 +201,7 @@ _LINUX = {
     "platform_machine": "x86_64",
     "platform_python_implementation": "CPython",
     "platform_system": "Linux",
-    "python_full_version": "3.12.0",
+    "python_full_version": "3.12.9",  # as users have it, not the first
     "python_version": "3.12",
     "sys_platform": "linux",
 }
@@ -237,6 +255,26 @@ def toolkit_conflict(torch: SpecifierSet, requirement: Requirement) -> str:
         for toolkit in toolkits
     )
     return "" if is_possible else " or ".join(sorted(toolkits))
+
+
+def pin_conflict(torch: SpecifierSet, requirement: Requirement) -> str:
+    """Return the releases that all allowed releases of PyTorch require, if a requirement has none.
+
+    Those of other indexes (`torch==2.6.0+cu118`) may require others.
+    """
+    known = {minor: SpecifierSet(f"=={minor}.*") for minor in _TORCH_PINS}
+    others = SpecifierSet(",".join(f"!={minor}.*" for minor in known))
+    if "+" in str(torch) or has_common_release(others, torch):
+        return ""
+    name, pins = canonicalize_name(requirement.name), dict[str, None]()
+    for minor in (minor for minor, each in known.items() if has_common_release(each, torch)):
+        cuda, *releases = _TORCH_PINS[minor]
+        names = (text.format(cuda) for text in _NAMES_OF_PINS)
+        own = dict(zip(names, map(str, releases), strict=True)).get(name, "").split()
+        if not own or any(map(requirement.specifier.contains, own)):
+            return ""
+        pins |= dict.fromkeys(own)
+    return " or ".join(pins)
 
 
 def torch_toolkit(minor: str) -> str:

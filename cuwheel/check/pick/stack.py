@@ -18,6 +18,7 @@ from packaging.utils import parse_wheel_filename
 
 from cuwheel.base.fetch.indexes.cuda_lines import cuda_of_line, line_of
 from cuwheel.base.fetch.indexes.offers import Offer
+from cuwheel.base.formats.wheel.metadata import header
 from cuwheel.base.system.parallel import Stop, run_all
 from cuwheel.base.system.versions import version_key
 from cuwheel.check.cuda.drivers import is_older, oldest_driver
@@ -32,7 +33,7 @@ from cuwheel.check.pick.tags import fit_tags
 
 TORCH = "torch"
 _PYTHON = re.compile(r"cp3(\d+)")
-_REQUIRES_TORCH = re.compile(r"^Requires-Dist: torch(?![\w-])(?!.*\bextra\b)", re.MULTILINE)
+_REQUIRES_TORCH = re.compile(r"torch(?![\w-])(?!.*\bextra\b)")
 _MOST_READ = 8  # wheels of a project in a cell, the newest that may fit
 _OLDEST_PYTHON = 9  # of Python 3: older ones have no supported release
 _NO_WHEEL = 50  # the weight of a package without any wheel for a Python and machine
@@ -173,7 +174,8 @@ class StackSearch:
         )
         if not newest:
             return bool(self._wheels(TORCH))
-        return any(declares) or any(map(_REQUIRES_TORCH.search, metadata))
+        lines = (line for text in metadata for line in header(text, "requires-dist"))
+        return any(declares) or any(map(_REQUIRES_TORCH.match, lines))
 
     def cells(self) -> Iterator[StackCell]:
         """Yield the cells that the machine's driver and C library allow, the newest first."""

@@ -133,10 +133,10 @@ DEFECTS = (
         package("from .a import f\n", a="from .b import f\n"),
     ),
     Plant("no name", error(PY, "pkg/__init__.py"), package("from .a import g\n", a="f = 1\n")),
-    Plant("undeclared", warning(PY, "pkg/__init__.py"), package("import numpy\n")),
+    Plant("undeclared", error(PY, "pkg/__init__.py"), package("import numpy\n")),
     Plant(
         "undeclared with torch",
-        warning(PY, "pkg/__init__.py"),
+        error(PY, "pkg/__init__.py"),
         package("import numpy\nimport torch\n"),
         {"requires": ("torch==2.8.0",)},
     ),
@@ -149,7 +149,7 @@ DEFECTS = (
     ),
     Plant(
         "other name",
-        warning(PY, "pkg/__init__.py"),
+        error(PY, "pkg/__init__.py"),
         package("import yaml\n"),
         {"requires": ("numpy",)},
     ),
@@ -581,8 +581,8 @@ DEFECTS = (
             ("torch>=2.4,<2.3", error),
             ("numpy>2.1,<=2.1", error),
             ("torch==2.6.0+cu124", warning),
-            ("pytorch", warning),
-            ("nvidia-cuda-runtime-cu13", warning),
+            ("pytorch", error),
+            ("nvidia-cuda-runtime-cu13", error),
             ("numpy<1.26", warning),
         )
     ),
@@ -1284,6 +1284,256 @@ SOUND = (
 )
 
 
+HIDDEN = MODULE.replace("void", '__attribute__((visibility("hidden"))) void', 1)
+IMPORTS = package("from . import _C\n")
+RUNTIME13, CUDART13, RPATH13 = "nvidia-cuda-runtime", "libcudart.so.13", rpath("nvidia/cu13/lib")
+NEEDS13: dict[str, str | Code] = {LIB: Code(needs=(CUDART13,), flags=RPATH13)}
+LOADER = "import ctypes, json\nfor name in json.load(open('x'))['libs']: ctypes.CDLL(name)\n"
+PLUGIN = Code(needs=(CUDART,))
+UNUSED = '__asm__(".globl nowhere");\n' + MODULE
+LOST = "Summary: a\nFast.\nRequires-Dist: numpy\n"
+FOLDED = "Author: a,\n  b\nRequires-Dist: numpy\n"
+ABI = Code(
+    calling("aoti_torch_abi_version") + MODULE, (TORCH,), ("-Wl,-rpath,$ORIGIN/../torch/lib",)
+)
+HERE_LIB = "import ctypes, os\nctypes.CDLL(os.path.dirname(__file__) + '/libx.so')\n"
+
+
+def requiring(*lines: str, **wheel: Any) -> dict[str, Any]:
+    return {"requires": lines, "tag": CP312, **wheel}
+
+
+# What a wheel says of itself, and what it requires, against each other and its content.
+CONTRADICTIONS = (
+    Plant("hidden init", error("library", EXTENSION), {EXTENSION: Code(HIDDEN), **IMPORTS}),
+    *(
+        Plant(f"overwriting {names[0]}", error(META, "METADATA"), {}, requiring(*names))
+        for names in (
+            ("cupy-cuda12x", "cupy-cuda13x"),
+            ("onnxruntime", "onnxruntime-gpu"),
+            ("rmm-cu12", "rmm-cu13"),
+            ("nvidia-nccl-cu12", "nvidia-nccl-cu13"),
+            ("torch==2.12.*", "nvidia-cudnn-cu12"),
+            ("torch==2.6.0", "nvidia-cudnn-cu12==8.9.2.26"),
+            ("torch==2.6.*", "triton>=3.3"),
+        )
+    ),
+    Plant(
+        "other CUDA", warning("mixed CUDA majors", "METADATA"), NEEDS13, requiring("cupy-cuda12x")
+    ),
+    Plant("no limit", warning(NEEDED, "METADATA"), NEEDS13, requiring(f"{RUNTIME13}>=13.0")),
+    Plant("lost headers", error(META, "METADATA"), {}, {"metadata": LOST}),
+    Plant("lost text", warning(META, "METADATA"), {}, {"metadata": "Summary: a\nFast.\n"}),
+    *(
+        Plant(
+            f"{version} and {line}", warning(rule, "METADATA"), {}, requiring(line, version=version)
+        )
+        for version, line, rule in (
+            ("1.0+torch2.6", "torch==2.7.*", META),
+            ("1.0+pt26cu124", "torch>=2.7", META),
+            ("1.0+cu128", "nvidia-cudnn-cu13", "mixed CUDA majors"),
+        )
+    ),
+    Plant(
+        "other __version__",
+        note("name", "pkg/__init__.py"),
+        package('__version__ = "1.2.2"\n'),
+    ),
+    Plant(
+        "older driver",
+        warning("driver", "METADATA"),
+        NEEDS13,
+        requiring(f"{RUNTIME13}<14", metadata="\nNeeds NVIDIA driver 525 or newer.\n"),
+    ),
+    *(
+        Plant(text, warning("archs", "METADATA"), {"pkg/k.ptx": PTX}, {"metadata": f"\n{text}\n"})
+        for text in ("For Ampere GPUs and newer.", "Needs compute capability 8.0 or higher.")
+    ),
+    Plant(
+        "nothing for every system",
+        warning("library", "pkg-1.2.3-py3-none-any.whl"),
+        {},
+        {"tag": "py3-none-any"},
+    ),
+    Plant(
+        "library for every system",
+        error("platform tag", "pkg-1.2.3-py3-none-any.whl"),
+        {LIB: Code(), **package(HERE_LIB)},
+        {"tag": "py3-none-any"},
+    ),
+    Plant(
+        "machine of another name",
+        error("platform tag", "pkg-1.2.3-py3-none-manylinux_2_28_amd64.whl"),
+        {LIB: Code()},
+        {"tag": "py3-none-manylinux_2_28_amd64"},
+    ),
+    Plant(
+        "first patch release",
+        error(PY, "pkg/__init__.py"),
+        package("import numpy\n"),
+        {"requires": ("numpy; python_full_version == '3.12'",)},
+    ),
+    Plant(
+        "hidden by Python",
+        error(PY, "pkg/__init__.py"),
+        {**package("from profile import gpu_timer\n"), "profile.py": "gpu_timer = 1\n"},
+    ),
+    Plant("sources' folder", error(PY, "src/pkg/__init__.py"), {"src/pkg/__init__.py": ""}),
+    Plant(
+        "in another folder",
+        error(NEEDED, EXTENSION),
+        {EXTENSION: Code(MODULE, ("libone.so.1",)), f"{DATA}/data/lib/libone.so.1": Code()},
+    ),
+    Plant(
+        "recent CPU",
+        error("platform tag", EXTENSION),
+        {EXTENSION: Code(MODULE, flags=("-Wl,-z,x86-64-v4",))},
+        {"tag": CP312},
+    ),
+    Plant(
+        "copy that opens others",
+        error("grafted library", "pkg/libnvrtc.so.13"),
+        {"pkg/libnvrtc.so.13": Code(opening("libnvrtc-builtins.so.13.0"))},
+    ),
+    Plant(
+        "modules for two CUDAs",
+        warning("mixed CUDA majors", "pkg-1.2.3-cp312-cp312-manylinux_2_39_x86_64.whl"),
+        {
+            EXTENSION: Code(MODULE, (CUDART13,), RPATH13),
+            EXTENSION.replace("_C", "_ops"): Code(MODULE.replace("_C", "_ops"), (CUDART,)),
+        },
+        requiring(RUNTIME13),
+    ),
+    Plant(
+        "framework of another module",
+        error(NEEDED, EXTENSION),
+        {
+            EXTENSION: Code(MODULE, (CUDART,)),
+            EXTENSION.replace("_C", "_pt"): Code(MODULE.replace("_C", "_pt"), (TORCH,)),
+        },
+        {"tag": CP312},
+    ),
+    Plant(
+        "one file for PyTorch",
+        warning("framework ABI", "pkg/_C_torch212.so"),
+        {"pkg/_C_torch212.so": ABI},
+        requiring("torch"),
+    ),
+    Plant(
+        "library that code opens",
+        warning(NEEDED, LIB),
+        {LIB: PLUGIN, **package(HERE_LIB)},
+        {"requires": (RUNTIME,)},
+    ),
+)
+
+CONSISTENT = (
+    *(
+        Plant(f"beside each other {names[0]}", None, {}, requiring(*names))
+        for names in (
+            ("cupy-cuda13x", "onnxruntime-gpu"),
+            ("tensorrt", "tensorrt-cu13"),
+            ("cuquantum-cu13", "cuquantum-python-cu13"),
+            ("nvidia-cublas-cu12", "nvidia-cublas"),
+            ("torch", "nvidia-cudnn-cu12"),
+            ("torch==2.6.0", "nvidia-cudnn-cu12==9.1.*"),
+            ("torch>=2.5,<2.7", "triton>=3.1"),
+            ("torch>=2.6", "nvidia-cudnn-cu12==8.9.2.26"),
+        )
+    ),
+    *(
+        Plant(f"limited {line}", None, NEEDS13, requiring(line))
+        for line in (f"{RUNTIME13}>=13,<14", f"{RUNTIME13}==13.*", f"{RUNTIME13}~=13.1")
+    ),
+    Plant("same CUDA", None, NEEDS13, requiring("cupy-cuda13x", f"{RUNTIME13}<14")),
+    Plant("folded header", None, package("import numpy\n"), {"metadata": FOLDED}),
+    *(
+        Plant(f"{version} for {line}", None, {}, requiring(line, version=version))
+        for version, line in (
+            ("1.0+torch2.6", "torch==2.6.*"),
+            ("1.0+pt26cu124", "torch>=2.6"),
+            ("1.0+cu130", "nvidia-cudnn-cu13"),
+        )
+    ),
+    *(
+        Plant(text, None, NEEDS13, requiring(f"{RUNTIME13}<14", metadata=f"\n{text}\n"))
+        for text in (
+            "Needs driver 580 or newer.",
+            "Driver: 525.60.13+ for CUDA 12, 580.65.06+ for CUDA 13.",
+            "CUDA 12: driver 525 or newer.\nCUDA 13: 580 or newer.",
+            "Driver 525 has a fault.",
+        )
+    ),
+    *(
+        Plant(text, None, {"pkg/k.ptx": PTX}, {"metadata": f"\n{text}\n"})
+        for text in ("For Hopper GPUs and newer.", "Faster than on Ampere.")
+    ),
+    Plant("nothing but a script", None, {ENTRY: "[x]\na = json\n"}, {"tag": "py3-none-any"}),
+    Plant(
+        "libraries for each system",
+        None,
+        {LIB: Code(), "pkg/x.dll": "MZ", **package(HERE_LIB)},
+        {"tag": "py3-none-manylinux_2_39_x86_64"},
+    ),
+    Plant(
+        "Python's own name",
+        None,
+        {**package("from profile import run\n"), "pkg/profile.py": "gpu_timer = 1\n"},
+    ),
+    *(
+        Plant(f"{code}binds core", None, package(f"{code}x = core.f\n", core="f = 1\n"))
+        for code in ("from .core import *\n", "from .core import f\n", "import pkg.core\n")
+    ),
+    Plant(
+        "core in a choice",
+        None,
+        package("if __name__:\n    from .core import f\nx = core.f\n", core="f = 1\n"),
+    ),
+    Plant("symbol that nothing uses", None, {EXTENSION: Code(UNUSED)}, {"tag": CP312}),
+    Plant(
+        "list of libraries",
+        None,
+        {
+            EXTENSION: Code(MODULE, (CUDART,)),
+            "pkg/list.json": f'{{"libs": ["{CUDART}"]}}',
+            **package(LOADER),
+        },
+        requiring(RUNTIME),
+    ),
+    Plant("plugin", None, {LIB: PLUGIN, "pkg/liby.so": Code()}, {"requires": (RUNTIME,)}),
+    Plant(
+        "plugin after a module",
+        None,
+        {
+            EXTENSION: Code(MODULE, (CUDART,), RPATH12),
+            LIB: PLUGIN,
+            **package("from . import _C\n" + HERE_LIB),
+        },
+        requiring(RUNTIME),
+    ),
+    Plant(
+        "the system's library by name",
+        None,
+        {
+            "pkg.libs/libone-0a1b2c3d.so.1": Code(opening("libnuma.so")),
+            "pkg.libs/libnuma-0a1b2c3d.so.1": Code("int numa;\n"),
+        },
+    ),
+    Plant(
+        "variants for PyTorch",
+        None,
+        {f"pkg/_C_torch2{minor}.so": ABI for minor in (11, 12)},
+        requiring("torch"),
+    ),
+    Plant(
+        "framework that code imports",
+        None,
+        {EXTENSION: Code(MODULE, (CUDART, TORCH)), **package("import torch\nfrom . import _C\n")},
+        requiring("torch==2.8.*"),
+    ),
+)
+
+
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str | Code], bytes]:
     """Return text as bytes, and code compiled; the same code once."""
@@ -1342,14 +1592,14 @@ def found(
     return breaches(audited(folder, files, **plant.wheel))
 
 
-@pytest.mark.parametrize("plant", DEFECTS, ids=lambda plant: plant.name)
+@pytest.mark.parametrize("plant", [*DEFECTS, *CONTRADICTIONS], ids=lambda plant: plant.name)
 def test_finds_planted_defect(
     plant: Plant, tmp_path: Path, build: Callable[[str | Code], bytes]
 ) -> None:
     assert plant.breach in found(plant, tmp_path, build)
 
 
-@pytest.mark.parametrize("plant", SOUND, ids=lambda plant: plant.name)
+@pytest.mark.parametrize("plant", [*SOUND, *CONSISTENT], ids=lambda plant: plant.name)
 def test_sound_wheel_passes(
     plant: Plant, tmp_path: Path, build: Callable[[str | Code], bytes]
 ) -> None:

@@ -26,6 +26,10 @@ from cuwheel.base.formats.binaries.elf_image import (
 
 _GNU_HASH = 0x6FFFFEF5
 _VERSION_OF_SYMBOL = 0x6FFFFFF0  # DT_VERSYM
+# DT_RELA, DT_REL and DT_JMPREL, with their sizes; DT_PLTREL: which of both kinds the last has.
+_RELA, _RELA_SIZE, _REL, _REL_SIZE, _CALLS, _CALLS_SIZE, _CALLS_KIND = 7, 8, 17, 18, 23, 2, 20
+_RELA_WORDS, _REL_WORDS = 3, 2  # of 8 bytes in an entry, the second of which has the symbol
+_RELATIVES = 0x6FFFFFF9  # DT_RELACOUNT: the first of these, without a symbol
 SYMBOL_GLOBAL, _WEAK, _UNIQUE = 1, 2, 10  # STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE
 _FIRST_VERSION, _VERSION_BITS = 2, 0x7FFF  # 0 and 1: of no version
 SYMBOL = struct.Struct("<IBBHQQ")
@@ -82,11 +86,15 @@ class Symbols:
         return map(self._name, self._select((SYMBOL_GLOBAL,), is_defined=False))
 
     def unversioned(self) -> tuple[str, ...]:
-        """Return undefined names without library and version: any library may define them."""
+        """Return undefined names without library and version: any library may define them.
+
+        Those without a relocation, which the loader never looks up, are left out.
+        """
         names, size = [], 0
+        used = self._relocated()
         versions = self._image.offset_of_tag(_VERSION_OF_SYMBOL)
         for index, (at, kind, section) in enumerate(self._all(self._first_hashed())):
-            if section or not at or kind >> 4 != SYMBOL_GLOBAL:
+            if section or not at or kind >> 4 != SYMBOL_GLOBAL or index not in used:
                 continue
             version = self._image.unpack("H", versions + 2 * index)[0] if versions else 0
             if version & _VERSION_BITS < _FIRST_VERSION:
@@ -95,6 +103,25 @@ class Symbols:
                 if size > limits.ELF_NAMES:
                     raise ElfFormatError(f"its names take more than {limits.ELF_NAMES} bytes")
         return tuple(sorted(names))
+
+    def _relocated(self) -> set[int]:
+        """Return the numbers of the symbols that relocations name."""
+        image, numbers = self._image, set[int]()
+        for table, size, words in (
+            (_RELA, image.first(_RELA_SIZE), _RELA_WORDS),
+            (_REL, image.first(_REL_SIZE), _REL_WORDS),
+            (_CALLS, image.first(_CALLS_SIZE), self._words_of_calls()),
+        ):
+            start = image.offset_of_tag(table)
+            chunk = 8 * words * (_CHUNK // 8 // words)
+            first = 8 * words * image.first(_RELATIVES) if table == _RELA else 0
+            for offset in range(first, size if start else 0, chunk):
+                part = array("Q", image.read(start + offset, min(chunk, size - offset)))
+                numbers.update(info >> 32 for info in set(part[1::words]))
+        return numbers
+
+    def _words_of_calls(self) -> int:
+        return _REL_WORDS if self._image.first(_CALLS_KIND) == _REL else _RELA_WORDS
 
     def exports(self) -> Exports:
         """Return the symbols that it defines, without their versions."""

@@ -26,6 +26,11 @@ _UNREADABLE = (
     packaging.markers.UndefinedEnvironmentName,
 )
 
+_HEADER = re.compile(rb"[!-9;-~]*:|[ \t]")  # of e-mail (RFC 5322, section 2.2), or continued
+# Headers that a resolver reads, or the index shows.
+_FIELD = re.compile(
+    r"(Requires|Provides|Classifier|License|Name|Version|Author|Project|Dynamic)\b.*:"
+)
 _LIBRARY = re.compile(r"\.so(\.\d+)*$")
 
 
@@ -44,6 +49,19 @@ def headers(text: str) -> tuple[tuple[str, str], ...]:
 def header(text: str, name: str) -> tuple[str, ...]:
     """Return all values of one header, in order."""
     return tuple(value for key, value in headers(text) if key == name.lower())
+
+
+def unread_headers(text: str) -> tuple[int, tuple[str, ...]]:
+    """Return the number of the line that ends the headers without being empty; 0: none does.
+
+    And the names, as written, of the headers that follow it up to the next empty line.
+    """
+    blocks, rest = _split_headers(text.encode())
+    lines = rest.replace(b"\r", b"").partition(b"\n\n")[0].decode().split("\n")
+    if not lines or not lines[0]:
+        return 0, ()
+    names = (line.partition(":")[0] for line in lines if _FIELD.match(line))
+    return b"".join(blocks).count(b"\n") + 1, tuple(dict.fromkeys(names))
 
 
 def find_dist_info(owner: Path, names: Iterable[str]) -> str:
@@ -201,11 +219,15 @@ def _edit_header(path: Path, name: str, edit: Callable[[list[str]], list[str]]) 
 
 
 def _split_headers(content: bytes) -> tuple[list[bytes], bytes]:
-    """Return each header with its continuation lines, and the rest from the first empty line on."""
+    """Return each header with its continuation lines, and the rest.
+
+    It begins with the first line that is empty or no header, as in e-mail, of which METADATA has
+    the form.
+    """
     blocks: list[bytes] = []
     stream = io.BytesIO(content)
     while line := stream.readline():
-        if not line.strip(b"\r\n"):
+        if not line.strip(b"\r\n") or not _HEADER.match(line):
             return blocks, line + stream.read()
         if line[:1] in b" \t" and blocks:
             blocks[-1] += line

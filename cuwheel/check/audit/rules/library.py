@@ -50,6 +50,9 @@ _CLAIMED = re.compile(r"(?<=[+._])sm_?([1-9]\d{1,2}[af]?)(?=[._]|-|$)")
 _ORIGINS = ("$ORIGIN", "${ORIGIN}")
 _ANYBODYS = re.compile(r"/(tmp|var/tmp|dev/shm)(/|$)|/.*/stubs/?$")
 _SYSTEMS = re.compile(r"/usr/local/(cuda|lib)|/usr/lib|/lib|/opt/cuda")
+_RECENT = ("x86-64-v3", "x86-64-v4")  # which CPUs in use lack
+_OF_ARCH = re.compile(r"\d{2}|volta|turing|ampere|ada|hopper|blackwell")
+_OLDEST_IN_USE = 90  # an arch: without code for it, or older, a wheel serves few GPUs
 _SHOWN = 3  # names in one finding; a library may need hundreds
 # The largest pages of a system for arm64 (Linux, arch/arm64/Kconfig, ARM64_64K_PAGES), bytes.
 _LARGEST_PAGE = {"EM_AARCH64": 64 << 10}
@@ -100,7 +103,8 @@ def _machine_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFin
         fact = (
             f"its ELF notes require an {elf.instruction_set} CPU, the tag includes every x86-64 CPU"
         )
-        severity = case.severity("warning")
+        is_lost = case.is_imported(name) and elf.instruction_set in _RECENT
+        severity = case.severity("error" if is_lost else "warning")
         yield finding(name, "platform tag", fact, severity)
 
 
@@ -129,6 +133,9 @@ def _import_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFind
     if elf.python_modules and not is_named and not case.code.loads_by_path:
         has = ", ".join(f"PyInit_{module}" for module in elf.python_modules[:_SHOWN])
         fact = f"importing it calls PyInit_{match['module']}, but it has {has}"
+        yield finding(name, "library", fact)
+    if not elf.python_modules and elf.is_dynamic and case.code.is_always_loaded(name):
+        fact = f"code imports it, but it exports no PyInit_{match['module']}: importing it fails"
         yield finding(name, "library", fact)
     if elf.python_modules and elf.refuses_import:
         fact = f"importing it fails: {elf.refuses_import}"
@@ -428,13 +435,33 @@ def _ptx_findings(name: str, code: DeviceCode, case: AuditCase) -> Iterator[Audi
     if code.ptx and not code.sass:
         needs = f", if it is of CUDA {release} or newer" if release else ""
         fact = f"it has only PTX {version}, no machine code: the driver compiles it at first use"
-        yield finding(name, "archs", fact + needs, "note")
+        lowest = min(int(arch.rstrip("af")) for arch in code.ptx)
+        is_new = lowest > _OLDEST_IN_USE and case.is_imported(name)
+        needs += f"; no GPU below {lowest // 10}.{lowest % 10} can run it" if is_new else ""
+        yield finding(name, "archs", fact + needs, "warning" if is_new else "note")
     elif code.sass and not code.ptx and _is_for_few(code.sass):
         fact = f"it has only {_archs('sm', code.sass)}, and no PTX: no other kind of GPU runs it"
-        yield finding(name, "archs", fact, "note")
+        wider = _wider_than(name, code, case)
+        fact += f", but {wider} is for more" if wider else ""
+        yield finding(name, "archs", fact, "warning" if wider else "note")
     elif code.ptx and not any(map(str.isdecimal, code.ptx)):
         fact = f"its only PTX is {_archs('compute', code.ptx)}, which newer GPUs can't compile"
         yield finding(name, "archs", fact, "note")
+
+
+def _wider_than(name: str, code: DeviceCode, case: AuditCase) -> str:
+    """Return another imported library that more GPUs run; empty if the name has an arch.
+
+    Code for features of one arch, as of `90a`, is chosen by the GPU.
+    """
+    if not case.is_imported(name) or _OF_ARCH.search(name.partition(".")[0].lower()):
+        return ""
+    own = {*code.sass}
+    for other, codes in device_codes(case):
+        is_wider = own < {*codes.sass} and case.is_imported(other)
+        if is_wider and all(map(str.isdecimal, own)):
+            return PurePosixPath(other).name
+    return ""
 
 
 def _is_for_few(archs: tuple[str, ...]) -> bool:

@@ -60,6 +60,7 @@ _MINORS = range(8, 21)  # of Python 3 for which a requirement is checked
 _ALL_PYTHONS = ["2.7.9", *(f"3.{minor}.9" for minor in range(21))]
 _PATCHES = (0, 99)
 _FULL = re.compile(r"\d+\.\d+\.[1-9]\d*")  # not `3.9.0` and `3.9.*`, which two parts equal
+_FIRST = re.compile(r"(3\.\d+)(\.0)?")  # of a minor release: one patch release, which few have
 _MOST = 200  # markers of one wheel that are checked
 _Environment = dict[str, str]
 
@@ -97,6 +98,8 @@ def _fault(marker: Marker, case: AuditCase) -> tuple[str, Severity] | None:
 def _corrected(match: re.Match[str]) -> str:
     """Return the comparison that is meant; often the same."""
     name, op, value = match["name"], match["op"], match["value"]
+    if name == "python_full_version" and op == "==" and (minor := _FIRST.fullmatch(value)):
+        return f'python_version == "{minor[1]}"'
     if name == "python_version" and _FULL.fullmatch(value):
         return f'python_full_version {op} "{value}"'
     known = _KNOWN.get(name, frozenset())

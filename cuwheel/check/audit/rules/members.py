@@ -23,6 +23,7 @@ from cuwheel.check.cuda.components import COMPONENTS, KNOWN_COMPONENTS
 from cuwheel.check.cuda.frameworks import preloads
 from cuwheel.check.cuda.suppliers import (
     component_of_copy,
+    is_cuda_library,
     is_from_driver,
     is_grafted,
     name_before_graft,
@@ -146,8 +147,7 @@ def _empty_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield a wheel that installs nothing, or nothing compiled though its tag is for one Python."""
     names = [name for name in case.scan.names if not _NO_CODE.search(name)]
     is_typed = any("-stubs/" in name for name in case.scan.names)
-    is_for_all = set(case.platforms) <= {"any"}
-    if not (names or case.requires or is_typed or is_for_all):
+    if not (names or case.requires or is_typed or case.scan.entry_points):
         fact = "it installs no code, and requires nothing"
         yield finding(case.scan.file_name, "library", fact, "warning")
     is_for_one = bool(case.tags) and all(tag.abi.startswith("cp") for tag in case.tags)
@@ -198,11 +198,15 @@ def _is_second(file: str, case: AuditCase) -> bool:
 def _dlopen_findings(name: str, file: str, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield libraries that a copy opens by name, and that the repair tool renamed."""
     component = component_of_copy(file)
-    if component is None or file == PurePosixPath(name).name:
+    if component is None or case.is_supplier:
         return
+    is_renamed = file != PurePosixPath(name).name
     files = {name for name in case.files if name_before_graft(name) == name}
+    installed = {dep.distribution for dep in case.dependencies}
     for pattern in component.opens:
         is_loaded = any(preloads(dep.by, pattern) for dep in case.dependencies)
+        # Of another wheel, which may be loaded before; a renamed one's name is a mistake.
+        is_loaded |= not is_renamed and component.distribution in installed
         if not is_loaded and not any(fnmatchcase(name, pattern) for name in files):
             fact = f"it opens {pattern} by name, but the wheel has no file of that name"
             yield finding(name, "grafted library", fact)
@@ -223,7 +227,10 @@ def _renamed_findings(case: AuditCase) -> Iterator[AuditFinding]:
                 copies = [name for old, name in renamed.items() if _is_release(old, opened)]
                 for copy in copies[:1]:
                     fact = f"it opens {opened} by name, which the wheel has only as {copy}"
-                    yield finding(library.name, "grafted library", fact, case.severity("warning"))
+                    # Without a release it is the system's, which code can do without.
+                    is_sure = not opened.endswith(".so") or is_cuda_library(opened)
+                    severity: Severity = "warning" if is_sure else "note"
+                    yield finding(library.name, "grafted library", fact, case.severity(severity))
 
 
 def _is_release(file: str, name: str) -> bool:

@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, combinations, product
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from packaging.errors import ExceptionGroup
@@ -15,14 +16,19 @@ from packaging.tags import Tag, parse_tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from cuwheel.base.formats.wheel.metadata import header, parse_requirement
+from cuwheel.base.formats.wheel.metadata import header, parse_requirement, unread_headers
 from cuwheel.base.formats.wheel.publication import mark_source, split_mark
 from cuwheel.base.system.versions import plain_release
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, finding
 from cuwheel.check.audit.installed_projects import MISNAMED
 from cuwheel.check.audit.tags import list_tags, minor_of, policy_of
-from cuwheel.check.cuda.frameworks import extras_of, has_common_release, toolkit_conflict
+from cuwheel.check.cuda.frameworks import (
+    extras_of,
+    has_common_release,
+    pin_conflict,
+    toolkit_conflict,
+)
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
 _OF_ONE_NAME = 20  # requirements that are compared with each other; real wheels have a few
 _TAG_DASHES = 2  # between a tag's three parts
 _GLIBC = re.compile(r"^manylinux(_\d+_\d+|\d+)")
+_NO_MACHINES = ("_amd64", "_arm64", "_x64", "_x86", "_i386", "_sbsa")  # of others' names for them
 _PYTHON_SUFFIX = re.compile(r"\.cpython-3(\d+)t?-[-\w]*\.so$")
 # Setuptools wrote it long before metadata 2.4 had it; twine lets it pass (7.0.0, `package.py`).
 _EARLY_FIELD = "license-file introduced in metadata version"
@@ -148,9 +155,25 @@ def _tag_findings(case: AuditCase) -> Iterator[AuditFinding]:
             fact = f"{tag.platform} is not a manylinux tag that auditwheel knows"
             if tag.platform == "any":
                 fact = "the tag includes every system, but the wheel has libraries for Linux"
-            severity = case.severity("warning")
+            is_refused = tag.platform.startswith(("linux", "manylinux", "musllinux")) and (
+                tag.platform.endswith(_NO_MACHINES)
+            )
+            if is_refused:
+                fact = f"{tag.platform} names no machine that installers know: x86_64 or aarch64"
+            is_lost = is_refused or (tag.platform == "any" and _is_linux_alone(case))
+            severity = case.severity("error" if is_lost else "warning")
             yield finding(scan.file_name, "platform tag", fact, severity)
     yield from _module_findings(case)
+
+
+def _is_linux_alone(case: AuditCase) -> bool:
+    """Return True if importing the wheel loads a library for Linux, and it has no other's."""
+    is_for_others = any(name.endswith((".dll", ".pyd", ".dylib")) for name in case.scan.names)
+    run = {name for name in case.code.run if name in case.scan.loaders}
+    text = b"\n".join(case.scan.sources[name] for name in run)
+    files = [PurePosixPath(library.name).name.encode() for library, _ in case.host_libraries]
+    is_loaded = any(case.code.is_always_loaded(library.name) for library, _ in case.host_libraries)
+    return not is_for_others and (is_loaded or any(file in text for file in files))
 
 
 def _tags_in(text: str) -> frozenset[Tag]:
@@ -211,6 +234,13 @@ def _fits_python(tag: Tag, python: str | None) -> bool:
 
 def _specification_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield breaches of the core metadata specification; upstream's are warnings."""
+    line, lost = unread_headers(case.scan.metadata)
+    if line:
+        fact = (
+            f"line {line} is no header: installers take it and all that follows for the description"
+        )
+        fact += f", {', '.join(lost)} too" if lost else ""
+        yield finding("METADATA", "metadata", fact, "error" if lost else "warning")
     try:
         Metadata.from_email(case.scan.metadata, validate=True)
     except RecursionError:
@@ -313,6 +343,13 @@ def _requirement_findings(case: AuditCase) -> Iterator[AuditFinding]:
             fact = f"torch{torch.specifier} requires the libraries of CUDA {brought}, which "
             fact += f"{each} excludes: no installer takes the wheel"
             yield finding("METADATA", "metadata", fact)
+        elif _is_for_x86(case) and (pins := pin_conflict(torch.specifier, each)):
+            fact = f"torch{torch.specifier} requires {each.name}=={pins}, which {each} excludes: "
+            yield finding("METADATA", "metadata", f"{fact}no installer takes the wheel")
+
+
+def _is_for_x86(case: AuditCase) -> bool:
+    return any(name == "any" or name.endswith("x86_64") for name in case.platforms)
 
 
 def _alone_findings(required: Requirement, case: AuditCase) -> Iterator[AuditFinding]:
@@ -331,7 +368,7 @@ def _alone_findings(required: Requirement, case: AuditCase) -> Iterator[AuditFin
         fact = f"the public index has no local versions, as {name}{locals_[0]}: pip finds it only "
         fact += "with the address of another index (--extra-index-url)"
     elif is_always and name in MISNAMED:
-        fact = f"the project {required.name} on the index {MISNAMED[name]}"
+        fact, severity = f"the project {required.name} on the index {MISNAMED[name]}", "error"
     if fact:
         yield finding("METADATA", "metadata", fact, severity)  # type: ignore[arg-type]
 

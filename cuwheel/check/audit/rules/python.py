@@ -6,12 +6,16 @@ import configparser
 import contextlib
 import re
 import sys
+import sysconfig
 from collections.abc import Iterator
+from importlib.machinery import PathFinder
 from keyword import iskeyword
+from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from cuwheel.base.formats.wheel.metadata import header, installed_path, parse_requirement
+from cuwheel.base.system.regular_files import read_bytes
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by, project_of_module
@@ -26,6 +30,7 @@ from cuwheel.check.audit.rules.python_releases import (
     REMOVED_NAMES,
     STANDARD_MODULES,
 )
+from cuwheel.check.cuda.frameworks import extras_of
 
 _RULE = "Python code"
 # Of 3.12 and later: `type X = int`, `def f[T]()`, nested f-strings, `except A, B`, t-strings.
@@ -37,6 +42,8 @@ _OLDEST = 7  # of Python 3 that `ast` knows ("feature_version")
 _UNIONS = 10  # of Python 3, which evaluates `int | None`
 _NEVER = 99
 _SHOWN = 3  # names in one finding
+_FRAMEWORKS = frozenset({"cupy", "jax", "jaxlib", "mxnet", "paddle", "tensorflow", "torch"})
+_SOURCES = ("src", "lib", "python", "source")
 _STARTED = ("console_scripts", "gui_scripts")
 _VALUE = re.compile(r"^(?P<module>[\w.]+)\s*(:\s*(?P<attribute>[\w.]+)\s*)?(\[(?P<extras>.*)\])?$")
 # Programs that a script would replace in an environment.
@@ -60,6 +67,8 @@ def python_findings(case: AuditCase) -> Iterator[AuditFinding]:
     yield from file_findings(case)
     yield from project_findings(case)
     yield from _name_findings(code)
+    yield from _nested_findings(code, case)
+    yield from _hidden_findings(code)
     yield from _entry_findings(code, case)
 
 
@@ -74,6 +83,35 @@ def _name_findings(code: PythonCode) -> Iterator[AuditFinding]:
         why = "is a keyword" if iskeyword(folder) else "isn't a name of Python's"
         fact = f"no import statement finds the wheel's package: its folder {folder} {why}"
         yield finding(first, _RULE, fact, "warning")
+
+
+def _nested_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield the project's own package if it is in the folder of its sources, `src/pkg`."""
+    own = case.project.replace("-", "_")
+    for folder in _SOURCES if own not in {*code.modules, *code.folders} else ():
+        if member := code.modules.get(f"{folder}.{own}"):
+            fact = f"import {own} fails: the package is installed as {folder}/{own}"
+            yield finding(member, _RULE, fact)
+
+
+def _hidden_findings(code: PythonCode) -> Iterator[AuditFinding]:
+    """Yield imports from a top-level module that Python's own of the same name hides."""
+    for item in code.imports:
+        is_hidden = item.module in sys.stdlib_module_names and item.module in code.modules
+        source = _source_of(item.module) if is_hidden else b""
+        missing = [name for name in item.names if source and name.encode() not in source]
+        if missing:
+            fact = f"line {item.line} imports {missing[0]} of {item.module}, which is Python's own "
+            yield finding(item.importer, _RULE, f"{fact}module, without {missing[0]}")
+
+
+def _source_of(module: str) -> bytes:
+    """Return the code of a module of the standard library; empty for one that isn't in Python."""
+    try:
+        spec = PathFinder.find_spec(module, [sysconfig.get_path("stdlib")])
+        return read_bytes(Path(spec.origin)) if spec and spec.origin else b""
+    except OSError:
+        return b""
 
 
 def _syntax_findings(code: PythonCode, oldest: int | None) -> Iterator[AuditFinding]:
@@ -221,12 +259,21 @@ def _undeclared_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFin
 
 
 def _undeclared(item: Import, project: str, case: AuditCase) -> AuditFinding:
-    optional = (parsed for line in case.requires if (parsed := parse_requirement(line)))
-    is_optional = any(canonicalize_name(parsed.name) == project for parsed in optional)
-    why = "only an extra requires" if is_optional else "no requirement installs"
-    fact = f"line {item.line} always imports {item.module.partition('.')[0]}, which {why}"
-    severity: Severity = "warning" if item.importer in case.code.run else "note"
-    return finding(item.importer, _RULE, fact, severity)
+    parsed = [each for line in case.requires if (each := parse_requirement(line))]
+    lines = [each for each in parsed if canonicalize_name(each.name) == project]
+    fact = f"line {item.line} always imports {item.module.partition('.')[0]}, which "
+    if extras := sorted({extra for each in lines for extra in extras_of(each)}):
+        fact += f"only the extra {' or '.join(extras)} requires"
+    elif lines:
+        fact += f"is required only where {lines[0].marker}"
+    else:
+        fact += "no requirement installs"
+    # Users choose the build of a framework, and of what an extra brings; recipes test with more.
+    is_sure = not extras and project not in _FRAMEWORKS and not case.contract
+    severity: Severity = "error" if is_sure else "warning"
+    return finding(
+        item.importer, _RULE, fact, severity if item.importer in case.code.run else "note"
+    )
 
 
 def _entry_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, finding
-from cuwheel.check.audit.rules.python_distributions import QUERIES, Query, query_findings
+from cuwheel.check.audit.rules.python_projects import QUERIES, Query, query_findings
 from cuwheel.check.audit.rules.python_values import (
     LOADERS,
     SITE,

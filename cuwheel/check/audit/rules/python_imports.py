@@ -61,6 +61,12 @@ class ImportOrder:
                     break
                 self._step(node, name)
             self._done.add(name)
+            self._bind_in_package(name)
+
+    def _bind_in_package(self, module: str) -> None:
+        """Bind an imported module's name in its package, as an import does."""
+        package, _, name = module.rpartition(".")
+        self._bound.get(package, set()).add(name)
 
     def _step(self, node: ast.stmt, module: str) -> None:
         if isinstance(node, ast.Import):
@@ -129,6 +135,7 @@ class ImportOrder:
         for name in queue:
             if name not in self._unsure:
                 self._unsure.add(name)
+                self._bind_in_package(name)
                 statements = self._code.statements(self._code.modules[name])
                 queue += [other for part in statements for other in self._imported_by(part, name)]
 

@@ -58,7 +58,12 @@ def _needed_findings(chain: Chain) -> Iterator[AuditFinding]:
 
 def _major_findings(chain: Chain) -> Iterator[AuditFinding]:
     """Yield libraries with two CUDA majors, or with another than the name's or framework's."""
-    case = chain.case
+    case, decided = chain.case, chain.conditions.decided_majors
+    if len(set(decided.values())) > 1 and not chain.conditions.has_alternatives:
+        first = {major: name for name, major in decided.items()}
+        names = " and ".join(f"CUDA {n} ({PurePosixPath(first[n]).name})" for n in sorted(first))
+        fact = f"its modules are for different CUDA releases: {names}"
+        yield finding(case.scan.file_name, "mixed CUDA majors", fact, "warning")
     for library, _ in case.host_libraries:
         majors = case.majors[library.name]
         if len(majors) > 1:

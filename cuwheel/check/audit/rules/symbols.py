@@ -23,6 +23,8 @@ _PYTHON = re.compile(r"_?Py[A-Z_]")
 # PyTorch's C interface (torch/csrc/inductor/aoti_torch/c/shim.h), as used by modules that are
 # imported only where torch is.
 _BRIDGE = re.compile(r"aoti_torch_|torch_(?=[a-z])")
+_DIGITS = re.compile(r"\d+")
+_OF_TORCH = re.compile(r"(?i)(torch|pt)[-_.v]?2\D?\d|[-_]2[._]\d+[._]\d")  # in a file's name
 _SHOWN = 3  # names in one finding
 _LONGEST = 80  # characters of a mangled name
 # The stable ABI: name, and the minor version of Python 3 that added it.
@@ -130,8 +132,17 @@ def _torch_findings(case: AuditCase, needs: SymbolNeeds) -> Iterator[AuditFindin
                 is_broken &= fit.is_for_none
                 severity = "note"
             severity = "error" if is_broken or case.contract else severity
+            if _is_variant(library, case):  # code chooses one by the installed release
+                severity = "note"
             fact = _torch_fact(fit, needs)
             yield finding(library.name, "framework ABI", fact, severity)
+
+
+def _is_variant(library: ScannedLibrary, case: AuditCase) -> bool:
+    """Return True for one of several, `ext_torch211.so` and `ext_torch212.so`."""
+    stem = _DIGITS.sub("", library.name)
+    same = [other for other, _ in case.host_libraries if _DIGITS.sub("", other.name) == stem]
+    return len(same) > 1 and all(_OF_TORCH.search(other.name) for other in same)
 
 
 def _torch_fact(fit: TorchFit, needs: SymbolNeeds) -> str:

@@ -98,6 +98,26 @@ def test_lists_undefined_symbols_without_version(tmp_path: Path, style: str) -> 
         assert Symbols(stream).unversioned() == ("far",)
 
 
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ('__asm__(".globl unused");', ()),
+        ("extern int far; int *f(void) { return &far; }", ("far",)),
+        ("extern int far; int *f = &far;", ("far",)),
+        ("extern __thread int far; int f(void) { return far; }", ("far",)),
+    ],
+)
+def test_leaves_out_symbols_without_relocation(
+    tmp_path: Path, code: str, names: tuple[str, ...]
+) -> None:
+    source = tmp_path / "code.c"
+    source.write_text(f"{code} int g(void) {{ return 1; }}")
+    library = compile_library(tmp_path / "lib.so", "gcc", "-fPIC", source)
+
+    with library.open("rb") as stream:
+        assert Symbols(stream).unversioned() == names
+
+
 @pytest.mark.parametrize(("name", "limit"), [("ELF_SYMBOLS", 100), ("ELF_NAMES", 2)])
 @pytest.mark.parametrize("style", _STYLES)
 def test_reads_no_more_than_the_limits(

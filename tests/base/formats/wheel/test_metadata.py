@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import email
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from cuwheel.base.formats.wheel.metadata import (
     file_name,
     header,
+    headers,
     installed_path,
     is_library,
     offer,
@@ -14,6 +16,7 @@ from cuwheel.base.formats.wheel.metadata import (
     rename,
     require,
     set_tags,
+    unread_headers,
 )
 
 _METADATA = b"""Metadata-Version: 2.1
@@ -208,3 +211,22 @@ def test_offers_extra_once(folder: Path) -> None:
 )
 def test_knows_library_by_its_name(name: str, *, expected: bool) -> None:
     assert is_library(name) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "unread"),
+    [
+        ("Name: a\nVersion: 1\n\nName: b\n", ["name", "version"], (0, ())),
+        ("Name: a\n b\n\tc\nVersion: 1\n", ["name", "version"], (0, ())),
+        ("Name: a\nb\nVersion: 1\nx: y\n\nLicense: c\n", ["name"], (2, ("Version",))),
+        ("Name: a\r\nb\r\nVersion: 1\r\n\r\nLicense: c\r\n", ["name"], (2, ("Version",))),
+        ("Name : a\nVersion: 1\n", [], (1, ("Name ", "Version"))),
+    ],
+)
+def test_reads_headers_as_email_does(
+    text: str, names: list[str], unread: tuple[int, tuple[str, ...]]
+) -> None:
+    parsed = email.message_from_string(text)
+
+    assert [name for name, _ in headers(text)] == names == [name.lower() for name in parsed]
+    assert unread_headers(text) == unread

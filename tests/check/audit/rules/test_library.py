@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cuwheel.base.formats.binaries.archs import DeviceCode
 from cuwheel.build.recipe.contract import contract_of
 from cuwheel.build.recipe.recipe import Framework
-from cuwheel.check.audit.verdict import audit_wheel
+from cuwheel.check.audit.verdict import audit_wheel, judge
 from tests.support.factories import compile_library, make_target, write_wheel
 from tests.support.packages.defective_wheels import (
     MEMBER,
     audited,
     audited_library,
+    breaches,
     files_breaches,
     library_breaches,
     make_library,
@@ -133,3 +136,32 @@ def test_finds_entry_that_leads_nowhere(tmp_path: Path, entry: str, severity: st
 @pytest.mark.parametrize("entry", ["$ORIGIN/../nvidia/cudnn/lib", "$ORIGIN/../nvidia/cublas/lib"])
 def test_entry_of_either_layout_passes(tmp_path: Path, entry: str) -> None:
     assert library_breaches(tmp_path, flags=(f"-Wl,-rpath,{entry}",)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "severity"),
+    [
+        ("_ops", DeviceCode(sass=("75",)), "warning"),
+        ("_ops_sm75", DeviceCode(sass=("75",)), "note"),
+        ("_ops", DeviceCode(sass=("90a",)), "note"),
+        ("_ops", DeviceCode(ptx=("120",), ptx_version=(8, 7)), "warning"),
+        ("_ops", DeviceCode(ptx=("80",), ptx_version=(8, 7)), "note"),
+    ],
+)
+def test_finds_module_for_fewer_gpus(
+    tmp_path: Path, name: str, code: DeviceCode, severity: str
+) -> None:
+    codes = {"_C": DeviceCode(sass=("75", "80", "90a"), ptx=("90",)), name: code}
+    modules = {f"pkg/{module}.so": codes[module] for module in codes}
+    made: dict[str, Path | bytes] = {
+        member: make_library(tmp_path / member, code=f"int PyInit_{Path(member).stem};")
+        for member in modules
+    }
+    case = audited(tmp_path, made).case
+    libraries = [
+        replace(library, device_code=modules[library.name]) for library in case.scan.libraries
+    ]
+
+    result = judge(replace(case, scan=replace(case.scan, libraries=tuple(libraries))))
+
+    assert breaches(result) == [(severity, "archs", f"pkg/{name}.so")]

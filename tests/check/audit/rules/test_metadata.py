@@ -199,7 +199,8 @@ def test_plain_python_wheel_passes(tmp_path: Path) -> None:
 def test_finds_description_that_index_does_not_show(
     tmp_path: Path, kind: str, text: str, *, is_valid: bool
 ) -> None:
-    wheel = write_wheel(tmp_path, {}, name="pkg", tag="py3-none-any")
+    files: dict[str, Path | bytes] = {"pkg/__init__.py": b""}
+    wheel = write_wheel(tmp_path, files, name="pkg", tag="py3-none-any")
     stated = f"Description-Content-Type: {kind}\n" if kind else ""
     rewrite(wheel, tmp_path / "content", "METADATA", "\nA text.\n", f"{stated}\n{text}")
 
