@@ -206,8 +206,8 @@ def parse_machine(text: str) -> TargetMachine:
             errors.append(UsageError(f"--for names {name} twice", why="a machine has one"))
         fields.setdefault(name, value)
     if errors:
-        [error, *_] = errors
-        raise UsageError(error.what, why=error.why, fix=_fix_of(fields, error.fix)) from None
+        [first, *_] = errors
+        raise UsageError(first.what, why=first.why, fix=_fix_of(fields, first.fix))
     if "python" not in fields:
         why = "each wheel is only for certain Python versions"
         raise UsageError("--for names no Python", why=why, fix=_fix_of(fields))

@@ -379,7 +379,7 @@ class StackSearch:
             kind = f"a wheel for {python}" if has_wheels else "a wheel of it" if files else "it"
             why = f"{place} has {kind}"
         elif silent:
-            why += f"; {', '.join(silent)} didn't answer"
+            why += f"; {silent}"
         return MissingWheel(
             project=project,
             why=why,

@@ -362,7 +362,7 @@ class _Run:
         faults = offers.faults.items()
         silent = [(address, fault) for address, fault in faults if fault.kind == "unasked"]
         answered = " of the indexes that answered" * bool(silent)
-        unasked = (f"{redact_url(url)} couldn't be queried: it {fault}" for url, fault in silent)
+        unasked = (f"{redact_url(url)}: {fault}" for url, fault in silent)
         why = "; ".join(filter(None, (why, *unasked)))
         where = f" --python {shlex.quote(python)}" if python else ""
         return InstallError(
