@@ -14,11 +14,11 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from cuwheel.base.caller import Caller
-from cuwheel.base.errors import UsageError
+from cuwheel.base.errors import UsageError, naming_option
 from cuwheel.base.fetch.urls import check_url, is_local, local_path, redact_url
 from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.console import Console
-from cuwheel.base.system.folders.output_folder import check_output_file
+from cuwheel.base.system.folders.output_folder import check_output_file, check_writable
 from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.build.pipeline.build_advice import build_advice, can_build
 from cuwheel.build.recipe.catalogue import CatalogueEntry, load_catalogue
@@ -135,7 +135,8 @@ def _pick_stack(
         found = search_stack(request, environ, caller.cache, advise, builds)
     report = found.report
     if path and found.lock:
-        write_lock(found.lock, path)
+        with naming_option("--lock", path):
+            write_lock(found.lock, path)
         report = replace(report, lock=caller.shown(path))
     if args.json:
         console.answer(report)
@@ -153,6 +154,8 @@ def lock_file(args: argparse.Namespace, caller: Caller) -> Path:
     path = check_output_file(caller.path(args.lock), "--lock")
     existing(path.parent, "--lock", "make its folder first", is_folder=True)
     check_lock_name(path)
+    with naming_option("--lock", path):
+        check_writable(path.parent)
     return path
 
 

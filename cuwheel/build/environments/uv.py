@@ -41,6 +41,7 @@ _FULL = re.compile(r".*(?: to | file )`?(/[^`:]+)`?: No space left on device")
 _REASON = re.compile(r"(error|cause|hint): +(.*)")
 _UNLOCKED = r"no trusted hash was provided|must have a hash|must have their versions pinned"
 # Patterns of uv's output, and how to fix what they mean.
+_UNREACHABLE = r"Failed to fetch|error sending request|Failed to download"
 _FIXES = {
     r"Failed to fetch.*/whl/cu\d+/": (
         "check that this index of a CUDA line can be reached, or name a copy of it with "
@@ -66,7 +67,7 @@ _FIXES = {
         "it has no wheel for this Python or machine: use a Python that the lock was made for "
         "(`-- --python 3.12`)"
     ),
-    r"Failed to fetch|error sending request|Failed to download": (
+    _UNREACHABLE: (
         "check that the package index can be reached; uv's settings apply (UV_DEFAULT_INDEX, "
         "HTTPS_PROXY, SSL_CERT_FILE, ~/.config/uv/uv.toml), pip's don't; without internet see "
         "docs/how-to/offline.md"
@@ -302,6 +303,11 @@ def run_uv(  # noqa: PLR0913 - what to run, and what to do with its output
         fix = next(matching, "correct what uv names")
         raise InstallError(what, why=f"uv says: {_error_lines(lines)}", fix=fix + whole)
     return lines
+
+
+def is_unreachable(error: InstallError) -> bool:
+    """Return True if uv failed since it couldn't read an index or a file of it."""
+    return bool(re.search(_UNREACHABLE, error.why))
 
 
 def _find_uv(environ: Mapping[str, str]) -> str:
