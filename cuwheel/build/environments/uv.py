@@ -83,6 +83,11 @@ _FIXES = {
         "`nox -s lock` writes a lock again"
     ),
 }
+_WITH_PIPS_FIX = (
+    "check that the package indexes can be reached; the settings of uv and pip apply "
+    "(UV_DEFAULT_INDEX, PIP_INDEX_URL, HTTPS_PROXY, SSL_CERT_FILE); without internet see "
+    "docs/how-to/offline.md"
+)
 _RESOLVER_FIXES = {
     r"has no usable wheels": (
         "the index has only its source, or wheels for other systems, and a lock holds wheels: "
@@ -299,6 +304,8 @@ def run_uv(  # noqa: PLR0913 - what to run, and what to do with its output
         file = _FULL.search("\n".join(lines))
         raise disk_full(Path(file[1]).parent if file else cache)
     if process.status:
+        if with_pips:
+            fixes = {**fixes, _UNREACHABLE: _WITH_PIPS_FIX}
         matching = (fix for pattern, fix in fixes.items() if re.search(pattern, "\n".join(lines)))
         fix = next(matching, "correct what uv names")
         raise InstallError(what, why=f"uv says: {_error_lines(lines)}", fix=fix + whole)
