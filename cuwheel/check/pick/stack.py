@@ -376,7 +376,9 @@ class StackSearch:
             has_wheels = any(offer.is_wheel for offer in files)
             python = f"Python {'.'.join(map(str, machine.release))} on this kind of machine"
             place = "no index that answered" if silent else "no index"
-            kind = f"a wheel for {python}" if has_wheels else "a wheel of it" if files else "it"
+            limits = self._wanted[project].specifier
+            name = f"a release {limits} of it" if str(limits) else "it"
+            kind = f"a wheel for {python}" if has_wheels else "a wheel of it" if files else name
             why = f"{place} has {kind}"
         elif silent:
             why += f"; {silent}"

@@ -279,3 +279,17 @@ def test_checks_the_place_of_a_lock_first(index: WheelIndex) -> None:
         pick("fast", "--index", index.url, "--for", STACK, "--lock", "/proc/pylock.toml")
 
     assert caught.value.why.startswith("--lock names it")
+
+
+@pytest.mark.parametrize("address", ["ftp://host/simple/", "s3://bucket/wheels"])
+def test_refuses_addresses_that_are_not_read(address: str) -> None:
+    with pytest.raises(UsageError, match="can't be read"):
+        pick("toy", "--index", address, "--for", PAPER)
+
+
+def test_names_the_versions_that_no_index_has(
+    index: WheelIndex, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pick("fast==99", "flash-attn", "--index", index.url, "--for", STACK)
+
+    assert "no index has a release ==99 of it" in " ".join(capsys.readouterr().out.split())
