@@ -517,11 +517,28 @@ def naming_option(option: str, path: Path) -> Iterator[None]:
         raise FileAccessError(
             error.what, why=f"{option} names it; {error.why}", fix=error.fix
         ) from error
+    except DiskFullError as error:
+        if str(path) not in error.what:
+            raise
+        fix = f"{_SPACE} with {option}"
+        raise DiskFullError(error.what, why=f"{option} names it; {error.why}", fix=fix) from error
     except OSError as error:
+        if error.filename is None and error.errno in _FULL:  # a write names no file
+            raise of_system_error(_renamed(error, path), option) from error
         at = Path(os.fsdecode(error.filename or ""))
+        if at.parent == path.parent and at.name.startswith(f".{path.name}."):
+            error, at = _renamed(error, path), path  # a part of the new file
         if at != path and at not in path.parents and path not in at.parents:
             raise
         raise of_system_error(error, option) from error
+
+
+def _renamed(error: OSError, path: Path) -> OSError:
+    return OSError(error.errno, error.strerror, str(path))
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_SPACE = "free some space there, or name a place on another disk"
 
 
 class IrregularFileError(OSError):
@@ -538,11 +555,15 @@ def of_system_error(error: OSError, option: str = "") -> CuwheelError:
     reason = error.strerror or str(error)
     if isinstance(error, shutil.Error) and error.args and error.args[0]:  # of copytree: all files
         (name, _, reason), *_ = error.args[0]
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+    if error.errno in _FULL:
         return DiskFullError(
             f"no space left on the disk of {name}",
-            why=f"system error: {reason}",
-            fix="free some space, or move the cache to another disk with CUWHEEL_CACHE",
+            why=f"{option} names it; system error: {reason}"
+            if option
+            else f"system error: {reason}",
+            fix=f"{_SPACE} with {option}"
+            if option
+            else "free some space, or move the cache to another disk with CUWHEEL_CACHE",
         )
     if error.errno == errno.EFBIG:
         return FileAccessError(

@@ -14,11 +14,11 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from cuwheel.base.caller import Caller
-from cuwheel.base.errors import UsageError
-from cuwheel.base.fetch.urls import check_url, is_local, local_path, redact_url
+from cuwheel.base.errors import UsageError, naming_option
+from cuwheel.base.fetch.urls import check_url, is_local, is_web, local_path, redact_url
 from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.console import Console
-from cuwheel.base.system.folders.output_folder import check_output_file
+from cuwheel.base.system.folders.output_folder import check_output_file, check_writable
 from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.build.pipeline.build_advice import build_advice, can_build
 from cuwheel.build.recipe.catalogue import CatalogueEntry, load_catalogue
@@ -135,7 +135,8 @@ def _pick_stack(
         found = search_stack(request, environ, caller.cache, advise, builds)
     report = found.report
     if path and found.lock:
-        write_lock(found.lock, path)
+        with naming_option("--lock", path):
+            write_lock(found.lock, path)
         report = replace(report, lock=caller.shown(path))
     if args.json:
         console.answer(report)
@@ -153,6 +154,8 @@ def lock_file(args: argparse.Namespace, caller: Caller) -> Path:
     path = check_output_file(caller.path(args.lock), "--lock")
     existing(path.parent, "--lock", "make its folder first", is_folder=True)
     check_lock_name(path)
+    with naming_option("--lock", path):
+        check_writable(path.parent)
     return path
 
 
@@ -204,13 +207,25 @@ def as_address(caller: Caller, text: str) -> str:
     return text if "://" in text else caller.path(text).as_uri()
 
 
+def _check_address(address: str, named: str) -> None:
+    """Raise UsageError for an address that isn't read: malformed, or of another kind."""
+    check_url(address, named)
+    if not (is_local(address) or is_web(address)):
+        raise UsageError(
+            f"{named} is {redact_url(address)}, which can't be read",
+            why=f"it begins with {address.partition('://')[0]}://; indexes are read by http and "
+            "https, and from folders",
+            fix="write https://HOST/PATH, or the path of a folder",
+        )
+
+
 def listed_addresses(caller: Caller, console: Console) -> tuple[str, ...]:
     """Return the addresses in `CUWHEEL_INDEXES` without missing folders of this machine."""
     paths = caller.environ.get(INDEXES_VARIABLE, "").split()
     addresses = []
     for number, path in enumerate(paths, 1):
         address = as_address(caller, path)
-        check_url(address, INDEXES_VARIABLE)
+        _check_address(address, INDEXES_VARIABLE)
         if is_local(address) and not local_path(address).exists():
             console.warn(
                 f"{INDEXES_VARIABLE} names {path} (entry {number} of {len(paths)}), a folder that "
@@ -225,7 +240,7 @@ def listed_addresses(caller: Caller, console: Console) -> tuple[str, ...]:
 def given_address(caller: Caller, text: str) -> str:
     """Return an `--index` as an address; raise a UsageError for a missing folder."""
     address = as_address(caller, text)
-    check_url(address, "--index")
+    _check_address(address, "--index")
     if is_local(address):
         fix = "give the folder with the wheels, or an index with http:// or https://"
         existing(local_path(address), "--index", fix)

@@ -15,6 +15,7 @@ from cuwheel.base.errors import (
     FileAccessError,
     ProbeError,
     UsageError,
+    naming_option,
     of_system_error,
     suggest,
 )
@@ -107,3 +108,51 @@ def test_converts_system_error(number: int, kind: type[CuwheelError]) -> None:
     assert type(error) is kind
     assert "/some/file" in error.what
     assert error.why == f"system error: {os.strerror(number)}"
+
+
+def refused(number: int, name: str | None) -> OSError:
+    return OSError(number, os.strerror(number), *([name] if name else []))
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC])
+@pytest.mark.parametrize("name", ["/out/lock.toml", "/out/.lock.toml.0a1b.part", "/out"])
+def test_names_option_of_a_place_that_cannot_be_written(name: str, number: int) -> None:
+    place = Path("/out/lock.toml")
+
+    with pytest.raises(CuwheelError) as caught, naming_option("--lock", place):
+        raise refused(number, name)
+
+    assert "/out" in caught.value.what
+    assert ".part" not in caught.value.what
+    assert caught.value.why.startswith("--lock names it")
+    assert caught.value.fix.endswith("with --lock")
+
+
+def test_write_to_a_full_disk_is_to_the_place_of_the_option() -> None:
+    with (
+        pytest.raises(DiskFullError, match=r"/out/lock\.toml"),
+        naming_option("--lock", Path("/out/lock.toml")),
+    ):
+        raise refused(errno.ENOSPC, None)
+
+
+def test_full_disk_of_the_option_is_named_with_it() -> None:
+    with pytest.raises(DiskFullError) as caught, naming_option("--to", Path("/out")):
+        raise DiskFullError("no space left on the disk of /out/lib", why="0 bytes", fix="a cache")
+
+    assert caught.value.fix.endswith("with --to")
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        refused(errno.EROFS, "/elsewhere/file"),
+        refused(errno.EBADF, None),
+        DiskFullError("no space left on the disk of /cache", why="0 bytes", fix="a cache"),
+    ],
+)
+def test_other_places_are_not_of_the_option(problem: Exception) -> None:
+    with pytest.raises(type(problem)) as caught, naming_option("--to", Path("/out/new")):
+        raise problem
+
+    assert caught.value is problem

@@ -173,6 +173,14 @@ def _pyenv_root(environ: Mapping[str, str], home: Path) -> Path:
 
 def _interpreter(path: Path, environ: Mapping[str, str]) -> Interpreter:
     """Start an interpreter, once for each path, and return its description."""
+    if os.path.isdir(path):  # noqa: PTH112 - Path's raises for what this user can't enter
+        program = path / "bin" / "python"
+        is_there = os.path.exists(program)  # noqa: PTH110 - likewise
+        raise InterpreterNotFoundError(
+            f"{path} is a folder, not an interpreter",
+            why=f"its interpreter is {program}" if is_there else f"there is no {program}",
+            fix=f"name {program if is_there else 'one'} with -- --python",
+        )
     # pyenv's shims and conda's wrappers need PATH and HOME.
     needed = tuple((key, environ[key]) for key in ("PATH", "HOME") if key in environ)
     return _described(path, needed)

@@ -41,6 +41,7 @@ _FULL = re.compile(r".*(?: to | file )`?(/[^`:]+)`?: No space left on device")
 _REASON = re.compile(r"(error|cause|hint): +(.*)")
 _UNLOCKED = r"no trusted hash was provided|must have a hash|must have their versions pinned"
 # Patterns of uv's output, and how to fix what they mean.
+_UNREACHABLE = r"Failed to fetch|error sending request|Failed to download"
 _FIXES = {
     r"Failed to fetch.*/whl/cu\d+/": (
         "check that this index of a CUDA line can be reached, or name a copy of it with "
@@ -66,7 +67,7 @@ _FIXES = {
         "it has no wheel for this Python or machine: use a Python that the lock was made for "
         "(`-- --python 3.12`)"
     ),
-    r"Failed to fetch|error sending request|Failed to download": (
+    _UNREACHABLE: (
         "check that the package index can be reached; uv's settings apply (UV_DEFAULT_INDEX, "
         "HTTPS_PROXY, SSL_CERT_FILE, ~/.config/uv/uv.toml), pip's don't; without internet see "
         "docs/how-to/offline.md"
@@ -82,6 +83,11 @@ _FIXES = {
         "`nox -s lock` writes a lock again"
     ),
 }
+_WITH_PIPS_FIX = (
+    "check that the package indexes can be reached; the settings of uv and pip apply "
+    "(UV_DEFAULT_INDEX, PIP_INDEX_URL, HTTPS_PROXY, SSL_CERT_FILE); without internet see "
+    "docs/how-to/offline.md"
+)
 _RESOLVER_FIXES = {
     r"has no usable wheels": (
         "the index has only its source, or wheels for other systems, and a lock holds wheels: "
@@ -298,10 +304,17 @@ def run_uv(  # noqa: PLR0913 - what to run, and what to do with its output
         file = _FULL.search("\n".join(lines))
         raise disk_full(Path(file[1]).parent if file else cache)
     if process.status:
+        if with_pips:
+            fixes = {**fixes, _UNREACHABLE: _WITH_PIPS_FIX}
         matching = (fix for pattern, fix in fixes.items() if re.search(pattern, "\n".join(lines)))
         fix = next(matching, "correct what uv names")
         raise InstallError(what, why=f"uv says: {_error_lines(lines)}", fix=fix + whole)
     return lines
+
+
+def is_unreachable(error: InstallError) -> bool:
+    """Return True if uv failed since it couldn't read an index or a file of it."""
+    return bool(re.search(_UNREACHABLE, error.why))
 
 
 def _find_uv(environ: Mapping[str, str]) -> str:

@@ -22,6 +22,7 @@ from cuwheel.build.recipe.target import Target, declared_target
 from cuwheel.build.workspace.serialization import read_record
 from cuwheel.check.cuda.torch_exports import minor_of
 from cuwheel.check.pick.machine import TargetMachine
+from cuwheel.check.pick.release_lines import share_that_meets
 
 
 def build_advice(
@@ -138,7 +139,7 @@ def _misfits(target: Target, machine: TargetMachine) -> Iterator[bool]:
     yield bool(machine.driver) and version_key(machine.driver) < version_key(toolkit.min_driver)
     installed = machine.framework(framework.name) if framework else ""
     if framework and installed:
-        yield not SpecifierSet(framework.specifier).contains(installed, prereleases=True)
+        yield share_that_meets(installed, SpecifierSet(framework.specifier)) == "none"
     code = DeviceCode(sass=target.archs, ptx=target.ptx_archs)
     yield bool(target.archs) and not all(runs_on(code, arch) for arch in machine.archs)
     pythons = SpecifierSet(target.recipe.requires_python)

@@ -8,6 +8,7 @@ __all__ = [
     "known_sources",
     "machine",
     "pick",
+    "release_lines",
     "requirement_files",
     "stack",
     "stack_report",

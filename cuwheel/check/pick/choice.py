@@ -13,6 +13,7 @@ from packaging.utils import parse_wheel_filename
 
 from cuwheel.base.fetch.indexes.offers import (
     Offer,
+    PartOfOffers,
     UnreadMetadataError,
     read_metadata,
     read_offers,
@@ -45,6 +46,7 @@ class Offers:
     Attributes:
         files: wheels and sdists of the wanted versions, in the order of the addresses.
         counts: of these files, by address.
+        faults: why there are no files of an address, or that there are more.
         sources: names of known sources by address; the caller's own indexes aren't among them.
     """
 
@@ -58,10 +60,11 @@ class Offers:
         return self.sources.get(offer.index, "")
 
     @property
-    def silent(self) -> tuple[str, ...]:
-        """Names of known sources, and other addresses, whose files are unknown: no answer."""
-        addresses = (url for url, fault in self.faults.items() if fault.kind == "unasked")
-        return tuple(dict.fromkeys(self.sources.get(url) or redact_url(url) for url in addresses))
+    def silent(self) -> str:
+        """What is known of places whose files aren't all known: `astral didn't answer`."""
+        silent = (url for url, fault in self.faults.items() if fault.kind == "unasked")
+        names = ((self.sources.get(url) or redact_url(url), url in self.counts) for url in silent)
+        return silence(names)
 
     def __add__(self, others: Offers) -> Offers:
         """Return the files of both, and the faults."""
@@ -95,6 +98,20 @@ class Choice:
     is_cut: bool = False
 
 
+def silence(places: Iterable[tuple[str, bool]]) -> str:
+    """Return which places didn't answer, and which have more than was read; empty: none.
+
+    Args:
+        places: the name of each, and whether a part of its files was read.
+    """
+    parts: dict[bool, dict[str, None]] = {False: {}, True: {}}
+    for name, is_part in places:
+        parts[is_part][name] = None
+    mute, more = map(", ".join, parts.values())
+    texts = (mute and f"{mute} didn't answer", more and f"not all pages of {more} were read")
+    return ", and ".join(filter(None, texts))
+
+
 def query_indexes(wanted: Requirement, addresses: Iterable[str]) -> Offers:
     """Query all addresses in parallel.
 
@@ -124,11 +141,11 @@ def query_sources(
     ]
     answers: dict[str, tuple[Offer, ...] | PageFault] = {}
     for page, answer in zip(pages, run_all(tasks, stop), strict=True):
-        answers[page.address] = (
-            answer
-            if isinstance(answer, PageFault)
-            else tuple(replace(offer, declares=page.declares) for offer in answer)
-        )
+        answers[page.address] = answer
+        if not isinstance(answer, PageFault):
+            files = tuple(replace(offer, declares=page.declares) for offer in answer)
+            fault = _fault_of(answer)
+            answers[page.address] = files if fault is None else PartOfOffers(files, fault)
     names = {page.address: page.source.name for page in pages}
     return replace(_wanted_offers(wanted, answers), sources=names)
 
@@ -142,11 +159,18 @@ def _wanted_offers(
         for url, answer in answers.items()
         if not isinstance(answer, PageFault)
     }
+    faults = {url: _fault_of(answer) for url, answer in answers.items()}
     return Offers(
         files=tuple(itertools.chain.from_iterable(files.values())),
         counts={url: len(offers) for url, offers in files.items()},
-        faults={url: fault for url, fault in answers.items() if isinstance(fault, PageFault)},
+        faults={url: fault for url, fault in faults.items() if fault is not None},
     )
+
+
+def _fault_of(answer: tuple[Offer, ...] | PageFault) -> PageFault | None:
+    if isinstance(answer, PartOfOffers):
+        return answer.fault
+    return answer if isinstance(answer, PageFault) else None
 
 
 def choose(

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from cuwheel.base.fetch.urls import redact_url, without_credentials
 from cuwheel.base.system.output.documents import Schema
-from cuwheel.check.pick.choice import Offers
+from cuwheel.check.pick.choice import Offers, silence
 from cuwheel.check.pick.fit import Judgement
 from cuwheel.check.pick.machine import TargetMachine
 from cuwheel.check.pick.tags import Reason
@@ -58,9 +58,9 @@ class AskedIndex:
     Attributes:
         address: without user and password.
         files: that it offers of the project; null: it could not be asked, or has none.
-        fault: why; empty where it has files.
+        fault: why, or that not all pages of its list were read; empty: neither.
         source: name of the known source that it belongs to; empty: it is the caller's.
-        is_silent: it did not answer, so what it has is unknown.
+        is_silent: it did not answer, or not all was read, so what else it has is unknown.
     """
 
     address: str
@@ -143,21 +143,15 @@ def _trust(wheel: Judgement) -> str:
 
 def describe_indexes(offers: Offers) -> tuple[AskedIndex, ...]:
     """Return the indexes as in the document: those with files, then the others."""
-    known, sources = offers.counts.items(), offers.sources
-    return (
-        *(
-            AskedIndex(address=redact_url(url), files=count, source=sources.get(url, ""))
-            for url, count in known
-        ),
-        *(
-            AskedIndex(
-                address=redact_url(url),
-                fault=str(why),
-                source=sources.get(url, ""),
-                is_silent=why.kind == "unasked",
-            )
-            for url, why in offers.faults.items()
-        ),
+    return tuple(
+        AskedIndex(
+            address=redact_url(url),
+            files=offers.counts.get(url),
+            fault=str(offers.faults.get(url, "")),
+            source=offers.sources.get(url, ""),
+            is_silent=url in offers.faults and offers.faults[url].kind == "unasked",
+        )
+        for url in dict.fromkeys((*offers.counts, *offers.faults))
     )
 
 
@@ -172,19 +166,18 @@ def fault_texts(indexes: Iterable[AskedIndex]) -> Iterator[str]:
         yield f"{name}: {fault}" if name == address else f"{name} ({address}): {fault}"
 
 
-def silent_places(indexes: Iterable[AskedIndex]) -> tuple[str, ...]:
-    """Return names of known sources, and other addresses, that didn't answer."""
+def silent_places(indexes: Iterable[AskedIndex]) -> str:
+    """Return which places didn't answer, or not in full; empty: all did."""
     silent = (index for index in indexes if index.is_silent)
-    return tuple(dict.fromkeys(index.source or index.address for index in silent))
+    return silence((index.source or index.address, index.files is not None) for index in silent)
 
 
 def silent_sources(indexes: Iterable[AskedIndex]) -> str:
-    """Return which known sources didn't answer, and why the first didn't; empty: all did."""
+    """Return which known sources didn't answer, or not in full, and what to do; empty: all did."""
     silent = [index for index in indexes if index.source and index.is_silent]
-    names = dict.fromkeys(index.source for index in silent)
-    if not names:
-        return ""
-    return (
-        f"what {', '.join(names)} have: no answer ({silent[0].fault}); `--sources none` leaves "
-        "them out"
-    )
+    texts = []
+    if mute := [index for index in silent if index.files is None]:
+        texts.append(f"{silent_places(mute)} ({mute[0].fault}); `--sources none` leaves them out")
+    if cut := [index for index in silent if index.files is not None]:
+        texts.append(f"{silent_places(cut)}; `--index {cut[0].address}` reads more of them")
+    return "; ".join(texts)

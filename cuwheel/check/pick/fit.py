@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +21,8 @@ from cuwheel.check.cuda.torch_exports import describe_releases, minor_of, torch_
 from cuwheel.check.pick.contents import WheelContents
 from cuwheel.check.pick.declarations import declared
 from cuwheel.check.pick.machine import CPU_ONLY, FRAMEWORKS, TargetMachine
-from cuwheel.check.pick.tags import Reason, against, fit_tags, unknown
+from cuwheel.check.pick.release_lines import newest_of, share_that_meets
+from cuwheel.check.pick.tags import Kind, Reason, against, fit_tags, unknown
 
 _NVIDIA_WHEEL = re.compile(r"nvidia-[a-z-]+-cu(\d\d)")
 _CUDA_EXTRA = re.compile(r"cuda|cu\d\d")
@@ -179,15 +181,15 @@ class WheelJudge:
         return _cuda_of(self._requirements) or _cuda_of(self._every_requirement)
 
     def _judge_page(self) -> Iterator[Reason]:
-        offer, python = self.offer, self.machine.python
+        offer = self.offer
         if offer.yanked is not None:
             yield against("yanked", f"it was yanked: {offer.yanked}")
         if offer.version.is_prerelease and not self.wanted.specifier.prereleases:
             yield against("prerelease", f"{offer.version} is a pre-release; --pre allows them")
         requires = offer.requires_python
         requires = requires or "".join(header(self.facts.metadata or "", "requires-python")[:1])
-        if requires and not _contains(requires, python):
-            yield against("python", f"it requires Python {requires}, this is {python}")
+        with contextlib.suppress(InvalidSpecifier):  # installers ignore invalid ones
+            yield from self._judge_release("python", "Python", requires)
         if self.facts.unread:
             text = f"its requirements can't be read: {self.facts.unread}"
             yield Reason(kind="metadata", text=text, is_against=self.facts.is_unusable)
@@ -195,16 +197,28 @@ class WheelJudge:
     def _judge_frameworks(self) -> Iterator[Reason]:
         for requirement in self._requirements:
             name, versions = str(canonicalize_name(requirement.name)), requirement.specifier
-            here, requires = self.machine.framework(name), f"it requires {name}{versions}"
             if name not in FRAMEWORKS or name == self._project or not str(versions):
                 continue
-            if here and not versions.contains(here, prereleases=True):
-                yield against("framework", f"{requires}, but {name} {here} {self._is_there}")
-            elif not here and not self.machine.is_here:
-                yield unknown("framework", f"{requires}, but the machine's {name} isn't known")
+            if self.machine.framework(name):
+                yield from self._judge_release("framework", name, str(versions))
+            elif not self.machine.is_here:
+                text = f"it requires {name}{versions}, but the machine's {name} isn't known"
+                yield unknown("framework", text)
         for framework in ("torch", "jax"):
             yield from self._judge_declared(framework)
         yield from self._judge_unstated_torch()
+
+    def _judge_release(self, kind: Kind, name: str, versions: str) -> Iterator[Reason]:
+        """Yield that the machine's release doesn't meet a requirement, or not all of its line."""
+        is_python, machine = kind == "python", self.machine
+        here = machine.python if is_python else machine.framework(name)
+        requires = f"it requires {name}{' ' * is_python}{versions}"
+        end = f"this is {here}" if is_python else f"but {name} {here} {self._is_there}"
+        share = share_that_meets(here, SpecifierSet(versions))
+        if share == "none":
+            yield against(kind, f"{requires}, {end}")
+        elif share == "some":
+            yield unknown(kind, f"{requires}, which not every {name} {here} meets")
 
     def _judge_unstated_torch(self) -> Iterator[Reason]:
         """Yield that a compiled wheel about PyTorch states no release of it, which may decide."""
@@ -325,13 +339,6 @@ def _archs(stated: object) -> tuple[str, ...]:
     return tuple(filter(is_arch, map(str, stated))) if isinstance(stated, list) else ()
 
 
-def _contains(specifier: str, version: str) -> bool:
-    try:
-        return SpecifierSet(specifier).contains(version, prereleases=True)
-    except InvalidSpecifier:
-        return True  # installers ignore invalid ones
-
-
 def _marker_environment(machine: TargetMachine) -> dict[str, str]:
     python = machine.python
     return {
@@ -339,7 +346,7 @@ def _marker_environment(machine: TargetMachine) -> dict[str, str]:
         "platform_machine": machine.platform,
         "platform_python_implementation": "PyPy" if machine.pypy_abi else "CPython",
         "platform_system": "Linux",
-        "python_full_version": python if python.count(".") > 1 else f"{python}.0",
+        "python_full_version": newest_of(python),
         "python_version": ".".join(python.split(".")[:2]),
         "os_name": "posix",
         "sys_platform": "linux",

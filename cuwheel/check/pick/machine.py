@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -31,6 +31,7 @@ _PYPY_ABI = "pp73"  # of all releases from 7.3.0 (2019) on
 _FREE_THREADED = re.compile(r"\.cpython-\d+t-")
 _JAX_PLUGIN = re.compile(r"jax-cuda(\d+)-plugin")
 _PLATFORMS = {"amd64": "x86_64", "arm64": "aarch64"}  # aliases
+_MACHINES = ("x86_64", "aarch64", "ppc64le", "s390x", "riscv64", "loongarch64", "i686", "armv7l")
 _FIELDS = ("arch", "cuda", "driver", "glibc", "platform", "python", *FRAMEWORKS)
 
 
@@ -187,22 +188,29 @@ def _cuda_of(environment: PythonEnvironment) -> tuple[str, str]:
 def parse_machine(text: str) -> TargetMachine:
     """Return a machine on paper: `python=3.12,torch=2.11,cuda=13.0,arch=90`.
 
-    Fields that aren't named are unknown, except for the platform: that is this machine's.
+    Fields that aren't named are unknown, except for the platform: that is this machine's. A
+    release of two parts is any of its line.
 
     Raises:
         UsageError: a field is unknown, given twice or malformed, or there is no Python.
     """
     fields: dict[str, str] = {}
+    errors: list[UsageError] = []
     for part in filter(None, map(str.strip, text.split(","))):
-        name, _, value = (half.strip() for half in part.partition("="))
-        if name not in _FIELDS:
-            raise UsageError(f'--for says "{part}"', why=suggest(name, _FIELDS), fix=_EXAMPLE)
+        try:
+            name, value = _read_field(part)
+        except UsageError as error:
+            errors.append(error)
+            continue
         if name in fields:
-            raise UsageError(f"--for names {name} twice", why="a machine has one", fix=_EXAMPLE)
-        fields[name] = _checked(name, value)
+            errors.append(UsageError(f"--for names {name} twice", why="a machine has one"))
+        fields.setdefault(name, value)
+    if errors:
+        [first, *_] = errors
+        raise UsageError(first.what, why=first.why, fix=_fix_of(fields, first.fix))
     if "python" not in fields:
         why = "each wheel is only for certain Python versions"
-        raise UsageError("--for names no Python", why=why, fix=_EXAMPLE)
+        raise UsageError("--for names no Python", why=why, fix=_fix_of(fields))
     python = fields["python"].removeprefix("pypy")
     is_pypy = python != fields["python"]
     return TargetMachine(
@@ -218,32 +226,59 @@ def parse_machine(text: str) -> TargetMachine:
     )
 
 
-_EXAMPLE = 'write --for "python=3.12,torch=2.11,cuda=13.0,arch=90,driver=580.65.06,glibc=2.36"'
-# Fields that aren't a version with two or more parts: their form, and examples.
+_EXAMPLE = "python=3.12,torch=2.11,cuda=13.0,arch=90,driver=580.65.06,glibc=2.36"
+# The form of each field's value, and examples, the first one by itself.
 _FORMS = {
-    "arch": (r"\d{2,3}", "90"),
-    "cuda": (rf"\d+(\.\d+)?|{CPU_ONLY}", f"13.0, 13 or {CPU_ONLY}"),
-    "driver": (r"\d+(\.\d+)*", "580.65.06"),
-    "platform": (r"\w+", "x86_64"),
-    "python": (r"3\.\d+(\.\d+)?t?|pypy3\.\d+(\.\d+)?", "3.12, 3.12.4, 3.14t or pypy3.10"),
+    "arch": (r"\d{2,3}", ("90", "9.0", "sm_90")),
+    "cuda": (rf"\d+(\.\d+)?|{CPU_ONLY}", ("13.0", "13", CPU_ONLY)),
+    "driver": (r"\d+(\.\d+)*", ("580.65.06", "580")),
+    "glibc": (r"\d+(\.\d+)+", ("2.36",)),
+    "platform": ("|".join(_MACHINES), _MACHINES),
+    "python": (r"3\.\d+(\.\d+)?t?|pypy3\.\d+(\.\d+)?", ("3.12", "3.12.4", "3.14t", "pypy3.10")),
 }
+_FRAMEWORK_RELEASE = r"\d+(\.\d+)+((a|b|rc)\d+)?(\.(post|dev)\d+)?(\+[a-z0-9.]+)?"
 
 
-def _checked(name: str, value: str) -> str:
-    """Return a field's value in its normal form.
+def _fix_of(fields: Mapping[str, str], corrected: str = "") -> str:
+    """Return the machine with the fields that are right, and perhaps one more."""
+    given = [f"{name}={value}" for name, value in fields.items()]
+    machine = list(filter(None, [*given, corrected]))
+    if not any(field.startswith("python=") for field in machine):
+        machine.insert(0, "python=3.12")
+    return f'write --for "{",".join(machine) if given else _EXAMPLE}"'
+
+
+def _read_field(part: str) -> tuple[str, str]:
+    """Return name and value of a field, the value in its normal form.
 
     Raises:
-        UsageError: it has no known form.
+        UsageError: it has no such form; `fix` is an example of the field.
     """
-    if name == "arch":  # sm_90 and 9.0 are the same
-        value = value.removeprefix("sm_").replace(".", "")
-    if name == "platform":
-        value = value.removeprefix("linux_").lower()
-        value = _PLATFORMS.get(value, value)
-    form, examples = _FORMS.get(name, (r"\d+(\.\d+)+", ""))
+    name, equals, value = (half.strip() for half in part.partition("="))
+    if not equals:
+        why = "it has no name: a field is NAME=VALUE, and has one value"
+        raise UsageError(f'--for says "{part}"', why=why)
+    if name not in _FIELDS:
+        raise UsageError(f'--for says "{part}"', why=suggest(name, _FIELDS))
+    value = _normal(name, value)
+    default = (_FRAMEWORK_RELEASE, ("2.11", "2.11.0", "2.11.0+cu130"))
+    form, examples = _FORMS.get(name, default)
     if not re.fullmatch(form, value) or (name == "arch" and not is_arch(value)):
-        example = "2.36" if name == "glibc" else "2.11"
-        why = f"{name} is a version with two or more parts, such as {example}"
-        why = f"{name} is written {examples}" if examples else why
-        raise UsageError(f"--for says {name}={value}", why=why, fix=_EXAMPLE)
+        why = f"{name} is written {_or(examples)}"
+        raise UsageError(f"--for says {part}", why=why, fix=f"{name}={examples[0]}")
+    return name, value
+
+
+def _normal(name: str, value: str) -> str:
+    if name == "arch":  # sm_90 and 9.0 are the same
+        return value.removeprefix("sm").removeprefix("_").replace(".", "")
+    if name == "platform":
+        value = value.lower().removeprefix("linux_")
+        return _PLATFORMS.get(value, value)
+    if name == "cuda":  # NVIDIA's third part is no release of its own here
+        return re.sub(r"^(\d+\.\d+)\.\d+$", r"\1", value)
     return value
+
+
+def _or(examples: Sequence[str]) -> str:
+    return " or ".join(filter(None, [", ".join(examples[:-1]), examples[-1]]))

@@ -135,8 +135,8 @@ def _commands(
     url = without_credentials(offer.url)
     requirement = f"{name} @ {url}" + f"#sha256={offer.sha256}" * bool(offer.sha256)
     # Where installers choose the same wheel by its version alone, that is enough.
-    silent = {index for index, fault in offers.faults.items() if fault.kind != "unasked"}
-    is_only_index = {*configured} - silent == {offer.index}
+    lacking = {index for index, fault in offers.faults.items() if fault.kind != "unasked"}
+    is_only_index = {*configured} - lacking == {offer.index}
     if offer.is_in_index and is_only_index and not choice.rivals:
         requirement = f"{name}=={offer.version}"
     both = {"pip": replace(installer, has_pip=True), "uv": replace(installer, has_pip=False)}

@@ -75,14 +75,20 @@ def _index_lines(report: PickDocument, *, is_verbose: bool) -> Iterator[str]:
 
 
 def fault_lines(indexes: Iterable[AskedIndex], of: str = "") -> Iterator[str]:
-    """Yield why there is nothing of an index, or that this isn't known.
+    """Yield why there is nothing of an index, or that this isn't known, or that there is more.
 
     Args:
         of: what precedes each reason.
     """
     indexes = list(indexes)
-    for is_silent, label in ((False, "nothing"), (True, "no answer")):
-        for text in fault_texts(index for index in indexes if index.is_silent is is_silent):
+    labels: dict[str, list[AskedIndex]] = {"nothing": [], "no answer": [], "not all": []}
+    for index in indexes:
+        label = (
+            "not all" if index.files is not None else "no answer" if index.is_silent else "nothing"
+        )
+        labels[label].append(index)
+    for label, group in labels.items():
+        for text in fault_texts(group):
             yield from facts(label, [f"{of}{text}"])
 
 
@@ -111,12 +117,10 @@ def _taken_lines(
 
 def _none_lines(report: PickDocument, advice: str) -> Iterator[str]:
     where = f"{report.project} {report.specifier}".strip()
-    nearest, silent = report.nearest, ", ".join(silent_places(report.indexes))
+    nearest, silent = report.nearest, silent_places(report.indexes)
     if silent:  # these may have one
         read = "the closest of the others is" if nearest else "no other place has one"
-        yield from facts(
-            "unknown", [f"whether a wheel of {where} fits: {silent} didn't answer; {read}"]
-        )
+        yield from facts("unknown", [f"whether a wheel of {where} fits: {silent}; {read}"])
     elif nearest:
         yield f"{'no':<{_LABEL}}wheel of {where} is compatible; the closest is"
     if nearest:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag
 from packaging.utils import parse_wheel_filename
 
@@ -29,6 +30,7 @@ from cuwheel.check.pick.contents import is_remote
 from cuwheel.check.pick.declarations import declared
 from cuwheel.check.pick.fit import Judgement, RemoteWheelFacts, WheelJudge
 from cuwheel.check.pick.machine import TargetMachine
+from cuwheel.check.pick.release_lines import share_that_meets
 from cuwheel.check.pick.tags import fit_tags
 
 TORCH = "torch"
@@ -252,6 +254,8 @@ class StackSearch:
             return
         newest: dict[tuple[str, str], Offer] = {}
         for offer in self._wheels(TORCH):  # the newest of each minor release and CUDA line
+            if self._limits.torch and not _is_meant(self._limits.torch, offer):
+                continue
             newest.setdefault((minor_of(str(offer.version)), line_of(str(offer.version))), offer)
         for (minor, line), offer in newest.items():
             release = cuda_of_line(line) or torch_toolkit(minor)
@@ -378,10 +382,12 @@ class StackSearch:
             has_wheels = any(offer.is_wheel for offer in files)
             python = f"Python {'.'.join(map(str, machine.release))} on this kind of machine"
             place = "no index that answered" if silent else "no index"
-            kind = f"a wheel for {python}" if has_wheels else "a wheel of it" if files else "it"
+            limits = self._wanted[project].specifier
+            name = f"a release {limits} of it" if str(limits) else "it"
+            kind = f"a wheel for {python}" if has_wheels else "a wheel of it" if files else name
             why = f"{place} has {kind}"
         elif silent:
-            why += f"; {', '.join(silent)} didn't answer"
+            why += f"; {silent}"
         return MissingWheel(
             project=project,
             why=why,
@@ -389,6 +395,11 @@ class StackSearch:
             weight=nearest.weight if nearest else _NO_WHEEL,
             can_be_built=self._can_build(self._wanted[project], machine),
         )
+
+
+def _is_meant(release: str, torch: Offer) -> bool:
+    """Return True for a wheel of a release of PyTorch, or of its line, for any CUDA."""
+    return share_that_meets(release, SpecifierSet(f"=={torch.version.public}")) != "none"
 
 
 def _with_cuda(torch: Judgement, cuda: str) -> Judgement:

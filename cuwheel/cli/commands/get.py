@@ -13,9 +13,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from cuwheel.base.caller import Caller
-from cuwheel.base.errors import InstallError, InterpreterNotFoundError, UsageError
+from cuwheel.base.errors import (
+    InstallError,
+    InterpreterNotFoundError,
+    UsageError,
+    naming_option,
+)
 from cuwheel.base.formats.binaries.archs import archs_for
 from cuwheel.base.system.console import Console
+from cuwheel.base.system.folders.output_folder import check_writable
 from cuwheel.base.system.output.documents import Schema
 from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.base.system.pythons import Interpreter, find_python
@@ -87,6 +93,11 @@ def run_get(args: argparse.Namespace, console: Console, caller: Caller) -> int:
     folder = caller.path(args.to)
     if os.path.lexists(folder):
         raise folder_exists(folder)
+    lock = folder / LOCK_NAME
+    if not args.dry_run:
+        lock = lock_file(args, caller) if args.lock else lock
+        with naming_option("--to", folder):
+            check_writable(folder)
     interpreters = _interpreters(args.python, caller)
     wanted = stack_request(args, console, caller)
     request = replace(wanted, python=None, pythons=tuple(interpreters))
@@ -106,12 +117,13 @@ def run_get(args: argparse.Namespace, console: Console, caller: Caller) -> int:
     options = GetOptions(
         folder=folder,
         python=interpreters[found.fit.cell.python].path,
-        lock=lock_file(args, caller) if args.lock else folder / LOCK_NAME,
+        lock=lock,
         projects=tuple(request.wanted),
         environ=run.environ,
         sandbox=args.sandbox,
     )
-    proofs = get_stack(found.lock, options, entries, console, caller)
+    with naming_option("--lock", lock), naming_option("--to", folder):
+        proofs = get_stack(found.lock, options, entries, console, caller)
     _print_proofs(proofs, folder, console, caller)
     document = GetDocument(folder=str(folder), stack=found.report, built=built, proofs=proofs)
     return run.answer(document)

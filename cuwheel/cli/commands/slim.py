@@ -12,7 +12,7 @@ from typing import ClassVar
 import rich.table
 
 from cuwheel.base.caller import Caller
-from cuwheel.base.errors import UsageError
+from cuwheel.base.errors import UsageError, naming_option
 from cuwheel.base.formats.binaries.archs import describe_code, sort_archs
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.documents import Schema
@@ -70,7 +70,8 @@ def run_slim(args: argparse.Namespace, console: Console, caller: Caller) -> None
             why="one wheel is read, and the new one is written into a folder",
             fix="name one .whl file, and with --to a folder",
         )
-    slim = slim_wheel(wheel, sort_archs(args.arch), folder)
+    with naming_option("--to", folder):
+        slim = slim_wheel(wheel, sort_archs(args.arch), folder)
     before, after = wheel.stat().st_size, slim.path.stat().st_size
     if args.json:
         document = SlimDocument(

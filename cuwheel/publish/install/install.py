@@ -25,6 +25,7 @@ from cuwheel.base.formats.wheel.archive import check_archive
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import remove_tree, sha256_of_file
 from cuwheel.base.system.folders.temporary import temporary_folder
+from cuwheel.base.system.quantities import plural
 from cuwheel.build.environments.additions import UserEnvironment, install_wheels
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.sandbox.backends import choose_sandbox
@@ -349,12 +350,19 @@ class _Run:
         if choice.nearest:
             facts = "; ".join(reason.text for reason in choice.nearest.reasons)
             return self._no_fit(f"the closest is {choice.nearest.offer.name}: {facts}", offers)
-        reasons = (
+        reasons = [
             f"{redact_url(address)} {why}"
             for address, why in offers.faults.items()
             if why.kind != "unasked"
+        ]
+        release = self.options.target.toolkit.release
+        others = (
+            f"{redact_url(address)} has {plural(count, 'file')}, none of which is a wheel that "
+            f"states CUDA {release}"
+            for address, count in offers.counts.items()
+            if count
         )
-        return self._no_fit("; ".join(reasons), offers)
+        return self._no_fit("; ".join((*others, *reasons)), offers)
 
     def _no_fit(self, why: str, offers: Offers) -> InstallError:
         """Return the error for wheels that don't fit; those of silent indexes aren't known."""
@@ -362,7 +370,7 @@ class _Run:
         faults = offers.faults.items()
         silent = [(address, fault) for address, fault in faults if fault.kind == "unasked"]
         answered = " of the indexes that answered" * bool(silent)
-        unasked = (f"{redact_url(url)} couldn't be queried: it {fault}" for url, fault in silent)
+        unasked = (f"{redact_url(url)}: {fault}" for url, fault in silent)
         why = "; ".join(filter(None, (why, *unasked)))
         where = f" --python {shlex.quote(python)}" if python else ""
         return InstallError(

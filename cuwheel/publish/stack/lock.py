@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from packaging.requirements import Requirement
 
-from cuwheel.base.errors import InstallError, UsageError
+from cuwheel.base.errors import DownloadError, InstallError, UsageError
 from cuwheel.base.fetch.indexes.offers import Offer, with_hash
 from cuwheel.base.fetch.pip_settings import pip_settings
 from cuwheel.base.fetch.urls import redact_url, without_credentials
@@ -20,7 +20,7 @@ from cuwheel.base.system.files import write_atomically
 from cuwheel.base.system.folders.temporary import temporary_folder
 from cuwheel.base.system.regular_files import read_text, read_toml
 from cuwheel.base.system.versions import version_key
-from cuwheel.build.environments.uv import OWN_PYTHON, run_uv
+from cuwheel.build.environments.uv import OWN_PYTHON, is_unreachable, run_uv
 from cuwheel.check.pick.stack import TORCH, StackFit
 from cuwheel.publish.stack.given_indexes import GivenIndexes
 from cuwheel.publish.stack.offer_server import serving_offers
@@ -68,6 +68,7 @@ def lock_stack(  # noqa: PLR0913 - what to resolve, and from where
 
     Raises:
         InstallError: nothing satisfies all requirements.
+        DownloadError: an index didn't answer.
     """
     offers = {
         name: [with_hash(wheel.offer) for wheel in wheels] for name, wheels in fit.fitting.items()
@@ -92,8 +93,11 @@ def lock_stack(  # noqa: PLR0913 - what to resolve, and from where
                 with_pips=True,
             )
         except InstallError as error:
-            if fault := given.fault:
-                raise InstallError(error.what, why=fault.why, fix=fault.fix) from fault
+            if given.fault:
+                raise given.fault from error
+            if is_unreachable(error):
+                what = f"what {', '.join(wanted)} require can't be looked up"
+                raise DownloadError(what, why=error.why, fix=error.fix) from error
             raise
         packages: list[dict[str, Any]] = read_toml(lock).get("packages", [])
         text = _INDEX.sub("", read_text(lock))

@@ -84,7 +84,8 @@ def search_stack(
     Raises:
         InterpreterNotFoundError: there is no such interpreter, or it can't be run.
         UsageError: the machine on paper is malformed, or its Python has no GIL.
-        DownloadError: no index could be queried.
+        DownloadError: no index could be queried; or one didn't answer when uv resolved the wheels,
+            so that it isn't known whether they go together.
     """
     machine, limits = _machine(request, environ)
     names = tuple(dict.fromkeys((*request.wanted, TORCH)))

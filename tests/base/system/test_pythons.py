@@ -259,3 +259,15 @@ def test_store_of_another_user_is_no_fault() -> None:
         assert "pyenv: /proc/1/root/versions doesn't exist, or this user" in caught.value.why
 
     assert as_ordinary_user(look) == ""
+
+
+@pytest.mark.parametrize("has_python", [True, False])
+def test_names_the_interpreter_of_a_folder(tmp_path: Path, has_python: bool) -> None:  # noqa: FBT001
+    if has_python:
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin" / "python").symlink_to(sys.executable)
+
+    with pytest.raises(InterpreterNotFoundError, match="is a folder") as caught:
+        find_python(str(tmp_path), {"PATH": os.defpath})
+
+    assert (f"name {tmp_path}/bin/python" in caught.value.fix) is has_python

@@ -124,7 +124,10 @@ def test_refuses_other_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
         ("python=pypy3.10", {"python": "3.10", "interpreter": "pp310", "abi": "pypy310_pp73"}),
         ("python=3.12,cuda=13", {"cuda": "13"}),
         ("python=3.13.1t", {"python": "3.13.1", "is_free_threaded": True, "abi": "cp313t"}),
-        *((f"python=3.12,arch={arch}", {"archs": ("90",)}) for arch in ("90", "9.0", "sm_90")),
+        *((f"python=3.12,arch={arch}", {"archs": ("90",)}) for arch in ("9.0", "sm_90", "sm90")),
+        ("python=3.12,torch=2.11.0+cu130", {"frameworks": {"torch": "2.11.0+cu130"}}),
+        ("python=3.12,torch=2.12.0.dev20260101", {"frameworks": {"torch": "2.12.0.dev20260101"}}),
+        ("python=3.12,cuda=12.8.1", {"cuda": "12.8"}),
     ],
 )
 def test_reads_paper_as_people_write_it(paper: str, facts: dict[str, object]) -> None:
@@ -141,9 +144,12 @@ def test_reads_paper_as_people_write_it(paper: str, facts: dict[str, object]) ->
         ("python=3.12,python=3.13", "names python twice"),
         ("python=2.7", "python is written 3.12"),
         ("python=3.12,cuda=cu130", "cuda is written 13.0, 13 or cpu"),
-        ("python=3.12,torch=2", "torch is a version with two or more parts, such as 2.11"),
+        ("python=3.12,torch=2", "torch is written 2.11, 2.11.0 or 2.11.0+cu130"),
         ("python=3.12,arch=hopper", "arch is written 90"),
-        ("python=3.12,glibc=new", "such as 2.36"),
+        ("python=3.12,arch=80,90", 'says "90": it has no name'),
+        ("python=3.12,glibc=new", "glibc is written 2.36"),
+        ("python=3.12,platform=win_amd64", "platform is written x86_64, aarch64"),
+        ("python=3.12 torch=2.9,cuda=x,", "python is written 3.12"),
         ("", "names no Python"),
     ],
 )
@@ -151,8 +157,15 @@ def test_refuses_malformed_paper(text: str, words: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_machine(text)
 
-    assert words in str(caught.value)
-    assert "python=3.12,torch=2.11" in caught.value.fix
+    assert words in f"{caught.value.what}: {caught.value.why}"
+    assert parse_machine(caught.value.fix.split('"')[1]).release == (3, 12)
+
+
+def test_fix_of_paper_keeps_what_is_right() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_machine("python=3.13,torch=2.9,glibc=x,gpu=H100,driver=580")
+
+    assert caught.value.fix == 'write --for "python=3.13,torch=2.9,driver=580,glibc=2.36"'
 
 
 @pytest.mark.parametrize(

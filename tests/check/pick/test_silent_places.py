@@ -14,6 +14,7 @@ from cuwheel.base.fetch.indexes.offers import read_offers
 from cuwheel.base.fetch.indexes.pages import PageFault
 from cuwheel.base.fetch.retry import Attempts
 from cuwheel.check.pick.choice import Offers, query_indexes, query_sources
+from cuwheel.check.pick.document import PickDocument
 from cuwheel.check.pick.known_sources import Sources
 from cuwheel.check.pick.machine import parse_machine
 from cuwheel.check.pick.pick import PickOptions, find
@@ -52,7 +53,11 @@ def report_of(index: WheelIndex, kind: str, *, is_quiet: bool = False) -> str:
         options = PickOptions(wanted=wanted, paper=MACHINE, sources=sources, start=Path.cwd())
         answer = find(options, {"PIP_INDEX_URL": index.url, "PIP_CONFIG_FILE": "/dev/null"})
     assert answer.all_answered is (kind == "answers")
-    lines = report_lines(answer, wanted, "", is_quiet=is_quiet, is_verbose=False)
+    return report_of_answer(answer, is_quiet=is_quiet)
+
+
+def report_of_answer(answer: PickDocument, *, is_quiet: bool = False) -> str:
+    lines = report_lines(answer, Requirement(NAME), "", is_quiet=is_quiet, is_verbose=False)
     return " ".join(" ".join(lines).split())
 
 
@@ -133,6 +138,44 @@ def test_stack_does_not_say_that_torch_has_no_wheel(kind: str, index: WheelIndex
 
     answered = " of the places that answered" * (kind == "fails")
     assert f"wheel of PyTorch{answered} is for such a machine" in text
+
+
+@pytest.mark.parametrize("has_more", [True, False])
+@pytest.mark.parametrize("place", ["source", "index"])
+def test_list_that_is_cut_does_not_show_that_none_is_compatible(
+    place: str,
+    has_more: bool,  # noqa: FBT001
+    index: WheelIndex,
+) -> None:
+    """Its pages that were read have a wheel, which doesn't fit; the next is on another server."""
+    name = index.add(NAME, "1.0+cu130torch2.8", at="/links")
+    link = index.links[f"/links/{NAME}/"][0].encode()
+    page = "/list/releases"
+    index.site.files[page] = index.site.files["/b.html"] = link
+    next_page = "http://127.0.0.1:9/b.html" if has_more else index.site.url("/b.html")
+    index.site.headers["Link"] = f'<{next_page}>; rel="next"'
+    wanted, address = Requirement(NAME), index.site.url(page)
+    is_source = place == "source"
+    options = PickOptions(
+        wanted=wanted,
+        paper=MACHINE,
+        indexes=() if is_source else (address,),
+        sources=Sources(names=(NAME,), bases={NAME: index.site.url("/list")})
+        if is_source
+        else Sources(),
+        start=Path.cwd(),
+    )
+
+    answer = find(options, {"PIP_INDEX_URL": index.url, "PIP_CONFIG_FILE": "/dev/null"})
+    text = report_of_answer(answer)
+
+    assert answer.all_answered is not has_more
+    assert answer.nearest
+    assert answer.nearest.name == name
+    where = NAME if is_source else address
+    unknown = f"fits: not all pages of {where} were read; the closest of the others is {name}"
+    assert (unknown in text) is has_more
+    assert ("is compatible; the closest is" in text) is not has_more
 
 
 @pytest.mark.parametrize("status", [None, 403, 500, 503])

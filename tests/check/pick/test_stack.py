@@ -223,3 +223,17 @@ def test_installer_gets_known_sources_only_for_what_own_indexes_lack(index: Whee
         "plain": ["plain-1.0-py3-none-any.whl"],
         "other": ["other-1.0-py3-none-any.whl"],
     }
+
+
+@pytest.mark.parametrize(
+    ("torch", "taken"), [("2.11", "2.11.1"), ("2.11.0", "2.11.0"), ("2.11.0+cu130", "2.11.0")]
+)
+def test_keeps_the_release_of_torch_that_is_given(
+    torch: str, taken: str, index: WheelIndex
+) -> None:
+    index.add_torch("2.11.1", "2.11.0")
+    index.add("fast", "1.0+cu130torch2.11")
+
+    choice = choose(index, "fast", limits=Limits(torch=torch))
+
+    assert cell_of(choice)[1] == taken

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.base.errors import DownloadError, UsageError
+from cuwheel.base.errors import DownloadError, FileAccessError, UsageError
 from cuwheel.base.system.console import Console
 from cuwheel.cli.commands.pick import pick_parser
 from cuwheel.cli.dispatch import run_command
@@ -254,3 +254,42 @@ def test_shows_no_password_of_a_name(text: str) -> None:
         pick(text)
 
     assert "pass" not in f"{caught.value.what} {caught.value.why} {caught.value.fix}"
+
+
+@pytest.mark.parametrize("option", ["--lock", "--for"])
+def test_silent_index_is_no_conflict_of_wheels(
+    option: str, index: WheelIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An installer's resolver can't read where the wheel's requirement may be."""
+    index.add("needy", "1.0", "elsewhere")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple/")
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    words = ("--lock", str(tmp_path / "pylock.toml")) if option == "--lock" else ("fast",)
+
+    with pytest.raises(DownloadError) as caught:
+        pick("needy", *words, "--index", index.url, "--for", f"python=3.12,{STACK}")
+
+    assert "needy" in caught.value.what
+    assert "127.0.0.1:9" in caught.value.why
+    assert not (tmp_path / "pylock.toml").exists()
+
+
+def test_checks_the_place_of_a_lock_first(index: WheelIndex) -> None:
+    with pytest.raises(FileAccessError) as caught:
+        pick("fast", "--index", index.url, "--for", STACK, "--lock", "/proc/pylock.toml")
+
+    assert caught.value.why.startswith("--lock names it")
+
+
+@pytest.mark.parametrize("address", ["ftp://host/simple/", "s3://bucket/wheels"])
+def test_refuses_addresses_that_are_not_read(address: str) -> None:
+    with pytest.raises(UsageError, match="can't be read"):
+        pick("toy", "--index", address, "--for", PAPER)
+
+
+def test_names_the_versions_that_no_index_has(
+    index: WheelIndex, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pick("fast==99", "flash-attn", "--index", index.url, "--for", STACK)
+
+    assert "no index has a release ==99 of it" in " ".join(capsys.readouterr().out.split())

@@ -382,6 +382,15 @@ def test_names_nearest_wheel_where_none_fits(installing: Installing) -> None:
     assert f"toy-130 --python {installing.environment} --fallback build" in caught.value.fix
 
 
+def test_says_that_wheels_are_for_no_stated_cuda(installing: Installing) -> None:
+    offer(installing.dist, "3.0")
+
+    with pytest.raises(InstallError) as caught:
+        installing.run()
+
+    assert "has 1 file, none of which is a wheel that states CUDA 13.0" in caught.value.why
+
+
 @pytest.fixture
 def nowhere() -> str:
     """The address of an index that doesn't answer."""
@@ -406,7 +415,7 @@ def test_names_nearest_wheel_and_the_index_that_does_not_answer(
         installing.run(addresses=(installing.dist.as_uri(), nowhere))
 
     assert "toy-130 of the indexes that answered fits" in caught.value.what
-    assert f"{nowhere} couldn't be queried" in caught.value.why
+    assert f"{nowhere}: 127.0.0.1: " in caught.value.why
 
 
 def test_builds_if_no_index_answers(installing: Installing, nowhere: str) -> None:

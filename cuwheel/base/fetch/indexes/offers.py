@@ -99,6 +99,22 @@ class Offer(IndexFile):
     declares: tuple[tuple[str, str], ...] = ()
 
 
+class PartOfOffers(tuple[Offer, ...]):  # noqa: SLOT001 - a tuple can't have any with names
+    """Files on the first pages of a list.
+
+    Attributes:
+        fault: further pages weren't read.
+    """
+
+    fault: PageFault
+
+    def __new__(cls, offers: Iterable[Offer], fault: PageFault) -> PartOfOffers:  # noqa: PYI034 - as PageFault
+        """Create a tuple with a fault."""
+        part = super().__new__(cls, offers)
+        part.fault = fault
+        return part
+
+
 def read_offers(
     address: str,
     project: str,
@@ -107,7 +123,7 @@ def read_offers(
     form: Form = "any",
     most_pages: int = _MOST_PAGES,
 ) -> tuple[Offer, ...] | PageFault:
-    """Return the files of a project at an address, or why there are none.
+    """Return the files of a project at an address, `PartOfOffers` if it has more, or why not any.
 
     A page that names an address that it mustn't is refused as a whole: the rest of it has the same
     author.
@@ -133,7 +149,10 @@ def read_offers(
     faults = filter(None, (link_fault(offer.url, address) for offer in offers))
     if why := next(faults, ""):
         return PageFault(why, "unreadable")
-    return _withdraw_marked(offers) or lacks(project)
+    files = _withdraw_marked(offers) or lacks(project)
+    if isinstance(offers, PartOfOffers) and not isinstance(files, PageFault):
+        return PartOfOffers(files, offers.fault)
+    return files
 
 
 def _withdraw_marked(offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
@@ -248,8 +267,10 @@ def _read_pages(
         url = page.links.get("next", {}).get("url", "")  # RFC 8288
         if urlsplit(url)[:2] != urlsplit(page.url)[:2]:  # on another server
             break
-    if url and url not in visited and not offers:
-        return PageFault(f"has pages after the first {len(visited)}, which weren't read", "unasked")
+    if url and url not in visited:
+        pages = f"has pages after the first {len(visited)}"
+        fault = PageFault(f"{pages}, which weren't read", "unasked")
+        return PartOfOffers(offers, fault) if offers else fault
     return tuple(offers) if lists_files else lacks(project)
 
 

@@ -142,7 +142,7 @@ def open_wheel(path: Path, stream: IO[bytes] | None = None) -> Iterator[Wheel]:
             yield Wheel(path=path, dist_info=dist_info, archive=archive)
     except _DAMAGE as problem:
         raise UnsafeArchiveError(
-            f"{path.name} is damaged", why=str(problem), fix="build the wheel again"
+            f"{path.name} is damaged", why=str(problem), fix="download it again, or build it again"
         ) from problem
 
 

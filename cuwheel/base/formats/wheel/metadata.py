@@ -73,7 +73,7 @@ def find_dist_info(owner: Path, names: Iterable[str]) -> str:
             f"{owner.name} is not a wheel",
             why=f"it contains {', '.join(folders) or 'no .dist-info folder'}; a wheel contains "
             "exactly one",
-            fix="build the wheel again",
+            fix="download it again, or build it again",
         )
     return folders[0]
 
