@@ -148,3 +148,23 @@ def _usable(choices: Iterable[frozenset[str]]) -> list[frozenset[str]]:
 
 def _selectivity(texts: frozenset[str]) -> tuple[int, int]:
     return min(map(len, texts)), -len(texts)
+
+
+@functools.cache
+def is_same_for_digits(source: str) -> bool:
+    """Return True if each character, set and position of a pattern treats all digits alike.
+
+    Its matches have the same places in two texts that differ in digits only then.
+    """
+    return all(
+        _takes_all_digits_or_none(token["one"]) for token in _TOKEN.finditer(source) if token["one"]
+    )
+
+
+@functools.cache
+def _takes_all_digits_or_none(token: str) -> bool:
+    try:
+        one = re.compile(token)
+    except re.error:  # a reference to a group
+        return False
+    return len({one.fullmatch(digit) is None for digit in "0123456789"}) == 1
