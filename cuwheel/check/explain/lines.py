@@ -13,6 +13,8 @@ _CHARACTERS = 2000  # of a line that are read
 _BEFORE = 2  # lines shown around an unknown error
 _AFTER = 6
 _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
+_ADDRESS = re.compile(rb"(?<![\w.-])0x[0-9a-fA-F]{4,}")  # after a blank or a mark: in no prefix
+_ZEROS = b"0x0000"
 # The last line of a traceback whose class has another name than most: `pkg.NoSuchFile: text`.
 _EXCEPTION = re.compile(r" *(?:\w+\.)*[A-Z]\w*(?<!Error)(?<!Exception)(?<!Exit)(?:: |$)")
 _HEADING = re.compile(rb"\n(?:={3,}|_{3,}|-{3,}) ")
@@ -31,7 +33,7 @@ class Lines:
     def __init__(self, block: Block, lowered: bytes, before: list[str]) -> None:
         self._block = block
         self._lowered = lowered
-        self._without_digits = block.text.translate(_DIGITS)
+        self._plain = _without_numbers(block.text)
         self._before = before
         self.start, self.end = 0, -1
         self.is_translated = False
@@ -102,9 +104,20 @@ class Lines:
         return self._block.text[self.start : self.message_end]
 
     @property
-    def message_without_digits(self) -> bytes:
-        """The message with a zero for each digit."""
-        return self._without_digits[self.start : self.message_end]
+    def message_without_numbers(self) -> bytes:
+        """The message with a zero for each digit, also of hexadecimal addresses."""
+        return self._plain[self.start : self.message_end]
+
+    @property
+    def has_address(self) -> bool:
+        """True if the message may have a hexadecimal address."""
+        return _ZEROS in self.message_without_numbers
+
+    def without_numbers(self) -> Lines:
+        """Return a cursor at the line with zeros for its numbers."""
+        plain = self.message_without_numbers
+        window = "\n".join(undecorated(_decoded(line)) for line in plain.split(b"\n"))
+        return self.reading(window, plain.lower())
 
     @property
     def near(self) -> bytes:
@@ -194,3 +207,10 @@ def _end_of_line(text: bytes, offset: int) -> int:
 
 def _decoded(line: bytes) -> str:
     return line[:_CHARACTERS].decode("utf-8", "replace")
+
+
+def _without_numbers(text: bytes) -> bytes:
+    plain = text.translate(_DIGITS)
+    if _ZEROS not in plain and b"0x" not in plain:
+        return plain
+    return _ADDRESS.sub(lambda number: b"0x" + b"0" * (len(number[0]) - 2), plain)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"""(?P<look>\(\?<?[=!])
     | (?P<group>\((?:\?(?:P<\w+>|[a-z]*(?:-[a-z]+)?:)|(?!\?)))
     | (?P<end>\))
@@ -56,7 +56,7 @@ def required_texts(pattern: re.Pattern[str]) -> tuple[tuple[str, ...], ...]:
     Raises:
         re.error: the pattern has unsupported syntax.
     """
-    parts = list(_flat([_Part(branches=_read(_TOKEN.finditer(pattern.pattern)))]))
+    parts = list(_flat([_Part(branches=_read(TOKEN.finditer(pattern.pattern)))]))
     choices = sorted(dict.fromkeys(_usable(_choices(parts))), key=_selectivity, reverse=True)
     first_line = list(itertools.takewhile(lambda part: not part.may_break, parts))
     start = _best(_choices(first_line))
@@ -148,23 +148,3 @@ def _usable(choices: Iterable[frozenset[str]]) -> list[frozenset[str]]:
 
 def _selectivity(texts: frozenset[str]) -> tuple[int, int]:
     return min(map(len, texts)), -len(texts)
-
-
-@functools.cache
-def is_same_for_digits(source: str) -> bool:
-    """Return True if each character, set and position of a pattern treats all digits alike.
-
-    Its matches have the same places in two texts that differ in digits only then.
-    """
-    return all(
-        _takes_all_digits_or_none(token["one"]) for token in _TOKEN.finditer(source) if token["one"]
-    )
-
-
-@functools.cache
-def _takes_all_digits_or_none(token: str) -> bool:
-    try:
-        one = re.compile(token)
-    except re.error:  # a reference to a group
-        return False
-    return len({one.fullmatch(digit) is None for digit in "0123456789"}) == 1

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 from cuwheel.check.explain.catalogue import FailureCause, Pattern, Signs
 from cuwheel.check.explain.lines import Lines
-from cuwheel.check.explain.literals import is_same_for_digits
+from cuwheel.check.explain.relaxed import is_same_for_digits, relaxed
 
 Spans = tuple[tuple[str, int, int], ...]  # each: a group's name, its start and its end
 _MOST_MESSAGES = 2_000  # that are remembered
 _LONGEST = 2_000  # bytes of one
+_OFTEN = 8  # times that a message is met before all its patterns are tried
 _MOST_ALIKE = 32  # messages that differ in digits only
 # A commit's subject after its hash: it may name an error that it corrects.
 _COMMIT = re.compile(r"(?:HEAD is now at |\* )?[0-9a-f]{7,40} \S")
@@ -50,6 +51,11 @@ class Use:
         if not match or match.start() > lines.length or _COMMIT.match(lines.window):
             return None
         return tuple((name, *match.span(name)) for name, text in match.groupdict().items() if text)
+
+    def may_match_alike(self, lines: Lines) -> bool:
+        """Return False if it matches no message with other digits than the cursor's."""
+        match = relaxed(self.pattern.source).search(lines.window)
+        return match is not None and match.start() <= lines.length
 
     @functools.cached_property
     def ignores_digits(self) -> bool:
@@ -88,13 +94,16 @@ class Message:
         lines: of an English message, its window and its lines in lower case.
     """
 
-    __slots__ = ("_alike", "english", "is_exact", "is_known", "lines", "spans", "texts")
+    __slots__ = ("_alike", "english", "has_address", "is_exact", "lines", "spans", "texts", "times")
 
-    def __init__(self, texts: tuple[int, ...], *, is_exact: bool) -> None:
+    def __init__(
+        self, texts: tuple[int, ...], *, is_exact: bool, has_address: bool = False
+    ) -> None:
         self.texts = texts
+        self.times = 1
+        self.has_address = has_address
         self.spans: dict[int, Spans | None] = {}
         self.is_exact = is_exact
-        self.is_known = False
         self.lines: tuple[str, bytes] = ("", b"")
         self.english: Message | None = None
         self._alike: dict[bytes, Message] = {}
@@ -131,23 +140,26 @@ class Matches:
         """Return what is known of the message at a cursor."""
         if lines.is_at_end or lines.message_end - lines.start > _LONGEST:
             return Message(texts, is_exact=True)
-        key = (lines.message_without_digits, texts)
+        key = (lines.message_without_numbers, texts)
         message = self._known.get(key)
         if message is None:
             if len(self._known) >= _MOST_MESSAGES:
                 self._known.clear()
-            message = self._known[key] = Message(texts, is_exact=False)
-        elif not message.is_known:
-            self._complete(message, lines)
+            message = self._known[key] = Message(
+                texts, is_exact=False, has_address=lines.has_address
+            )
+        elif message.times < _OFTEN:
+            message.times += 1
+            if message.times == _OFTEN:
+                self._complete(message, lines)
         return message
 
     def spans(self, index: int, message: Message, lines: Lines) -> Spans | None:
         """Return the named groups of a pattern's match, or None."""
-        use = self._uses[index]
-        if not (message.is_exact or use.ignores_digits):
+        if not self._is_shared(index, message):
             message = message.exact(lines.message)
         if index not in message.spans:
-            message.spans[index] = use.spans(lines)
+            message.spans[index] = self._uses[index].spans(lines)
         return message.spans[index]
 
     def english(self, message: Message, lines: Lines) -> tuple[Message, Lines]:
@@ -162,15 +174,26 @@ class Matches:
             exact.english.lines = (there.window, there.near)
         return exact.english, lines.reading(*exact.english.lines)
 
+    def _is_shared(self, index: int, message: Message) -> bool:
+        """Return True if a pattern has the same match in all messages alike."""
+        if message.is_exact:
+            return True
+        return not message.has_address and self._uses[index].ignores_digits
+
     def _complete(self, message: Message, lines: Lines) -> None:
-        """Try all patterns that ignore digits, and forget texts of which none can match."""
-        message.is_known = True
+        """Try all patterns, and forget texts of which none can match in a message alike."""
+        plain = lines.without_numbers()
         useful = set()
         for text in set(message.texts):
             for index in self._of_text[text]:
-                if (
-                    not self._uses[index].ignores_digits
-                    or self.spans(index, message, lines) is not None
+                if self._is_shared(index, message):
+                    self.spans(index, message, lines)
+                elif (
+                    self._uses[index].kind != "foreign"
+                    and index not in message.spans
+                    and (not self._uses[index].may_match_alike(plain))
                 ):
+                    message.spans[index] = None
+                if message.spans.get(index, ()) is not None:
                     useful.add(text)
         message.texts = tuple(text for text in message.texts if text in useful)

@@ -26,6 +26,7 @@ _MOST_CHAINS = 100
 _MOST_TRANSLATED = 1_000  # lines
 _KEPT_REMEDIES = 20
 _FIRST = ("diagnostics", "wrappers")  # failures whose first line counts; of others the last
+_LAST = ("exceptions", "messages")
 _OF_A_PART = ("isolated-build",)  # signs of what a part is, not of the machine
 _STRUCTURE = frozenset({"begin", "done", "failed", "failing", "again", "chain"})
 # What a build prints as it goes on; its last line before the end is no error then.
@@ -126,13 +127,18 @@ class _LateFailure:
     Attributes:
         index: of its pattern.
         window: the lines in English, if they were translated.
-        before: of a traceback: the failure that stays if its exception isn't found.
+        before: the failure that stays if this line is none.
+        message: what its spans are found in, if they aren't known yet.
     """
 
-    __slots__ = ("before", "index", "lines", "number", "spans", "start", "window")
+    __slots__ = ("before", "index", "lines", "message", "number", "spans", "start", "window")
 
     def __init__(
-        self, index: int, lines: Lines, spans: Spans, before: FailureLine | _LateFailure | None
+        self,
+        index: int,
+        lines: Lines,
+        spans: Spans | None,
+        before: FailureLine | _LateFailure | None,
     ) -> None:
         self.index = index
         self.lines = lines
@@ -141,6 +147,7 @@ class _LateFailure:
         self.spans = spans
         self.window = lines.window if lines.is_translated else ""
         self.before = before
+        self.message: Message | None = None
 
 
 class _Run:
@@ -168,7 +175,7 @@ class _Run:
         self._remedies: deque[MatchedLine] = deque(maxlen=_KEPT_REMEDIES + 1)
         self._tracebacks: deque[int] = deque(maxlen=_MOST_CHAINS + 1)
         self._newest = 0  # at least the number of any failure's line
-        self._has_tracebacks = False
+        self._has_unread = False
 
     @functools.cached_property
     def _texts_of(self) -> dict[int, list[int]]:
@@ -250,6 +257,9 @@ class _Run:
             return
         if use.kind == "failure" and not self._needs_failure(use.name):
             return
+        if use.kind == "failure" and use.name in _LAST and not lines.is_translated:
+            self._fail_late(index, lines, message)
+            return
         spans = self._matches.spans(index, message, lines)
         if spans is None:
             return
@@ -281,6 +291,14 @@ class _Run:
         self._failures[len(self.scan.structure.failed), use.name] = failure
         self._newest = max(self._newest, lines.number)
 
+    def _fail_late(self, index: int, lines: Lines, message: Message) -> None:
+        """Keep a line that may say that something failed; an earlier one stays if it doesn't."""
+        key = (len(self.scan.structure.failed), self._uses[index].name)
+        late = _LateFailure(index, lines, None, self._failures.get(key))
+        late.message = message
+        self._failures[key] = late
+        self._has_unread = True
+
     @functools.cached_property
     def _is_no_ending(self) -> Callable[[str], bool]:
         """Return True for a last line of output that tells of progress, or only that it failed."""
@@ -308,16 +326,12 @@ class _Run:
             key = (len(self.scan.structure.failed), "exceptions")
             before = self._failures.get(key)
             self._failures[key] = _LateFailure(index, lines, spans, before)
-            self._has_tracebacks = True
+            self._has_unread = True
 
-    def _read_late_failures(self, kind: str = "") -> None:
-        """Read the failures that no later one replaced, while their lines are in memory.
-
-        Args:
-            kind: the only one that is read, or all.
-        """
+    def _read_late_failures(self) -> None:
+        """Read the failures that no later one replaced, while their lines are in memory."""
         for key, late in list(self._failures.items()):
-            if isinstance(late, _LateFailure) and kind in ("", key[1]):
+            if isinstance(late, _LateFailure):
                 if failure := self._read(late):
                     self._failures[key] = failure
                     self._newest = max(self._newest, failure.line.number)
@@ -328,9 +342,11 @@ class _Run:
         """Return the failure, or of tracebacks the last one whose exception is found."""
         while isinstance(late, _LateFailure):
             use, there = self._uses[late.index], late.lines.at(late.start, late.number)
-            if use.kind == "failure":
+            if late.spans is None and late.message:
+                late.spans = self._matches.spans(late.index, late.message, there)
+            if use.kind == "failure" and late.spans is not None:
                 return _failure(use, late, there)
-            if end := there.end_of_traceback():
+            if use.kind != "failure" and (end := there.end_of_traceback()):
                 return _failure(use, late, end)
             late = late.before
         return late
@@ -396,9 +412,9 @@ class _Run:
             if not lines:
                 del scan.causes[slug]
                 scan.overcome.add(slug)
-        if self._has_tracebacks:
-            self._read_late_failures("exceptions")
-            self._has_tracebacks = False
+        if self._has_unread:
+            self._read_late_failures()
+            self._has_unread = False
         if any(part.start <= self._newest for part in parts):
             self._failures = {
                 key: failure
@@ -441,7 +457,7 @@ def _number(failure: FailureLine | _LateFailure) -> int:
 def _failure(use: Use, late: _LateFailure, lines: Lines) -> FailureLine:
     """Read the failure at a cursor."""
     window = late.window or late.lines.at(late.start, late.number).window
-    captures = {name: window[start:end] for name, start, end in late.spans}
+    captures = {name: window[start:end] for name, start, end in late.spans or ()}
     kind = use.name if use.kind == "failure" else "exceptions"
     number, text = lines.number, lines.text
     if kind == "endings":
