@@ -86,12 +86,17 @@ class Lines:
     @property
     def message_end(self) -> int:
         """The end of the last line of its message."""
-        if not self._message_end:
+        end = self._message_end
+        if not end:
+            find, text = self._lowered.find, self._lowered
             end = self.end
             for _ in range(LINES_OF_MESSAGE - 1):
-                end = _end_of_line(self._lowered, end + 1)
+                end = find(b"\n", end + 1)
+                if end < 0:
+                    end = len(text)
+                    break
             self._message_end = end
-        return self._message_end
+        return end
 
     @property
     def is_at_end(self) -> bool:

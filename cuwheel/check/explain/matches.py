@@ -7,6 +7,7 @@ a time, a rank, a count. A pattern whose parts match each digit or none has the 
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,8 +17,8 @@ from cuwheel.check.explain.lines import Lines
 from cuwheel.check.explain.relaxed import is_same_for_digits, relaxed
 
 Spans = tuple[tuple[str, int, int], ...]  # each: a group's name, its start and its end
-_MOST_MESSAGES = 2_000  # that are remembered
-_LONGEST = 2_000  # bytes of one
+_MOST_MESSAGES = 5_000  # that are remembered
+_LONGEST = 1_500  # bytes of one
 _OFTEN = 8  # times that a message is met before all its patterns are tried
 _MOST_ALIKE = 32  # messages that differ in digits only
 # A commit's subject after its hash: it may name an error that it corrects.
@@ -138,13 +139,14 @@ class Matches:
 
     def message(self, lines: Lines, texts: tuple[int, ...]) -> Message:
         """Return what is known of the message at a cursor."""
-        if lines.is_at_end or lines.message_end - lines.start > _LONGEST:
+        if lines.message_end - lines.start > _LONGEST or lines.is_at_end:
             return Message(texts, is_exact=True)
         key = (lines.message_without_numbers, texts)
         message = self._known.get(key)
         if message is None:
             if len(self._known) >= _MOST_MESSAGES:
-                self._known.clear()
+                for oldest in tuple(itertools.islice(self._known, _MOST_MESSAGES // 2)):
+                    del self._known[oldest]
             message = self._known[key] = Message(
                 texts, is_exact=False, has_address=lines.has_address
             )

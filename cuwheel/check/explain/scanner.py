@@ -17,7 +17,7 @@ from cuwheel.check.explain.catalogue import FailureCause, Pattern, Signs, Weight
 from cuwheel.check.explain.lines import Lines, last_lines
 from cuwheel.check.explain.log_text import Block, blocks
 from cuwheel.check.explain.matches import Matches, Message, Spans, Use, uses
-from cuwheel.check.explain.structure import Node, Structure
+from cuwheel.check.explain.structure import MOST_FAILED, Node, Structure
 
 Hits = list[tuple[int, int, int]]  # each: the text's index, its start and its end
 _AHEAD = 1  # blocks that are searched while one is examined
@@ -236,6 +236,8 @@ class _Run:
     def _examine_line(self, lines: Lines, texts: list[int]) -> None:
         """Match the patterns of a line's texts."""
         message = self._matches.message(lines, tuple(texts))
+        if not message.texts:
+            return
         spans, live = message.spans, self._live
         met: set[int] = set()
         tried: set[int] = set()
@@ -255,11 +257,13 @@ class _Run:
         if use.kind == "foreign":
             self._try_in_english(index, lines, message)
             return
-        if use.kind == "failure" and not self._needs_failure(use.name):
-            return
-        if use.kind == "failure" and use.name in _LAST and not lines.is_translated:
-            self._fail_late(index, lines, message)
-            return
+        if use.kind == "failure":
+            part = len(self.scan.structure.failed)
+            if part >= MOST_FAILED or (use.name in _FIRST and (part, use.name) in self._failures):
+                return
+            if use.name in _LAST and not lines.is_translated:
+                self._fail_late(index, lines, message)
+                return
         spans = self._matches.spans(index, message, lines)
         if spans is None:
             return
@@ -272,12 +276,6 @@ class _Run:
             self._look_ahead(index, lines, spans)
         else:
             self._keep(index, lines, captures)
-
-    def _needs_failure(self, kind: str) -> bool:
-        """Return True if a line of this kind would be kept."""
-        structure = self.scan.structure
-        is_met = kind in _FIRST and (len(structure.failed), kind) in self._failures
-        return not is_met and not structure.is_full
 
     def _fail(self, index: int, lines: Lines, spans: Spans) -> None:
         """Keep a line that says that something failed."""
@@ -294,7 +292,8 @@ class _Run:
     def _fail_late(self, index: int, lines: Lines, message: Message) -> None:
         """Keep a line that may say that something failed; an earlier one stays if it doesn't."""
         key = (len(self.scan.structure.failed), self._uses[index].name)
-        late = _LateFailure(index, lines, None, self._failures.get(key))
+        spans = message.spans.get(index)
+        late = _LateFailure(index, lines, spans, None if spans else self._failures.get(key))
         late.message = message
         self._failures[key] = late
         self._has_unread = True
