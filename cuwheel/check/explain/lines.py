@@ -13,7 +13,7 @@ _CHARACTERS = 2000  # of a line that are read
 _BEFORE = 2  # lines shown around an unknown error
 _AFTER = 6
 _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
-_ADDRESS = re.compile(rb"(?<![\w.-])0x[0-9a-fA-F]{4,}")  # after a blank or a mark: in no prefix
+_ADDRESS = re.compile(rb"0x(?<![\w.-]0x)[0-9a-fA-F]{4,}")  # after a blank or a mark: in no prefix
 _ZEROS = b"0x0000"
 # The last line of a traceback whose class has another name than most: `pkg.NoSuchFile: text`.
 _EXCEPTION = re.compile(r" *(?:\w+\.)*[A-Z]\w*(?<!Error)(?<!Exception)(?<!Exit)(?:: |$)")
@@ -216,6 +216,6 @@ def _decoded(line: bytes) -> str:
 
 def _without_numbers(text: bytes) -> bytes:
     plain = text.translate(_DIGITS)
-    if _ZEROS not in plain and b"0x" not in plain:
+    if b"0x" not in plain:
         return plain
     return _ADDRESS.sub(lambda number: b"0x" + b"0" * (len(number[0]) - 2), plain)

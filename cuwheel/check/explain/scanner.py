@@ -172,7 +172,7 @@ class _Run:
         # By part of the log and kind.
         self._failures: dict[tuple[int, str], FailureLine | _LateFailure] = {}
         self._last_attempt = 0  # the line that announces it
-        self._remedies: deque[MatchedLine] = deque(maxlen=_KEPT_REMEDIES + 1)
+        self._remedies: deque[MatchedLine | _LateFailure] = deque(maxlen=_KEPT_REMEDIES + 1)
         self._tracebacks: deque[int] = deque(maxlen=_MOST_CHAINS + 1)
         self._newest = 0  # at least the number of any failure's line
         self._has_unread = False
@@ -206,6 +206,7 @@ class _Run:
         if texts:
             self._examine_line(lines, texts)
         self._read_late_failures()
+        self._read_late_remedies()
         self._before = last_lines(block)
         self.scan.lines = block.number + block.text.count(b"\n") - block.text.endswith(b"\n")
 
@@ -214,7 +215,7 @@ class _Run:
         self._forget_attempts()
         failures = [one for one in self._failures.values() if isinstance(one, FailureLine)]
         self.scan.failures = sorted(failures, key=lambda one: one.line.number)
-        self.scan.remedies = list(self._remedies)
+        self.scan.remedies = [one for one in self._remedies if isinstance(one, MatchedLine)]
         self.scan.tracebacks = list(self._tracebacks)
         return self.scan
 
@@ -239,6 +240,11 @@ class _Run:
         if not message.texts:
             return
         spans, live = message.spans, self._live
+        if len(message.texts) == 1:
+            for index in tuple(live[message.texts[0]]):
+                if spans.get(index, ()) is not None:
+                    self._try(index, lines, message)
+            return
         met: set[int] = set()
         tried: set[int] = set()
         for text in message.texts:
@@ -269,6 +275,9 @@ class _Run:
             return
         if use.kind == "failure":
             self._fail(index, lines, spans)
+            return
+        if use.kind == "remedy":
+            self._remedies.append(_LateFailure(index, lines, spans, None))
             return
         captures = {name: lines.window[start:end] for name, start, end in spans}
         if use.kind in _STRUCTURE:
@@ -337,6 +346,12 @@ class _Run:
                 else:
                     del self._failures[key]
 
+    def _read_late_remedies(self) -> None:
+        for place, late in enumerate(self._remedies):
+            if isinstance(late, _LateFailure):
+                there = late.lines.at(late.start, late.number)
+                self._remedies[place] = _failure(self._uses[late.index], late, there).line
+
     def _read(self, late: FailureLine | _LateFailure | None) -> FailureLine | None:
         """Return the failure, or of tracebacks the last one whose exception is found."""
         while isinstance(late, _LateFailure):
@@ -350,18 +365,15 @@ class _Run:
             late = late.before
         return late
 
-    def _line(self, use: Use, lines: Lines, captures: dict[str, str]) -> MatchedLine:
-        return MatchedLine(
-            pattern=use.pattern, number=lines.number, text=lines.text, captures=captures
-        )
-
     def _keep(self, index: int, lines: Lines, captures: dict[str, str]) -> None:
-        """Keep a line of a cause, a remedy, a sign or a fact."""
+        """Keep a line of a cause, a sign or a fact."""
         use, scan = self._uses[index], self.scan
-        if use.kind == "remedy":
-            self._remedies.append(self._line(use, lines, captures))
-        elif use.kind == "cause":
-            scan.causes.setdefault(use.name, []).append(self._line(use, lines, captures))
+        if use.kind == "cause":
+            scan.causes.setdefault(use.name, []).append(
+                MatchedLine(
+                    pattern=use.pattern, number=lines.number, text=lines.text, captures=captures
+                )
+            )
             self._times[index] += 1
             if self._times[index] == _KEPT:
                 self._end(index)

@@ -85,9 +85,12 @@ class Structure:
         overcome = [Node(level=depth, start=start, end=line)]
         if packages:
             overcome += [one for one in self.failed if one.names and one.names <= packages]
-        self.failed = [
-            failed for failed in self.failed if not any(failed.start in part for part in overcome)
-        ]
+        if len(overcome) > 1 or any(failed.start >= start for failed in self.failed):
+            self.failed = [
+                failed
+                for failed in self.failed
+                if not any(failed.start in part for part in overcome)
+            ]
         self._close(depth)
         return overcome
 
