@@ -27,6 +27,7 @@ class Lines:
     Attributes:
         start: of the line, in the block's text.
         end: of the line.
+        message_end: of the last line of its message.
         is_translated: whether its window is in English.
     """
 
@@ -35,19 +36,25 @@ class Lines:
         self._lowered = lowered
         self._plain = _without_numbers(block.text)
         self._before = before
-        self.start, self.end = 0, -1
+        self._size = len(block.text)
+        self.start, self.end, self.message_end = 0, -1, 0
         self.is_translated = False
         self._counted = (0, block.number)  # a line's start and its number
-        self._message_end = 0
         self._window = ""
         self._near = b""
 
     def go_to(self, offset: int) -> None:
         """Go to the line of a byte."""
-        text = self._block.text
-        self.start = text.rfind(b"\n", 0, offset) + 1
-        self.end = _end_of_line(text, offset)
-        self._message_end = 0
+        find = self._block.text.find
+        self.start = self._block.text.rfind(b"\n", 0, offset) + 1
+        end = find(b"\n", offset)
+        self.end = self.message_end = self._size if end < 0 else end
+        for _ in range(LINES_OF_MESSAGE - 1):
+            end = find(b"\n", self.message_end + 1)
+            if end < 0:
+                self.message_end = self._size
+                break
+            self.message_end = end
         self._window = ""
         self._near = b""
 
@@ -84,43 +91,27 @@ class Lines:
         return _decoded(self._block.text[start : self.start - 1])
 
     @property
-    def message_end(self) -> int:
-        """The end of the last line of its message."""
-        end = self._message_end
-        if not end:
-            find, text = self._lowered.find, self._lowered
-            end = self.end
-            for _ in range(LINES_OF_MESSAGE - 1):
-                end = find(b"\n", end + 1)
-                if end < 0:
-                    end = len(text)
-                    break
-            self._message_end = end
-        return end
-
-    @property
-    def is_at_end(self) -> bool:
-        """True if fewer lines follow than a message may have."""
-        return self.message_end >= len(self._lowered)
-
-    @property
     def message(self) -> bytes:
         """The line and the next ones of its message."""
         return self._block.text[self.start : self.message_end]
 
-    @property
-    def message_without_numbers(self) -> bytes:
-        """The message with a zero for each digit, also of hexadecimal addresses."""
-        return self._plain[self.start : self.message_end]
+    def short_message(self, longest: int) -> bytes | None:
+        """Return the message with a zero for each digit, also of hexadecimal addresses.
+
+        None if it is longer, or if fewer lines follow than a message may have.
+        """
+        end = self.message_end
+        is_short = end < self._size and end - self.start <= longest
+        return self._plain[self.start : end] if is_short else None
 
     @property
     def has_address(self) -> bool:
         """True if the message may have a hexadecimal address."""
-        return _ZEROS in self.message_without_numbers
+        return _ZEROS in self._plain[self.start : self.message_end]
 
     def without_numbers(self) -> Lines:
         """Return a cursor at the line with zeros for its numbers."""
-        plain = self.message_without_numbers
+        plain = self._plain[self.start : self.message_end]
         window = "\n".join(undecorated(_decoded(line)) for line in plain.split(b"\n"))
         return self.reading(window, plain.lower())
 

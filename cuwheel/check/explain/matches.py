@@ -139,9 +139,10 @@ class Matches:
 
     def message(self, lines: Lines, texts: tuple[int, ...]) -> Message:
         """Return what is known of the message at a cursor."""
-        if lines.message_end - lines.start > _LONGEST or lines.is_at_end:
+        plain = lines.short_message(_LONGEST)
+        if plain is None:
             return Message(texts, is_exact=True)
-        key = (lines.message_without_numbers, texts)
+        key = (plain, texts)
         message = self._known.get(key)
         if message is None:
             if len(self._known) >= _MOST_MESSAGES:
