@@ -302,7 +302,8 @@ class _Run:
         """Keep a line that may say that something failed; an earlier one stays if it doesn't."""
         key = (len(self.scan.structure.failed), self._uses[index].name)
         spans = message.spans.get(index)
-        late = _LateFailure(index, lines, spans, None if spans else self._failures.get(key))
+        before = None if spans is not None else self._failures.get(key)
+        late = _LateFailure(index, lines, spans, before)
         late.message = message
         self._failures[key] = late
         self._has_unread = True
