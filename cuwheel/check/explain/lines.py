@@ -117,9 +117,12 @@ class Lines:
 
     @property
     def near(self) -> bytes:
-        """The line and the next ones of its message, in lower case."""
+        """The line and the next ones of its message, as far as they are read, in lower case."""
         if not self._near:
-            self._near = self._lowered[self.start : self.message_end]
+            near = self._lowered[self.start : self.message_end]
+            if len(near) > _CHARACTERS:
+                near = b"\n".join(line[:_CHARACTERS] for line in near.split(b"\n"))
+            self._near = near
         return self._near
 
     @property

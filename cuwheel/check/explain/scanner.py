@@ -301,8 +301,13 @@ class _Run:
     def _fail_late(self, index: int, lines: Lines, message: Message) -> None:
         """Keep a line that may say that something failed; an earlier one stays if it doesn't."""
         key = (len(self.scan.structure.failed), self._uses[index].name)
+        before = self._failures.get(key)
         spans = message.spans.get(index)
-        before = None if spans is not None else self._failures.get(key)
+        if spans is None and before is None:  # results are in the order of first failures
+            spans = self._matches.spans(index, message, lines)
+            if spans is None:
+                return
+        before = None if spans is not None else before
         late = _LateFailure(index, lines, spans, before)
         late.message = message
         self._failures[key] = late
@@ -334,6 +339,8 @@ class _Run:
         elif name == "traceback":
             key = (len(self.scan.structure.failed), "exceptions")
             before = self._failures.get(key)
+            if before is None and lines.end_of_traceback() is None:
+                return
             self._failures[key] = _LateFailure(index, lines, spans, before)
             self._has_unread = True
 

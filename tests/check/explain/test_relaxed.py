@@ -81,11 +81,14 @@ def test_answers_repeated_lines_like_single_ones(
 def test_tries_a_pattern_once_for_lines_that_differ_in_digits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tries = []
+    tries: list[matches.Use] = []
     spans = matches.Use.spans
-    monkeypatch.setattr(
-        matches.Use, "spans", lambda use, lines: tries.append(use) or spans(use, lines)
-    )
+
+    def count(use: matches.Use, lines: Lines) -> matches.Spans | None:
+        tries.append(use)
+        return spans(use, lines)
+
+    monkeypatch.setattr(matches.Use, "spans", count)
     lines = "".join(
         f"[rank{n % 8}]: RuntimeError: value {n:06} at 0x7f{n:08x}\n" for n in range(500)
     )
