@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"""(?P<look>\(\?<?[=!])
     | (?P<group>\((?:\?(?:P<\w+>|[a-z]*(?:-[a-z]+)?:)|(?!\?)))
     | (?P<end>\))
@@ -56,7 +56,7 @@ def required_texts(pattern: re.Pattern[str]) -> tuple[tuple[str, ...], ...]:
     Raises:
         re.error: the pattern has unsupported syntax.
     """
-    parts = list(_flat([_Part(branches=_read(_TOKEN.finditer(pattern.pattern)))]))
+    parts = list(_flat([_Part(branches=_read(TOKEN.finditer(pattern.pattern)))]))
     choices = sorted(dict.fromkeys(_usable(_choices(parts))), key=_selectivity, reverse=True)
     first_line = list(itertools.takewhile(lambda part: not part.may_break, parts))
     start = _best(_choices(first_line))

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import copy
+import bisect
 import functools
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import IO
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
 from cuwheel.check.explain.catalogue import FailureCause, Pattern, Signs, Weight
-from cuwheel.check.explain.log_text import LINES_OF_MESSAGE, Block, blocks, in_english, undecorated
-from cuwheel.check.explain.structure import Node, Structure
+from cuwheel.check.explain.lines import Lines, last_lines
+from cuwheel.check.explain.log_text import Block, blocks
+from cuwheel.check.explain.matches import Matches, Message, Spans, Use, uses
+from cuwheel.check.explain.structure import MOST_FAILED, Node, Structure
 
 Hits = list[tuple[int, int, int]]  # each: the text's index, its start and its end
 _AHEAD = 1  # blocks that are searched while one is examined
@@ -24,18 +26,11 @@ _MOST_CHAINS = 100
 _MOST_TRANSLATED = 1_000  # lines
 _KEPT_REMEDIES = 20
 _FIRST = ("diagnostics", "wrappers")  # failures whose first line counts; of others the last
+_LAST = ("exceptions", "messages")
 _OF_A_PART = ("isolated-build",)  # signs of what a part is, not of the machine
-_CHARACTERS = 2000  # of a line that are read
-_BEFORE = 2  # lines shown around an unknown error
-_AFTER = 6
-# The last line of a traceback whose class has another name than most: `pkg.NoSuchFile: text`.
-_EXCEPTION = re.compile(r" *(?:\w+\.)*[A-Z]\w*(?<!Error)(?<!Exception)(?<!Exit)(?:: |$)")
-# A commit's subject after its hash: it may name an error that it corrects.
-_COMMIT = re.compile(r"(?:HEAD is now at |\* )?[0-9a-f]{7,40} \S")
+_STRUCTURE = frozenset({"begin", "done", "failed", "failing", "again", "chain"})
 # What a build prints as it goes on; its last line before the end is no error then.
 _PROGRESS = re.compile(r"\W*(?:running|copying|creating|writing|adding|reading|building|\d+/\d+)\b")
-_HEADING = re.compile(rb"\n(?:={3,}|_{3,}|-{3,}) ")
-_TRACEBACK = 1 << 16  # bytes of one, or of a test's output, that are read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +88,7 @@ class Scanner:
     """A search for all patterns at once, in many logs."""
 
     def __init__(self, causes: Iterable[FailureCause], signs: Signs) -> None:
-        self._uses = tuple(_uses(causes, signs))
+        self._uses = tuple(uses(causes, signs))
         by_text: dict[str, list[int]] = defaultdict(list)
         for index, use in enumerate(self._uses):
             for text in use.pattern.texts:
@@ -126,37 +121,33 @@ class Scanner:
         return run.result()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Use:
-    """A pattern, its kind of match, and the cause or sign that it is for."""
+class _LateFailure:
+    """A failure whose line is read only if no later one replaces it.
 
-    pattern: Pattern
-    kind: str
-    name: str = ""
+    Attributes:
+        index: of its pattern.
+        window: the lines in English, if they were translated.
+        before: the failure that stays if this line is none.
+        message: what its spans are found in, if they aren't known yet.
+    """
 
-    def may_match(self, line: bytes) -> bool:
-        """Return True if a line, in lower case, has one of each set of the pattern's texts."""
-        return all(any(text in line for text in texts) for texts in self._others)
+    __slots__ = ("before", "index", "lines", "message", "number", "spans", "start", "window")
 
-    @functools.cached_property
-    def _others(self) -> tuple[tuple[bytes, ...], ...]:
-        return tuple(tuple(text.encode() for text in texts) for texts in self.pattern.others)
-
-
-def _uses(causes: Iterable[FailureCause], signs: Signs) -> Iterator[_Use]:
-    for kind, name, patterns in (
-        *(("cause", cause.slug, cause.patterns) for cause in causes),
-        *(("sign", name, patterns) for name, patterns in signs.named.items()),
-        *(("failure", kind, patterns) for kind, patterns in signs.failures.items()),
-        *((event, level, patterns) for (event, level), patterns in signs.structure.items()),
-        ("chain", "", signs.chains),
-        ("remedy", "", signs.remedies),
-        ("fact", "", signs.facts),
-    ):
-        for pattern in patterns:
-            yield _Use(pattern=pattern, kind=kind, name=name)
-    foreign = tuple(phrase.encode().lower().decode() for phrase in signs.translations)
-    yield _Use(pattern=Pattern(source="", texts=foreign), kind="foreign")
+    def __init__(
+        self,
+        index: int,
+        lines: Lines,
+        spans: Spans | None,
+        before: FailureLine | _LateFailure | None,
+    ) -> None:
+        self.index = index
+        self.lines = lines
+        self.number = lines.number
+        self.start = lines.start
+        self.spans = spans
+        self.window = lines.window if lines.is_translated else ""
+        self.before = before
+        self.message: Message | None = None
 
 
 class _Run:
@@ -164,56 +155,74 @@ class _Run:
 
     def __init__(
         self,
-        uses: tuple[_Use, ...],
+        uses: tuple[Use, ...],
         indexes: tuple[tuple[int, ...], ...],
         translations: Mapping[str, str],
         search: Callable[[bytes], Hits],
     ) -> None:
         self.scan = Scan()
         self._uses = uses
-        self._translations = translations
-        self._search = search
+        self._matches = Matches(uses, indexes, translations, search)
         self._of_text = indexes
         self._live = [list(of_text) for of_text in indexes]
+        self._ended: set[int] = set()  # patterns that were met often enough
         self._times: Counter[int] = Counter()  # matches of a pattern
         self._before: list[str] = []  # the last lines of the block before
         self._signed: dict[str, int] = {}  # lines of signs that a success overcomes
-        self._failures: dict[tuple[int, str], FailureLine] = {}  # by part of the log and kind
+        # By part of the log and kind.
+        self._failures: dict[tuple[int, str], FailureLine | _LateFailure] = {}
         self._last_attempt = 0  # the line that announces it
+        self._remedies: deque[MatchedLine | _LateFailure] = deque(maxlen=_KEPT_REMEDIES + 1)
+        self._tracebacks: deque[int] = deque(maxlen=_MOST_CHAINS + 1)
+        self._newest = 0  # at least the number of any failure's line
+        self._has_unread = False
+
+    @functools.cached_property
+    def _texts_of(self) -> dict[int, list[int]]:
+        """The texts of each pattern."""
+        texts_of: dict[int, list[int]] = defaultdict(list)
+        for text, indexes in enumerate(self._of_text):
+            for index in indexes:
+                texts_of[index].append(text)
+        return texts_of
 
     def examine(self, block: Block, lowered: bytes, searched: Future[Hits]) -> None:
         """Match the patterns against each line with one of their texts."""
-        lines = _Lines(block, lowered, self._before)
-        texts: set[int] = set()  # that the line was searched for
-        tried: set[int] = set()
+        lines = Lines(block, lowered, self._before)
+        texts: list[int] = []  # in the line
+        end, live = -1, self._live
         for text, start, _ in searched.result():
-            is_same = lines.start <= start <= lines.end
-            live = self._live[text]
-            if (is_same and text in texts) or not live or start >= block.fresh:
-                continue
-            if not is_same:
+            if start > end:
+                if texts:
+                    self._examine_line(lines, texts)
+                    texts = []
+                if start >= block.fresh:
+                    break
+                if not live[text]:
+                    continue
                 lines.go_to(start)
-                texts.clear()
-                tried.clear()
-            texts.add(text)
-            for index in tuple(live):
-                if index not in tried:
-                    tried.add(index)
-                    self._try(index, lines)
-        last = block.text[max(0, block.fresh - _BEFORE * _CHARACTERS) : block.fresh].split(b"\n")
-        self._before = [_decoded(line) for line in last[-_BEFORE - 1 : -1]]
+                end = lines.end
+            texts.append(text)
+        if texts:
+            self._examine_line(lines, texts)
+        self._read_late_failures()
+        self._read_late_remedies()
+        self._before = last_lines(block)
         self.scan.lines = block.number + block.text.count(b"\n") - block.text.endswith(b"\n")
 
     def result(self) -> Scan:
         """Return the scan after the last block."""
         self._forget_attempts()
-        self.scan.failures = sorted(self._failures.values(), key=lambda one: one.line.number)
+        failures = [one for one in self._failures.values() if isinstance(one, FailureLine)]
+        self.scan.failures = sorted(failures, key=lambda one: one.line.number)
+        self.scan.remedies = [one for one in self._remedies if isinstance(one, MatchedLine)]
+        self.scan.tracebacks = list(self._tracebacks)
         return self.scan
 
     def _forget_attempts(self) -> None:
         """Drop the errors before a last attempt that succeeded or failed for a known cause."""
         numbers = [line.number for lines in self.scan.causes.values() for line in lines]
-        numbers += [failure.line.number for failure in self._failures.values()]
+        numbers += map(_number, self._failures.values())
         is_over = self.scan.lines > self._last_attempt >= max(numbers, default=0)
         has_cause = any(
             line.number > self._last_attempt
@@ -225,74 +234,154 @@ class _Run:
             self._overcome([Node(level=0, start=1, end=self._last_attempt)])
             self.scan.structure.forget(self._last_attempt)
 
-    def _try(self, index: int, lines: _Lines) -> None:
+    def _examine_line(self, lines: Lines, texts: list[int]) -> None:
+        """Match the patterns of a line's texts."""
+        message = self._matches.message(lines, tuple(texts))
+        if not message.texts:
+            return
+        spans, live = message.spans, self._live
+        if len(message.texts) == 1:
+            for index in tuple(live[message.texts[0]]):
+                if spans.get(index, ()) is not None:
+                    self._try(index, lines, message)
+            return
+        met: set[int] = set()
+        tried: set[int] = set()
+        for text in message.texts:
+            alive = live[text]
+            if text in met or not alive:
+                continue
+            met.add(text)
+            for index in tuple(alive):
+                if index not in tried:
+                    tried.add(index)
+                    if spans.get(index, ()) is not None:
+                        self._try(index, lines, message)
+
+    def _try(self, index: int, lines: Lines, message: Message) -> None:
         use = self._uses[index]
         if use.kind == "foreign":
-            self._try_in_english(index, lines)
+            self._try_in_english(index, lines, message)
             return
-        part = len(self.scan.structure.failed)
-        if use.kind == "failure" and use.name in _FIRST and (part, use.name) in self._failures:
-            return
-        if not use.may_match(lines.near):
-            return  # as for nearly all lines that hold a common word
-        match = use.pattern.regex.search(lines.window)
-        if not match or match.start() > lines.length or _COMMIT.match(lines.window):
-            return
-        captures = {name: value for name, value in match.groupdict().items() if value}
-        line = MatchedLine(
-            pattern=use.pattern, number=lines.number, text=lines.text, captures=captures
-        )
         if use.kind == "failure":
-            context = lines.context()
-            if use.name == "endings":
-                line = replace(line, number=line.number - 1, text=context.get(line.number - 1, ""))
-            if not self.scan.structure.is_full and not self._is_no_error(line, use.name):
-                failure = FailureLine(kind=use.name, line=line, context=context)
-                self._failures[part, use.name] = failure
-        elif use.kind in ("begin", "done", "failed", "failing", "again", "chain"):
-            self._structure(use, line)
-            self._look_ahead(use, line, lines)
+            part = len(self.scan.structure.failed)
+            if part >= MOST_FAILED or (use.name in _FIRST and (part, use.name) in self._failures):
+                return
+            if use.name in _LAST and not lines.is_translated:
+                self._fail_late(index, lines, message)
+                return
+        spans = self._matches.spans(index, message, lines)
+        if spans is None:
+            return
+        if use.kind == "failure":
+            self._fail(index, lines, spans)
+            return
+        if use.kind == "remedy":
+            self._remedies.append(_LateFailure(index, lines, spans, None))
+            return
+        captures = {name: lines.window[start:end] for name, start, end in spans}
+        if use.kind in _STRUCTURE:
+            self._structure(use, lines.number, captures)
+            self._look_ahead(index, lines, spans)
         else:
-            self._keep(index, line)
+            self._keep(index, lines, captures)
 
-    def _is_no_error(self, line: MatchedLine, kind: str) -> bool:
+    def _fail(self, index: int, lines: Lines, spans: Spans) -> None:
+        """Keep a line that says that something failed."""
+        use = self._uses[index]
+        late = _LateFailure(index, lines, spans, None)
+        failure: FailureLine | _LateFailure = late
+        if use.name == "endings":
+            if self._is_no_ending(lines.text_above):
+                return
+            failure = _failure(use, late, lines)
+        self._failures[len(self.scan.structure.failed), use.name] = failure
+        self._newest = max(self._newest, lines.number)
+
+    def _fail_late(self, index: int, lines: Lines, message: Message) -> None:
+        """Keep a line that may say that something failed; an earlier one stays if it doesn't."""
+        key = (len(self.scan.structure.failed), self._uses[index].name)
+        before = self._failures.get(key)
+        spans = message.spans.get(index)
+        if spans is None and before is None:  # results are in the order of first failures
+            spans = self._matches.spans(index, message, lines)
+            if spans is None:
+                return
+        before = None if spans is not None else before
+        late = _LateFailure(index, lines, spans, before)
+        late.message = message
+        self._failures[key] = late
+        self._has_unread = True
+
+    @functools.cached_property
+    def _is_no_ending(self) -> Callable[[str], bool]:
         """Return True for a last line of output that tells of progress, or only that it failed."""
-        if kind != "endings":
-            return False
-        wrappers = (use for use in self._uses if (use.kind, use.name) == ("failure", "wrappers"))
-        return bool(_PROGRESS.match(line.text)) or any(
-            use.pattern.regex.search(line.text) for use in wrappers
+        wrappers = [u.pattern for u in self._uses if (u.kind, u.name) == ("failure", "wrappers")]
+        return functools.lru_cache(
+            lambda text: bool(_PROGRESS.match(text)) or any(w.regex.search(text) for w in wrappers)
         )
 
-    def _try_in_english(self, index: int, lines: _Lines) -> None:
+    def _try_in_english(self, index: int, lines: Lines, message: Message) -> None:
         """Match the patterns against the translation of a line; its structure needs none."""
         self._times[index] += 1
         if self._times[index] == _MOST_TRANSLATED:
             self._end(index)
-        english = lines.translated(self._translations)
-        first = english.near.partition(b"\n")[0]
-        texts = {text for text, _, _ in self._search(first)}
-        for other in sorted({index for text in texts for index in self._live[text]}):
-            if self._uses[other].kind in ("cause", "failure", "sign", "remedy", "fact"):
-                self._try(other, english)
+        english, there = self._matches.english(message, lines)
+        for other in [other for other in english.texts if other not in self._ended]:
+            self._try(other, there, english)
 
-    def _look_ahead(self, use: _Use, line: MatchedLine, lines: _Lines) -> None:
+    def _look_ahead(self, index: int, lines: Lines, spans: Spans) -> None:
         """Find the end of a traceback, or of what a test printed, that begins at a line."""
-        if use.name == "captured" and len(self.scan.captured) < _MOST_CHAINS:
-            end = line.number + lines.lines_to_heading()
-            self.scan.captured.append(Node(level=0, start=line.number, end=end))
-        elif use.name == "traceback" and (there := lines.end_of_traceback()):
-            last = replace(line, number=there.number, text=there.text)
-            failure = FailureLine(kind="exceptions", line=last, context=there.context())
-            self._failures[len(self.scan.structure.failed), failure.kind] = failure
+        name, number = self._uses[index].name, lines.number
+        if name == "captured" and len(self.scan.captured) < _MOST_CHAINS:
+            end = number + lines.lines_to_heading()
+            self.scan.captured.append(Node(level=0, start=number, end=end))
+        elif name == "traceback":
+            key = (len(self.scan.structure.failed), "exceptions")
+            before = self._failures.get(key)
+            if before is None and lines.end_of_traceback() is None:
+                return
+            self._failures[key] = _LateFailure(index, lines, spans, before)
+            self._has_unread = True
 
-    def _keep(self, index: int, line: MatchedLine) -> None:
-        """Keep a line of a cause, a remedy, a sign or a fact."""
+    def _read_late_failures(self) -> None:
+        """Read the failures that no later one replaced, while their lines are in memory."""
+        for key, late in list(self._failures.items()):
+            if isinstance(late, _LateFailure):
+                if failure := self._read(late):
+                    self._failures[key] = failure
+                    self._newest = max(self._newest, failure.line.number)
+                else:
+                    del self._failures[key]
+
+    def _read_late_remedies(self) -> None:
+        for place, late in enumerate(self._remedies):
+            if isinstance(late, _LateFailure):
+                there = late.lines.at(late.start, late.number)
+                self._remedies[place] = _failure(self._uses[late.index], late, there).line
+
+    def _read(self, late: FailureLine | _LateFailure | None) -> FailureLine | None:
+        """Return the failure, or of tracebacks the last one whose exception is found."""
+        while isinstance(late, _LateFailure):
+            use, there = self._uses[late.index], late.lines.at(late.start, late.number)
+            if late.spans is None and late.message:
+                late.spans = self._matches.spans(late.index, late.message, there)
+            if use.kind == "failure" and late.spans is not None:
+                return _failure(use, late, there)
+            if use.kind != "failure" and (end := there.end_of_traceback()):
+                return _failure(use, late, end)
+            late = late.before
+        return late
+
+    def _keep(self, index: int, lines: Lines, captures: dict[str, str]) -> None:
+        """Keep a line of a cause, a sign or a fact."""
         use, scan = self._uses[index], self.scan
-        if use.kind == "remedy":
-            scan.remedies = [*scan.remedies[-_KEPT_REMEDIES:], line]
-        elif use.kind == "cause":
-            scan.causes.setdefault(use.name, []).append(line)
+        if use.kind == "cause":
+            scan.causes.setdefault(use.name, []).append(
+                MatchedLine(
+                    pattern=use.pattern, number=lines.number, text=lines.text, captures=captures
+                )
+            )
             self._times[index] += 1
             if self._times[index] == _KEPT:
                 self._end(index)
@@ -300,35 +389,35 @@ class _Run:
             if use.kind == "sign":
                 scan.signs.add(use.name)
                 if use.name in _OF_A_PART:
-                    self._signed[use.name] = line.number
+                    self._signed[use.name] = lines.number
                     self._times[index] = _KEPT  # a sign of the next part too
             else:
-                scan.facts = line.captures | scan.facts
+                scan.facts = captures | scan.facts
             self._end(index)
 
-    def _structure(self, use: _Use, line: MatchedLine) -> None:
+    def _structure(self, use: Use, number: int, captures: dict[str, str]) -> None:
         """Let a line begin or end a part of the log."""
-        structure, names = self.scan.structure, line.captures.get("names", "")
+        structure, names = self.scan.structure, captures.get("names", "")
         if use.name == "captured":
             return
         if use.name == "traceback":
-            self.scan.tracebacks = [*self.scan.tracebacks[-_MOST_CHAINS:], line.number]
+            self._tracebacks.append(number)
             return
         if use.kind == "chain":
             if len(self.scan.superseded) < _MOST_CHAINS:
-                start = self.scan.tracebacks[-1] if self.scan.tracebacks else line.number
-                self.scan.superseded.append(Node(level=0, start=start, end=line.number))
+                start = self._tracebacks[-1] if self._tracebacks else number
+                self.scan.superseded.append(Node(level=0, start=start, end=number))
             return
-        structure.settle(line.number)
+        structure.settle(number)
         if use.kind == "begin":
-            structure.begin(use.name, names, line.number)
+            structure.begin(use.name, names, number)
         elif use.kind == "done":
-            self._overcome(structure.succeed(use.name, names, line.number))
+            self._overcome(structure.succeed(use.name, names, number))
         elif not structure.is_full:
             is_running = use.kind == "failing"
             if use.kind == "again":
-                self._last_attempt = line.number
-            structure.fail(use.name, names, line.number, goes_on=is_running)
+                self._last_attempt = number
+            structure.fail(use.name, names, number, goes_on=is_running)
             self._revive()
 
     def _overcome(self, parts: list[Node]) -> None:
@@ -338,147 +427,59 @@ class _Run:
             name for name, line in self._signed.items() if any(line in part for part in parts)
         }
         for slug, lines in list(scan.causes.items()):
-            if remaining := [
-                line
-                for line in lines
-                if line.pattern.is_lasting or not any(line.number in part for part in parts)
-            ]:
-                scan.causes[slug] = remaining
-            else:
+            _drop(lines, parts)
+            if not lines:
                 del scan.causes[slug]
                 scan.overcome.add(slug)
-        self._failures = {
-            key: failure
-            for key, failure in self._failures.items()
-            if not any(failure.line.number in part for part in parts)
-        }
+        if self._has_unread:
+            self._read_late_failures()
+            self._has_unread = False
+        if any(part.start <= self._newest for part in parts):
+            self._failures = {
+                key: failure
+                for key, failure in self._failures.items()
+                if not any(_number(failure) in part for part in parts)
+            }
+            self._newest = max(map(_number, self._failures.values()), default=0)
         self._revive()
 
     def _revive(self) -> None:
         """Search again for patterns that were met often enough."""
-        ended = {index for index, times in self._times.items() if times >= _KEPT}
+        revived = {index for index, times in self._times.items() if times >= _KEPT} & self._ended
         self._times.clear()
-        if ended:
-            for live, of_text in zip(self._live, self._of_text, strict=True):
-                live.extend(index for index in of_text if index in ended and index not in live)
+        self._ended -= revived
+        for text in {text for index in revived for text in self._texts_of[index]}:
+            self._live[text].extend(i for i in self._of_text[text] if i in revived)
 
     def _end(self, index: int) -> None:
-        for live in self._live:
-            if index in live:
-                live.remove(index)
+        if index not in self._ended:
+            self._ended.add(index)
+            for text in self._texts_of[index]:
+                self._live[text].remove(index)
 
 
-class _Lines:
-    """A cursor over the lines of a block."""
-
-    def __init__(self, block: Block, lowered: bytes, before: list[str]) -> None:
-        self._block = block
-        self._lowered = lowered
-        self._before = before
-        self.start, self.end = 0, -1
-        self._counted = (0, block.number)  # a line's start and its number
-        self._window = ""
-        self._near = b""
-
-    def go_to(self, offset: int) -> None:
-        """Go to the line of a byte."""
-        text = self._block.text
-        self.start = text.rfind(b"\n", 0, offset) + 1
-        self.end = _end_of_line(text, offset)
-        self._window = ""
-        self._near = b""
-
-    @property
-    def number(self) -> int:
-        """The line's number in the log, from 1."""
-        start, number = self._counted
-        if start > self.start:
-            start, number = 0, self._block.number
-        number += self._block.text.count(b"\n", start, self.start)
-        self._counted = (self.start, number)
-        return number
-
-    @property
-    def text(self) -> str:
-        """The line; of a progress bar, its last state."""
-        line = _decoded(self._block.text[self.start : self.end])
-        return line.rstrip("\r").rpartition("\r")[2].rstrip()
-
-    @property
-    def near(self) -> bytes:
-        """The line and the next ones of its message, in lower case."""
-        if not self._near:
-            end = self.end
-            for _ in range(LINES_OF_MESSAGE - 1):
-                end = _end_of_line(self._lowered, end + 1)
-            self._near = self._lowered[self.start : end]
-        return self._near
-
-    @property
-    def window(self) -> str:
-        """The line and the next ones of its message, undecorated."""
-        if not self._window:
-            text, start, lines = self._block.text, self.start, []
-            for _ in range(LINES_OF_MESSAGE):
-                end = _end_of_line(text, start)
-                lines.append(undecorated(_decoded(text[start:end])))
-                start = end + 1
-                if start >= len(text):
-                    break
-            self._window = "\n".join(lines)
-        return self._window
-
-    def translated(self, translations: Mapping[str, str]) -> _Lines:
-        """Return a cursor at the line whose window is in English."""
-        there = copy.copy(self)
-        there._window = in_english(self.window, translations)  # noqa: SLF001 - its own class
-        there._near = there._window.encode().lower()  # noqa: SLF001
-        return there
-
-    @property
-    def length(self) -> int:
-        """Characters of the window's first line."""
-        return len(self.window.partition("\n")[0])
-
-    def end_of_traceback(self) -> _Lines | None:
-        """Return a cursor at an exception that no pattern names: the first line with the indent."""
-        indent = self._lowered.find(b"traceback", self.start) - self.start
-        limit = self.end + _TRACEBACK
-        match = _line_from(indent).search(self._block.text, self.end, limit)
-        if not match:
-            return None
-        there = copy.copy(self)
-        there.go_to(match.end())
-        return there if _EXCEPTION.match(undecorated(there.text)) else None
-
-    def lines_to_heading(self) -> int:
-        """Return how many lines follow up to pytest's next heading, or to the limit."""
-        text, limit = self._block.text, self.end + _TRACEBACK
-        match = _HEADING.search(text, self.end, limit)
-        return text.count(b"\n", self.end, match.start() if match else limit)
-
-    def context(self) -> dict[int, str]:
-        """Return the line and those around it by number, as far as the block goes."""
-        text, start = self._block.text, self.start
-        for _ in range(_BEFORE):
-            start = text.rfind(b"\n", 0, max(0, start - 1)) + 1
-        above = [_decoded(line) for line in text[start : self.start].split(b"\n")[:-1]]
-        above = [*self._before, *above][-_BEFORE:]
-        below = text[self.start : self.end + _AFTER * _CHARACTERS].split(b"\n")[: 1 + _AFTER]
-        lines = [*above, *map(_decoded, below)]
-        return {self.number - len(above) + index: line for index, line in enumerate(lines)}
+def _drop(lines: list[MatchedLine], parts: list[Node]) -> None:
+    """Remove the lines in parts of the log, except lasting ones; they are in order."""
+    for part in parts:
+        if lines and part.start <= lines[-1].number:
+            first = bisect.bisect_left(lines, part.start, key=lambda line: line.number)
+            lines[first:] = [
+                line for line in lines[first:] if line.pattern.is_lasting or line.number not in part
+            ]
 
 
-@functools.lru_cache
-def _line_from(indent: int) -> re.Pattern[bytes]:
-    """Return a pattern of a line whose text begins at a column."""
-    return re.compile(rb"\n[^\n]{%d}(?=\S)" % indent)
+def _number(failure: FailureLine | _LateFailure) -> int:
+    """Return the number of a failure's line."""
+    return failure.number if isinstance(failure, _LateFailure) else failure.line.number
 
 
-def _end_of_line(text: bytes, offset: int) -> int:
-    end = text.find(b"\n", offset)
-    return len(text) if end < 0 else end
-
-
-def _decoded(line: bytes) -> str:
-    return line[:_CHARACTERS].decode("utf-8", "replace")
+def _failure(use: Use, late: _LateFailure, lines: Lines) -> FailureLine:
+    """Read the failure at a cursor."""
+    window = late.window or late.lines.at(late.start, late.number).window
+    captures = {name: window[start:end] for name, start, end in late.spans or ()}
+    kind = use.name if use.kind == "failure" else "exceptions"
+    number, text = lines.number, lines.text
+    if kind == "endings":
+        number, text = number - 1, lines.text_above
+    line = MatchedLine(pattern=use.pattern, number=number, text=text, captures=captures)
+    return FailureLine(kind=kind, line=line, context=lines.context())

@@ -6,12 +6,13 @@ what its own node printed; a line of failure closes its node, so that no later s
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 LEVELS = ("log", "command", "installation", "package", "run")
-_MOST = 50  # failed nodes that are kept; a log that repeats itself has thousands
+MOST_FAILED = 50  # failed nodes that are kept; a log that repeats itself has thousands
 _VERSION = re.compile(r"(?:-\d[^/]*|==.*|@.*|\.tar\.gz|\.zip)$")
 _SEPARATORS = re.compile(r"[-_.]+")
 
@@ -50,7 +51,7 @@ class Structure:
     @property
     def is_full(self) -> bool:
         """True if no further failed node is kept."""
-        return len(self.failed) >= _MOST
+        return len(self.failed) >= MOST_FAILED
 
     def settle(self, line: int) -> None:
         """End the failed package whose output went on up to here."""
@@ -82,10 +83,14 @@ class Structure:
         if node and packages and not packages & node.names:
             start = line  # of other packages
         overcome = [Node(level=depth, start=start, end=line)]
-        overcome += [failed for failed in self.failed if failed.names and failed.names <= packages]
-        self.failed = [
-            failed for failed in self.failed if not any(failed.start in part for part in overcome)
-        ]
+        if packages:
+            overcome += [one for one in self.failed if one.names and one.names <= packages]
+        if len(overcome) > 1 or any(failed.start >= start for failed in self.failed):
+            self.failed = [
+                failed
+                for failed in self.failed
+                if not any(failed.start in part for part in overcome)
+            ]
         self._close(depth)
         return overcome
 
@@ -131,8 +136,13 @@ class Structure:
         self._open = [node for node in self._open if node.level < depth]
 
 
-def _normalized(names: str) -> Iterator[str]:
-    """Yield the names of packages in a list of names, files or requirements."""
+@functools.lru_cache
+def _normalized(names: str) -> frozenset[str]:
+    """Return the names of packages in a list of names, files or requirements."""
+    return frozenset(_normal_names(names)) if names else frozenset()
+
+
+def _normal_names(names: str) -> Iterator[str]:
     for word in names.replace(",", " ").split():
         name = _VERSION.sub("", word.strip("'\"`").rstrip("/").rpartition("/")[2])
         if name and name != "and":
