@@ -40,14 +40,17 @@ from cuwheel.check.diagnose.facts.imports import (
 )
 from cuwheel.check.diagnose.facts.installed_files import (
     InstallationFacts,
-    find_shadows,
-    find_standard_shadows,
     importable_modules,
     modules_of,
     read_installation,
 )
 from cuwheel.check.diagnose.facts.machine import Driver, HostFacts
 from cuwheel.check.diagnose.facts.probe import Answer, Other, TimedCall
+from cuwheel.check.diagnose.facts.shadows import (
+    find_late_shadows,
+    find_shadows,
+    find_standard_shadows,
+)
 from cuwheel.check.diagnose.facts.variables import VariableChange
 from cuwheel.check.diagnose.rules.caches import judge_caches
 from cuwheel.check.diagnose.rules.context import RuleContext
@@ -326,11 +329,12 @@ class EnvironmentDiagnosis:
     ) -> InstallationFacts:
         """Read every file of what can't be imported, and of what it requires: that may be why."""
         environment, installed = self._environment, self._environment.distributions
-        imported = {installed[name] for name in self._needed(examined)}
+        imported = [installed[name] for name in sorted(self._needed(examined))]
         causes = {name for name in required_by(environment, failed) if not is_nvidias(name)}
         checked = tuple(installed.values())
         if self._requested:
-            checked = tuple(dict.fromkeys((*examined, *(installed[name] for name in causes))))
+            wheels = (own for own in checked if is_nvidias(own.name))  # others open their libraries
+            checked = tuple(dict.fromkeys((*examined, *imported, *wheels)))
         limit, verified = _VERIFY_TIME_LIMIT, {distribution.name for distribution in checked}
         if not verifies_files:
             limit, verified = _FAILED_TIME_LIMIT, failed | causes
@@ -339,7 +343,8 @@ class EnvironmentDiagnosis:
             facts = read_installation(environment, examined, checked, verified)
             found = (find_shadows(owner, environment, self._start) for owner in imported)
             own = find_standard_shadows(environment, self._start, loaded)
-            shadows = dict.fromkeys((*itertools.chain.from_iterable(found), *own))
+            late = find_late_shadows(environment, self._start, imported, loaded)
+            shadows = dict.fromkeys((*itertools.chain.from_iterable(found), *own, *late))
             return replace(facts, shadows=tuple(shadows))
 
         # Their sizes tell most, and hashes take long.

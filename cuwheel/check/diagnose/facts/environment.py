@@ -36,7 +36,8 @@ _STARTUP = re.compile(
 _OLDEST = (3, 8)  # that the script runs in
 _RENAMING = "~-.=%0123456789"  # characters that pip puts before a name
 _PROGRAMS = ("python3", "python")
-_WITH_RECORD = frozenset({"pip", "uv", "poetry", "pdm", "hatch"})
+# Installers that write every file of a wheel, and list it.
+WITH_RECORD = frozenset({"pip", "uv", "poetry", "pdm", "hatch"})
 _ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 
@@ -99,6 +100,14 @@ class Distribution:
         return unquote(urlsplit(str(origin.get("url", ""))).path) if is_editable else ""
 
     @property
+    def installer(self) -> str:
+        """The program that has installed it, `pip`; empty: none has written its name."""
+        try:
+            return read_text(self.metadata / "INSTALLER").strip()
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    @property
     def lacks_record(self) -> bool:
         """True if pip can't replace it: no list of its files is left.
 
@@ -106,10 +115,7 @@ class Distribution:
         """
         if self.metadata.suffix != ".dist-info" or (self.metadata / "RECORD").exists():
             return False
-        try:
-            return read_text(self.metadata / "INSTALLER").strip() in _WITH_RECORD
-        except (OSError, UnicodeDecodeError):
-            return False
+        return self.installer in WITH_RECORD
 
 
 @dataclass(frozen=True, kw_only=True)
