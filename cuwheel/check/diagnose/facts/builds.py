@@ -65,6 +65,11 @@ def find_other_build(
     return OtherBuild(tag=str(tag), machine=machine if is_other_machine else "")
 
 
+def was_built_here(distribution: Distribution) -> bool:
+    """Return True if a wheel is tagged for the machine that has built it, as no index takes it."""
+    return any(re.match(r"linux_\w+$", tag.platform) for tag in _tags_of(distribution))
+
+
 def _tags_of(distribution: Distribution) -> Iterator[Tag]:
     """Yield the tags that the installer has kept; conda's and a system's packages have none."""
     with suppress(OSError, UnicodeDecodeError, ValueError):

@@ -18,6 +18,7 @@ from cuwheel.base.formats.wheel.record import RecordFormatError, record_rows
 from cuwheel.base.last_resort import limit_error_of_program
 from cuwheel.base.system.pythons import programs_on_path, starts
 from cuwheel.base.system.regular_files import parse_json, read_text
+from cuwheel.check.diagnose.facts.machine import mount_without_programs
 from cuwheel.check.diagnose.facts.probe import ProbePlace, probe_environment
 
 FACTS_TIME_LIMIT = 15.0  # seconds; a slow disk with hundreds of packages
@@ -269,6 +270,10 @@ def _without_base(link: Path, how: str) -> ChosenPython:
 
 
 def _without_permission(program: Path, how: str) -> ChosenPython:
+    if mount := mount_without_programs(program):
+        fault = f"{program} can't be executed: {mount} is mounted with noexec"
+        fix = "create the environment on another file system, or mount this one without noexec"
+        return ChosenPython(path=None, how=how, fault=fault, fix=fix)
     fault = f"{program} can't be executed: its permissions don't allow it"
     fix = f"chmod +x {shlex.quote(str(program))}, if that is the interpreter"
     return ChosenPython(path=None, how=how, fault=fault, fix=fix)

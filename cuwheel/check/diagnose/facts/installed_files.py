@@ -355,8 +355,7 @@ def _lost_modules(distribution: Distribution) -> Iterator[FileFault]:
 
     for file in _recorded(distribution, is_lost):
         is_damage = file.path.suffix == ".py" and file.path.parent.is_dir()
-        link = _lost_link(file.path)
-        yield FileFault(path=file.path, what="isn't there", is_damage=is_damage, barrier=link)
+        yield _missing(file.path, is_damage=is_damage)
 
 
 def _is_there(path: str) -> bool:
@@ -400,13 +399,16 @@ def _fault_of(file: RecordedFile, *, verifies: bool) -> FileFault | None:
 
 
 def _unreadable(path: Path, problem: OSError) -> FileFault:
-    is_missing = isinstance(problem, FileNotFoundError)
-    return FileFault(
-        path=path,
-        what="isn't there" if is_missing else f"can't be read: {problem.strerror}",
-        is_damage=True,
-        barrier=_lost_link(path) if is_missing else _barrier(path),
-    )
+    if isinstance(problem, FileNotFoundError):
+        return _missing(path)
+    what = f"can't be read: {problem.strerror}"
+    return FileFault(path=path, what=what, is_damage=True, barrier=_barrier(path))
+
+
+def _missing(path: Path, *, is_damage: bool = True) -> FileFault:
+    link = _lost_link(path)
+    what = f"leads to {link.readlink()}, which isn't there" if link == path else "isn't there"
+    return FileFault(path=path, what=what, is_damage=is_damage, barrier=link)
 
 
 def _lost_link(path: Path) -> Path | None:

@@ -24,7 +24,7 @@ from cuwheel.check.diagnose.rules.requirements import (
     required_by,
     requirers,
 )
-from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, warns, works
+from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, notes, warns, works
 
 _SUFFIX = re.compile(r"-cu(\d+)$")
 _PLUGIN = re.compile(r"jax-cuda(\d+)-plugin")
@@ -289,7 +289,9 @@ def judge_nvidia_wheels(context: RuleContext, faulty: frozenset[str]) -> Iterato
         of = next((f", {user.name}'s is {user.cuda}" for user in used.values()), "")
         names = (f"CUDA {major}: {_few(names)}" for major, names in sorted(majors.items()))
         spare = _spare(environment, others, faulty) if used else []
-        yield warns(
+        # What nothing requires is loaded by nothing, so it does no harm.
+        judged = notes if spare and {*others} == {*spare} else warns
+        yield judged(
             "diagnose-mixed-cuda",
             f"the NVIDIA wheels are for CUDA {listed}{of}",
             "; ".join(names),

@@ -23,7 +23,7 @@ from cuwheel.check.diagnose.facts.installed_files import (
     named_files,
 )
 from cuwheel.check.diagnose.rules.context import RuleContext
-from cuwheel.check.diagnose.rules.installer import same_release
+from cuwheel.check.diagnose.rules.installer import same_release, where_from
 from cuwheel.check.diagnose.rules.requirements import (
     cuda_of,
     is_nvidias,
@@ -280,7 +280,7 @@ class InstallationJudge:
             "python-version-unsupported" if not build.machine else "diagnose-damaged-installation",
             f"{distribution.title} is built {other}",
             f"its wheel has the tag {build.tag}",
-            "reinstall it with this Python",
+            f"reinstall it with this Python{where_from(distribution)}",
             self.context.installer.reinstall(distribution),
         )
 
@@ -323,7 +323,7 @@ class InstallationJudge:
             "diagnose-damaged-installation",
             f"{distribution.title} has no RECORD, the list of its files",
             f"nothing can check them, nor can pip remove or replace them: {distribution.metadata}",
-            "install it again over what is there",
+            f"install it again over what is there{where_from(distribution)}",
             self.context.installer.reinstall(distribution),
         )
 
@@ -446,12 +446,12 @@ class InstallationJudge:
         more = f", and {len(rest)} more" if rest else ""
         cause = f"{first.path.name} {first.what}{more}"
         again = self.context.installer.reinstall(distribution)
-        where = "" if same_release(distribution) else ", from its original source"
+        where = where_from(distribution)
         anchor = "diagnose-damaged-installation"
         fix = f"install it again{where}"
         barriers = dict.fromkeys(fault.barrier for fault in damaged if fault.barrier)
         if barriers:
-            fix, again = _open_barriers([*barriers], again)
+            fix, again = _open_barriers([*barriers], again, where)
         if damaged:
             return broken(anchor, f"{distribution.title} is damaged", cause, fix, again)
         fix = f"{fix}, unless it was changed intentionally"
@@ -488,11 +488,11 @@ def _lost(distribution: Distribution) -> Diagnosis:
     )
 
 
-def _open_barriers(paths: list[Path], again: str) -> tuple[str, str]:
+def _open_barriers(paths: list[Path], again: str, where: str) -> tuple[str, str]:
     """Return fix and command for files behind folders without rights, or links to themselves."""
     names = shlex.join(map(str, paths))
     if not any(path.is_symlink() for path in paths):
         return "permit reading", f"chmod -R u+rwX {names}"
-    return "remove the link that leads nowhere, and install it again", (
+    return f"remove the link that leads nowhere, and install it again{where}", (
         f"rm {names} && {again}" if again and all(path.is_symlink() for path in paths) else ""
     )

@@ -10,6 +10,7 @@ from cuwheel.base.system.regular_files import read_text
 from cuwheel.check.diagnose.facts.installed_files import Shadow, named_files
 from cuwheel.check.diagnose.facts.variables import without_entry
 from cuwheel.check.diagnose.rules.context import RuleContext
+from cuwheel.check.diagnose.rules.requirements import requirers
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns
 
 _STARTS = (
@@ -54,7 +55,10 @@ def fix_shadow(context: RuleContext, shadow: Shadow) -> tuple[str, str]:
     if command := without_folder(context, shadow.entry):
         return f"remove {shadow.entry} from PYTHONPATH, or rename the file", command
     installed = context.environment.distributions.values()
-    if owner := next((own for own in installed if shadow.path in named_files(own)), None):
+    owner = next((own for own in installed if shadow.path in named_files(own)), None)
+    if owner and (users := requirers(context.environment).get(owner.name)):
+        return f"{min(users)} requires {owner.name}: use a separate environment for each", ""
+    if owner:
         return f"uninstall {owner.title}, whose file it is", context.installer.remove((owner.name,))
     if naming := startup_file_with(context, shadow.entry):
         return f"rename the file, or remove the line with {shadow.entry} from {naming}", ""
