@@ -157,9 +157,7 @@ def diagnose(
     verdicts += [judge_start(change)] if change else []
     verdicts += judge_variables(environ)
     installed = environment.distributions if environment else {}
-    verdicts += judge_switches(
-        environ, installed, options.start, has_gpu=bool(driver.gpus)
-    )
+    verdicts += judge_switches(environ, installed, options.start, has_gpu=bool(driver.gpus))
     if inner:
         inner.judge(driver, host, verifies_files=options.verifies_files)
     has_triton = "triton" in installed and not environ.get("CC")

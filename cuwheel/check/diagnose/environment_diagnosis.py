@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -120,6 +120,7 @@ class EnvironmentDiagnosis:
             for name in self._frameworks_to_import()
         }
         self._calls |= {package.name: self._import_of(package) for package in self._chosen}
+        self._loaded: dict[str, frozenset[str]] = {}  # what an import has loaded, by project
         self._imports = start_imports(
             {name: partial(call, environ) for name, call in self._calls.items()}, environ
         )
@@ -176,6 +177,11 @@ class EnvironmentDiagnosis:
         )
         failed = {self._project(name) for name, answer in answers.items() if not _works(answer)}
         loaded = {name for answer in answers.values() if answer for name in answer.modules}
+        self._loaded = {
+            self._project(name): self._owners_of(answer.modules)
+            for name, answer in answers.items()
+            if answer
+        }
         facts = self._read_installation(examined, failed, loaded, verifies_files=verifies_files)
         works = {self._project(name) for name, answer in answers.items() if _works(answer)}
         lacking = find_unmet_requirements(environment)
@@ -228,6 +234,11 @@ class EnvironmentDiagnosis:
         found = {name: call.answer(None)[0] for name, call in calls.items()}
         return {name: change for name, change in found.items() if change}
 
+    def _owners_of(self, modules: Iterable[str]) -> frozenset[str]:
+        """Return the projects that modules are of, which need not be required: numpy, for torch."""
+        names, installed = frozenset(modules), self._environment.distributions.values()
+        return frozenset(own.name for own in installed if not names.isdisjoint(modules_of(own)))
+
     def _needed(self, examined: tuple[Distribution, ...]) -> frozenset[str]:
         """Return the packages that are examined, and what they require."""
         names = {own.name for own in (*examined, *self._chosen)}
@@ -250,7 +261,8 @@ class EnvironmentDiagnosis:
         ).judge()
         self.verdicts += [*files.judge(), *unmet.values()]
         repairs = {root: verdict.command for root, verdict in unmet.items()} | files.remedies
-        self.verdicts += judge_frameworks(context, remedies_of(context, repairs))
+        remedies = {**self._remedies_of_loaded(repairs), **remedies_of(context, repairs)}
+        self.verdicts += judge_frameworks(context, remedies)
         self.verdicts += judge_caches(context)
         faulty = frozenset((*files.remedies, *(requirement.project for requirement in lacking)))
         self.verdicts += judge_nvidia_wheels(context, faulty)
@@ -259,7 +271,8 @@ class EnvironmentDiagnosis:
             own = context.environment.distributions[package.name]
             optional = set(map(project_of, own.requires))
             needed = required_by(context.environment, (package.name,)) | optional
-            names = [package.name, *sorted(needed)]
+            used = self._loaded.get(package.name, ())
+            names = [package.name, *sorted(needed), *sorted(used)]
             self.verdicts += judge_package(
                 package,
                 context,
@@ -269,6 +282,17 @@ class EnvironmentDiagnosis:
             )
         self.verdicts = [*{verdict.what: verdict for verdict in reversed(self.verdicts)}.values()]
         self.verdicts.reverse()
+
+    def _remedies_of_loaded(self, repairs: Mapping[str, str]) -> dict[str, str]:
+        """Return, by framework that fails, the command of a fault in what its import has loaded."""
+        failed = {known.name for known in self.frameworks if known.failure}
+        users = [(name, sorted(self._loaded.get(self._project(name), ()))) for name in failed]
+        return {
+            name: repairs[used]
+            for name, owners in users
+            for used in reversed(owners)
+            if used in repairs
+        }
 
     def _without_repetition(self, package: DiagnosedPackage) -> DiagnosedPackage:
         """Return a package; what fails in one that extends it, numba-cuda, is that one's."""
@@ -329,8 +353,12 @@ class EnvironmentDiagnosis:
     ) -> InstallationFacts:
         """Read every file of what can't be imported, and of what it requires: that may be why."""
         environment, installed = self._environment, self._environment.distributions
-        imported = [installed[name] for name in sorted(self._needed(examined))]
-        causes = {name for name in required_by(environment, failed) if not is_nvidias(name)}
+        used = frozenset[str]().union(*self._loaded.values())
+        imported = [installed[name] for name in sorted(self._needed(examined) | used)]
+        causes = {*required_by(environment, failed)}.union(
+            *(self._loaded.get(name, ()) for name in failed)
+        )
+        causes = {name for name in causes if not is_nvidias(name)}
         checked = tuple(installed.values())
         if self._requested:
             wheels = (own for own in checked if is_nvidias(own.name))  # others open their libraries

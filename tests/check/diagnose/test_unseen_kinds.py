@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from cuwheel.base.paths import ROOT
+from cuwheel.check.diagnose.facts.machine import mount_without_programs
 from cuwheel.check.diagnose.facts.variables import find_culprit
 from cuwheel.check.diagnose.rules.known_causes import find_known_cause
 from cuwheel.check.diagnose.verdict import Diagnosis
@@ -154,3 +157,60 @@ def test_knows_causes_by_their_message(exception: str, command: str | None) -> N
     cause = find_known_cause(exception, owner, make_context(owner, *installed))
 
     assert (cause and cause.command) == command
+
+
+@pytest.mark.parametrize("has_folder", [False, True])
+def test_names_lost_folder_of_runpath(env: Env, *, has_folder: bool) -> None:
+    core = env.compile("libcore.so.2", "int core;")
+    folder = env.folder / "build"
+    folder.mkdir()
+    flags = ("-Wl,--no-as-needed", core, f"-Wl,-rpath,{folder}")
+    library = env.compile("a.so", "int a;", *flags)
+    loads = b"import ctypes\nctypes.CDLL(__file__[:-11] + 'a.so')\n"
+    files: dict[str, bytes | Path] = {"ext/__init__.py": loads, "ext/a.so": library}
+    env.install("ext", files)
+    if not has_folder:
+        folder.rmdir()
+
+    [verdict] = [one for one in look_into(env, "ext").verdicts if one.level == "broken"]
+
+    assert "libcore.so.2: cannot open" in verdict.cause
+    assert "; a.so of ext 1.2.3 needs it" in verdict.cause
+    assert (f"RUNPATH leads to {folder}, which isn't there" in verdict.cause) != has_folder
+
+
+def test_names_machine_of_a_library_that_the_loader_refuses(tmp_path: Path) -> None:
+    library = tmp_path / "a.so"
+    own, context = make_distribution("ext"), make_context()
+    refusal = f"ImportError: {library}: cannot open shared object file: No such file or directory"
+    assert find_known_cause(refusal, own, context) is None
+
+    number = 62 if platform.machine() == "aarch64" else 183
+    library.write_bytes(b"\x7fELF\2\1" + bytes(12) + number.to_bytes(2, "little"))
+
+    known = find_known_cause(refusal, own, context)
+    assert known
+    assert known.why.endswith(f", and this machine is {platform.machine()}")
+
+
+def test_names_mount_without_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.so").touch()
+    assert mount_without_programs(tmp_path / "a.so") is None
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC))
+    assert mount_without_programs(Path("/proc/self/status")) == Path("/proc")
+    assert mount_without_programs(tmp_path / "gone.so") is None
+    refusal = f"ImportError: {tmp_path}/a.so: failed to map segment from shared object"
+    known = find_known_cause(refusal, make_distribution("ext"), make_context())
+    assert known
+    assert "is mounted with noexec" in known.why
+
+
+def test_names_machine_of_another_python(env: Env) -> None:
+    number = 62 if platform.machine() == "aarch64" else 183
+    env.python.unlink()
+    env.python.write_bytes(b"\x7fELF\2\1" + bytes(12) + number.to_bytes(2, "little") + bytes(99))
+    env.python.chmod(0o755)
+
+    verdict = verdict_on(look_into(env), "python-not-found")
+
+    assert verdict.what.endswith(f", and this machine is {platform.machine()}")

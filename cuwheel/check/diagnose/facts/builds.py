@@ -113,8 +113,7 @@ def other_machine(path: Path) -> str:
         return ""
     if not head.startswith(MAGIC) or len(head) < _HEAD:
         return ""
-    order = "big" if head[_ORDER] == _BIG else "little"
-    number = int.from_bytes(head[_MACHINE:_HEAD], order)
+    number = int.from_bytes(head[_MACHINE:_HEAD], "big" if head[_ORDER] == _BIG else "little")
     known, own = _MACHINES.get(number), platform.machine()
     if known is None or own not in _KNOWN or own in known:
         return ""

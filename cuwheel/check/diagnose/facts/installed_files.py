@@ -382,10 +382,9 @@ def _fault_of(file: RecordedFile, *, verifies: bool) -> FileFault | None:
         with open_file(path) as stream:
             start = stream.read(len(_ELF))
         if is_library and file.size not in (None, size):
-            what = f"has {size} bytes, in its wheel it has {file.size}"
-            if other := other_machine(path):
-                return FileFault(path=path, what=other, is_damage=True)
-            return FileFault(path=path, what=what, is_damage=not _is_whole(path))
+            other = other_machine(path)
+            what = other or f"has {size} bytes, in its wheel it has {file.size}"
+            return FileFault(path=path, what=what, is_damage=bool(other) or not _is_whole(path))
         if is_library and size and not start.strip(b"\0"):
             return FileFault(path=path, what="starts with zero bytes", is_damage=True)
         algorithm = file.digest.partition("=")[0] if verifies else ""

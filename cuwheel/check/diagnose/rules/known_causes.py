@@ -170,7 +170,7 @@ def _absent_library(
 
 
 def _refused_library(
-    match: re.Match[str], owner: Distribution, context: RuleContext
+    match: re.Match[str], owner: Distribution, _: RuleContext
 ) -> KnownCause | None:
     """Return why the loader refuses a library that is there: its machine, or a mount option."""
     path = Path(match[1])
