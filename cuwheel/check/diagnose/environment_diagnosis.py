@@ -26,6 +26,7 @@ from cuwheel.check.diagnose.facts.gpu_packages import (
 )
 from cuwheel.check.diagnose.facts.imports import (
     IMPORT_TIME_LIMIT,
+    ONLY_READ,
     FrameworkFacts,
     FrameworkImport,
     ImportCall,
@@ -334,13 +335,17 @@ class EnvironmentDiagnosis:
                 )
                 self.verdicts.append(verdict)
         named = [installed[project] for project in self._requested if project in installed]
-        return [*filter(may_be_gpu_package, named)]
+        read = {self._frameworks[name].name for name in ONLY_READ if name in self._frameworks}
+        return [own for own in named if may_be_gpu_package(own) or own.name in read]
 
     def _examined(self, packages: list[Distribution]) -> tuple[Distribution, ...]:
         """Return frameworks and packages; without a request, also NVIDIA's wheels and the like."""
         installed = self._environment.distributions.values()
-        parts = () if self._requested else itertools.filterfalse(may_be_gpu_package, installed)
-        frameworks = (self._frameworks[imported.name] for imported in self.frameworks)
+        frameworks = [self._frameworks[imported.name] for imported in self.frameworks]
+        parts = itertools.filterfalse(may_be_gpu_package, installed)
+        if self._requested:  # jax-cuda13-plugin, of an extra
+            names = {project_of(line) for own in frameworks for line in own.requires}
+            parts = (own for own in parts if own.name in names and _is_part(own, frameworks))
         return tuple(dict.fromkeys((*frameworks, *parts, *packages)))
 
     def _read_installation(
@@ -422,6 +427,10 @@ class EnvironmentDiagnosis:
             with_loaded(package, loader, imports.get(package.name, PackageImport()))
             for package in complete
         )
+
+
+def _is_part(distribution: Distribution, frameworks: Iterable[Distribution]) -> bool:
+    return any(distribution.name.startswith(f"{own.name}-") for own in frameworks)
 
 
 def _works(answer: FrameworkImport | PackageImport | None) -> bool:

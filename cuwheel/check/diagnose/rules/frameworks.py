@@ -47,6 +47,9 @@ def judge_frameworks(context: RuleContext, remedies: Mapping[str, str]) -> Itera
             *_plugin_fault(name, framework, context),
         ]
         faults += _cuda_fault(name, framework, context)
+        project = context.projects.get(framework.name)
+        if framework.trouble and project and project.name in context.changes:
+            faults.insert(0, _trouble(name, framework, context, remedy))  # nothing works with it
         faults += [] if faults else [*_visibility_fault(name, framework, context, remedy)]
         yield from faults
         if framework.was_imported and not faults:

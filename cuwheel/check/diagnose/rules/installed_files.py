@@ -280,9 +280,15 @@ class InstallationJudge:
             "python-version-unsupported" if not build.machine else "diagnose-damaged-installation",
             f"{distribution.title} is built {other}",
             f"its wheel has the tag {build.tag}",
-            f"reinstall it with this Python{where_from(distribution)}",
-            self.context.installer.reinstall(distribution),
+            *self._again(distribution, "reinstall it with this Python"),
         )
+
+    def _again(self, distribution: Distribution, words: str) -> tuple[str, str]:
+        """Return the fix that installs a release again, unless another one is required."""
+        if distribution.name in self.replaced:
+            return "install the release that is required instead, as this report says", ""
+        again = self.context.installer.reinstall(distribution)
+        return f"{words}{where_from(distribution)}", again
 
     def _other_site(self, site: Path) -> Diagnosis:
         """Judge a folder of PYTHONPATH with packages for another Python."""
@@ -445,10 +451,8 @@ class InstallationJudge:
         first, *rest = damaged or faults
         more = f", and {len(rest)} more" if rest else ""
         cause = f"{first.path.name} {first.what}{more}"
-        again = self.context.installer.reinstall(distribution)
-        where = where_from(distribution)
-        anchor = "diagnose-damaged-installation"
-        fix = f"install it again{where}"
+        fix, again = self._again(distribution, "install it again")
+        where, anchor = where_from(distribution), "diagnose-damaged-installation"
         barriers = dict.fromkeys(fault.barrier for fault in damaged if fault.barrier)
         if barriers:
             fix, again = _open_barriers([*barriers], again, where)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import configparser
 import re
+import resource
 import shlex
 import struct
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.base.formats.binaries.elf import Elf, ElfFormatError, read_elf
 from cuwheel.base.formats.wheel.metadata import project_of
-from cuwheel.base.system.regular_files import open_file
+from cuwheel.base.system.regular_files import open_file, read_text
 from cuwheel.check.cuda.suppliers import components_of
 from cuwheel.check.diagnose.facts.builds import other_machine
 from cuwheel.check.diagnose.facts.environment import LACKING_MODULES, Distribution
@@ -190,6 +192,39 @@ def _refused_library(
     return None
 
 
+def _memory_limit(_: re.Match[str], __: Distribution, ___: RuleContext) -> KnownCause | None:
+    """Return the cause where the shell limits the memory of its programs, which this one has too."""
+    limit, _hard = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return None
+    return KnownCause(
+        "diagnose-import-failed",
+        "raise the limit of the shell, or of what has started it (a batch job, a service)",
+        "ulimit -v unlimited",
+        f"ulimit -v limits the address space of each program to {limit >> 20} MiB",
+    )
+
+
+def _lost_backend(match: re.Match[str], _: Distribution, context: RuleContext) -> KnownCause | None:
+    """Return whose entry point PyTorch can't load at its import."""
+    for own in context.environment.distributions.values():
+        parser = configparser.ConfigParser(interpolation=None, delimiters=("=",))
+        try:
+            parser.read_string(read_text(own.metadata / "entry_points.txt"))
+        except (OSError, UnicodeDecodeError, configparser.Error):
+            continue
+        if parser.has_option("torch.backends", match[1]):
+            removal = context.installer.remove((own.name,))
+            return KnownCause(
+                "diagnose-import-failed",
+                f"install {own.name} again, or remove it, unless PyTorch is to go on without it: "
+                "TORCH_DEVICE_BACKEND_AUTOLOAD=0",
+                removal,
+                f"{own.title} registers it as an entry point, torch.backends",
+            )
+    return None
+
+
 def _library_of_nobody(
     match: re.Match[str], owner: Distribution, context: RuleContext
 ) -> KnownCause | None:
@@ -245,6 +280,8 @@ _RULES: tuple[tuple[str, _Rule], ...] = (
     (r"module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'", _other_interface),
     (r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)' \(/", _other_interface),
     (r"(lib(?:cu|nv|nccl)[\w.+-]*\.so[\d.]*): cannot open shared object", _absent_library),
+    (r"MemoryError|Cannot allocate memory|failed to map segment", _memory_limit),
+    (r"Failed to load the backend extension: (\w+)", _lost_backend),
     (r"(/[^:]+\.so[\w.-]*): (?:cannot open|failed to map|wrong ELF class)", _refused_library),
     (r"Error: (?!lib(?:cu|nv|nccl))([\w.+-]+\.so[\w.]*): cannot open shared", _library_of_nobody),
 )
