@@ -266,7 +266,8 @@ class EnvironmentDiagnosis:
         self.verdicts += judge_frameworks(context, remedies)
         self.verdicts += judge_caches(context)
         faulty = frozenset((*files.remedies, *(requirement.project for requirement in lacking)))
-        self.verdicts += judge_nvidia_wheels(context, faulty)
+        majors = frozenset(major for package in self.packages for major in package.cuda)
+        self.verdicts += judge_nvidia_wheels(context, faulty, majors)
         for package in map(self._without_repetition, self.packages):
             choice = self.chosen_libraries.get(package.name)
             own = context.environment.distributions[package.name]
@@ -342,10 +343,10 @@ class EnvironmentDiagnosis:
         """Return frameworks and packages; without a request, also NVIDIA's wheels and the like."""
         installed = self._environment.distributions.values()
         frameworks = [self._frameworks[imported.name] for imported in self.frameworks]
-        parts = itertools.filterfalse(may_be_gpu_package, installed)
+        parts = [*itertools.filterfalse(may_be_gpu_package, installed)]
         if self._requested:  # jax-cuda13-plugin, of an extra
             names = {project_of(line) for own in frameworks for line in own.requires}
-            parts = (own for own in parts if own.name in names and _is_part(own, frameworks))
+            parts = [own for own in parts if own.name in names and _is_part(own, frameworks)]
         return tuple(dict.fromkeys((*frameworks, *parts, *packages)))
 
     def _read_installation(

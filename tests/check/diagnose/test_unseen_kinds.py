@@ -214,3 +214,75 @@ def test_names_machine_of_another_python(env: Env) -> None:
     verdict = verdict_on(look_into(env), "python-not-found")
 
     assert verdict.what.endswith(f", and this machine is {platform.machine()}")
+
+
+@pytest.mark.parametrize(("limit", "is_cause"), [(600 << 20, True), (-1, False)])
+def test_names_limit_of_memory(
+    monkeypatch: pytest.MonkeyPatch, limit: int, *, is_cause: bool
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (limit, limit))
+
+    known = find_known_cause("MemoryError: ", make_distribution("ext"), make_context())
+
+    assert (known is not None) == is_cause
+    if known:
+        assert "to 600 MiB" in known.why
+        assert known.command == "ulimit -v unlimited"
+
+
+@pytest.mark.parametrize(("name", "is_cause"), [("fast", True), ("other", False)])
+def test_names_owner_of_lost_backend(tmp_path: Path, name: str, *, is_cause: bool) -> None:
+    (tmp_path / "entry_points.txt").write_text(f"[torch.backends]\n{name} = lost:load\n")
+    own = make_distribution("torch-fast", tmp_path)
+    text = "RuntimeError: Failed to load the backend extension: fast. You can disable it"
+
+    known = find_known_cause(text, make_distribution("torch"), make_context(own))
+
+    assert (known is not None) == is_cause
+    if known:
+        assert known.command == "python -m pip uninstall -y torch-fast"
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_checks_what_an_import_has_loaded(env: Env, *, is_damaged: bool) -> None:
+    """As torch, which imports NumPy without requiring it."""
+    env.install("dep", {"dep/__init__.py": b"", "dep/part.py": b""})
+    (env.site / "dep-1.2.3.dist-info" / "INSTALLER").write_text("pip\n")
+    if is_damaged:
+        (env.site / "dep" / "part.py").unlink()
+    env.install_torch(more="import dep.part")
+
+    verdicts = look_into(env, "torch").verdicts
+
+    found = [one for one in verdicts if one.level == "broken"]
+    assert [one.what for one in found] == (
+        ["dep 1.2.3 is damaged", "torch 2.11.0 can't be imported"] if is_damaged else []
+    )
+    for one in found:
+        assert one.command.endswith("dep==1.2.3")
+
+
+def test_judges_no_library_for_another_cuda_without_a_framework(env: Env) -> None:
+    """Of several for different releases a package opens one: none under a torch for the CPU."""
+    files = {f"ext/for{major}.so": env.extension("", f"libcudart.so.{major}") for major in (12, 13)}
+    env.install("ext", {"ext/__init__.py": b"", **files})
+    assert not [one for one in look_into(env, "ext").verdicts if one.level == "broken"]
+
+    (env.site / "ext" / "for12.so").unlink()
+    record = env.site / "ext-1.2.3.dist-info" / "RECORD"
+    lines = [line for line in record.read_text().splitlines() if "for12" not in line]
+    record.write_text("\n".join(lines))
+    assert [one for one in look_into(env, "ext").verdicts if one.level == "broken"]
+
+
+@pytest.mark.parametrize("project", ["tensorflow", "tensorflow-cpu"])
+@pytest.mark.parametrize(("source", "count"), [("class keras:\n    layers = 1\n", 0), ("", 1)])
+def test_imports_tensorflow_where_it_is_named(
+    env: Env, project: str, source: str, count: int
+) -> None:
+    env.install(project.replace("-", "_"), {"tensorflow/__init__.py": source.encode()})
+
+    verdicts = look_into(env, "tensorflow").verdicts
+
+    found = [one for one in verdicts if one.level == "broken"]
+    assert [one.what for one in found] == [f"{project} 1.2.3 can't use Keras"] * count

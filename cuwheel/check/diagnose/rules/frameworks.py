@@ -266,12 +266,15 @@ def remedies_of(context: RuleContext, repairs: Mapping[str, str]) -> dict[str, s
     return {name: commands[0] for name, commands in firsts.items() if commands}
 
 
-def judge_nvidia_wheels(context: RuleContext, faulty: frozenset[str]) -> Iterator[Diagnosis]:
+def judge_nvidia_wheels(
+    context: RuleContext, faulty: frozenset[str], needed: frozenset[str] = frozenset()
+) -> Iterator[Diagnosis]:
     """Judge whether NVIDIA's wheels in an environment are of one CUDA.
 
     Args:
         faulty: wheels with another verdict: damaged, of another version, with files that another
             has too.
+        needed: releases of CUDA that libraries of packages need, whatever these require.
     """
     environment = context.environment
     wheels = nvidia_wheels(environment)
@@ -293,7 +296,8 @@ def judge_nvidia_wheels(context: RuleContext, faulty: frozenset[str]) -> Iterato
         names = (f"CUDA {major}: {_few(names)}" for major, names in sorted(majors.items()))
         spare = _spare(environment, others, faulty) if used else []
         # What nothing requires is loaded by nothing, so it does no harm.
-        judged = notes if spare and {*others} == {*spare} else warns
+        is_harmless = {*others} == {*spare} and needed.isdisjoint(cuda_majors(others))
+        judged = notes if spare and is_harmless else warns
         yield judged(
             "diagnose-mixed-cuda",
             f"the NVIDIA wheels are for CUDA {listed}{of}",

@@ -193,7 +193,7 @@ def _refused_library(
 
 
 def _memory_limit(_: re.Match[str], __: Distribution, ___: RuleContext) -> KnownCause | None:
-    """Return the cause where the shell limits the memory of its programs, which this one has too."""
+    """Return the cause where a limit of the shell's programs is too low; this one has it too."""
     limit, _hard = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
         return None
