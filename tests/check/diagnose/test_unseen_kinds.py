@@ -256,7 +256,7 @@ def test_checks_what_an_import_has_loaded(env: Env, *, is_damaged: bool) -> None
 
     found = [one for one in verdicts if one.level == "broken"]
     assert [one.what for one in found] == (
-        ["dep 1.2.3 is damaged", "torch 2.11.0 can't be imported"] if is_damaged else []
+        ["dep 1.2.3 is damaged", "torch 2.11.0+cu130 can't be imported"] if is_damaged else []
     )
     for one in found:
         assert one.command.endswith("dep==1.2.3")
@@ -264,15 +264,16 @@ def test_checks_what_an_import_has_loaded(env: Env, *, is_damaged: bool) -> None
 
 def test_judges_no_library_for_another_cuda_without_a_framework(env: Env) -> None:
     """Of several for different releases a package opens one: none under a torch for the CPU."""
-    files = {f"ext/for{major}.so": env.extension("", f"libcudart.so.{major}") for major in (12, 13)}
+    files = {f"ext/for{major}.so": env.extension("", f"libcudart.so.{major}") for major in (11, 12)}
     env.install("ext", {"ext/__init__.py": b"", **files})
-    assert not [one for one in look_into(env, "ext").verdicts if one.level == "broken"]
+    assert "libcudart" not in str(look_into(env, "ext").verdicts)
 
     (env.site / "ext" / "for12.so").unlink()
     record = env.site / "ext-1.2.3.dist-info" / "RECORD"
     lines = [line for line in record.read_text().splitlines() if "for12" not in line]
     record.write_text("\n".join(lines))
-    assert [one for one in look_into(env, "ext").verdicts if one.level == "broken"]
+    found = look_into(env, "ext").verdicts
+    assert "libcudart.so.11" in str(found), [str(one) for one in found]
 
 
 @pytest.mark.parametrize("project", ["tensorflow", "tensorflow-cpu"])

@@ -276,11 +276,13 @@ class InstallationJudge:
         if build.machine == "musl":
             other = "for systems with musl (Alpine), and this one has glibc"
         other += "" if build.machine else f" than {environment.release}"
+        fix, command = self._again(distribution, "reinstall it with this Python")
         return broken(
             "python-version-unsupported" if not build.machine else "diagnose-damaged-installation",
             f"{distribution.title} is built {other}",
             f"its wheel has the tag {build.tag}",
-            *self._again(distribution, "reinstall it with this Python"),
+            fix,
+            command,
         )
 
     def _again(self, distribution: Distribution, words: str) -> tuple[str, str]:

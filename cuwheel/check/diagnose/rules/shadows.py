@@ -45,7 +45,8 @@ def _judge(context: RuleContext, shadow: Shadow, others: int) -> Diagnosis:
         user = shadow.user.relative_to(context.environment.prefix)
         cause = f"{cause}; {user} needs Python's own later"
     judged = warns if shadow.user else broken
-    return judged("diagnose-shadowed-module", what, cause, *fix_shadow(context, shadow))
+    fix, command = fix_shadow(context, shadow)
+    return judged("diagnose-shadowed-module", what, cause, fix, command)
 
 
 def fix_shadow(context: RuleContext, shadow: Shadow) -> tuple[str, str]:
