@@ -264,16 +264,19 @@ def test_checks_what_an_import_has_loaded(env: Env, *, is_damaged: bool) -> None
 
 def test_judges_no_library_for_another_cuda_without_a_framework(env: Env) -> None:
     """Of several for different releases a package opens one: none under a torch for the CPU."""
-    files = {f"ext/for{major}.so": env.extension("", f"libcudart.so.{major}") for major in (11, 12)}
+    files: dict[str, bytes | Path] = {
+        f"ext/for{major}.so": env.extension("", f"libcudart.so.{major}").read_bytes()
+        for major in (12, 13)
+    }
     env.install("ext", {"ext/__init__.py": b"", **files})
     assert "libcudart" not in str(look_into(env, "ext").verdicts)
 
-    (env.site / "ext" / "for12.so").unlink()
+    (env.site / "ext" / "for13.so").unlink()
     record = env.site / "ext-1.2.3.dist-info" / "RECORD"
-    lines = [line for line in record.read_text().splitlines() if "for12" not in line]
+    lines = [line for line in record.read_text().splitlines() if "for13" not in line]
     record.write_text("\n".join(lines))
     found = look_into(env, "ext").verdicts
-    assert "libcudart.so.11" in str(found), [str(one) for one in found]
+    assert "libcudart.so.12" in str(found), [str(one) for one in found]
 
 
 @pytest.mark.parametrize("project", ["tensorflow", "tensorflow-cpu"])
