@@ -190,7 +190,8 @@ class LibraryJudge:
         has_gpu = bool(self.context.driver.gpus) and self.context.driver.visible != 0
         if framework is None or not choice.wanted:
             state = "isn't installed" if framework is None else "is built without CUDA"
-            yield broken(
+            judged = broken if has_gpu or framework is None else warns
+            yield judged(
                 "built-without-cuda",
                 f"{title} can't use a GPU",
                 f"it uses the CUDA of {self.declared.framework}, which {state}",

@@ -17,6 +17,7 @@ from cuwheel.base.system.process import output_within
 from cuwheel.check.diagnose.chosen_library import ChoosingRecipe, choosing_packages
 from cuwheel.check.diagnose.document import DiagnosedMachine, DiagnoseDocument, DiagnosedTarget
 from cuwheel.check.diagnose.environment_diagnosis import EnvironmentDiagnosis, describe_environment
+from cuwheel.check.diagnose.facts.builds import other_machine
 from cuwheel.check.diagnose.facts.environment import (
     FACTS_TIME_LIMIT,
     ChosenPython,
@@ -156,7 +157,7 @@ def diagnose(
     verdicts += [judge_start(change)] if change else []
     verdicts += judge_variables(environ)
     installed = environment.distributions if environment else {}
-    verdicts += judge_switches(environ, installed, has_gpu=bool(driver.gpus))
+    verdicts += judge_switches(environ, installed, options.start, has_gpu=bool(driver.gpus))
     if inner:
         inner.judge(driver, host, verifies_files=options.verifies_files)
     has_triton = "triton" in installed and not environ.get("CC")
@@ -231,6 +232,14 @@ def _is_readable(python: Path, environ: Mapping[str, str]) -> bool:
 
 def _judge_start(python: Path, environ: Mapping[str, str], fault: str) -> Diagnosis:
     """Judge an interpreter that doesn't answer: a variable, a startup file, or something else."""
+    if other := other_machine(python):
+        return broken(
+            "python-not-found",
+            f"{python} {other}",
+            fault,
+            "create the environment again with a Python of this machine; packages that were "
+            "copied with it are for the other one too",
+        )
     call = partial(find_culprit, partial(_is_readable, python), environ)
     if change := TimedCall(_TRIALS_TIME_LIMIT, call).answer(None)[0]:
         return broken(

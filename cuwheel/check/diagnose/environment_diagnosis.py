@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from cuwheel.check.diagnose.facts.gpu_packages import (
 )
 from cuwheel.check.diagnose.facts.imports import (
     IMPORT_TIME_LIMIT,
+    ONLY_READ,
     FrameworkFacts,
     FrameworkImport,
     ImportCall,
@@ -40,14 +41,17 @@ from cuwheel.check.diagnose.facts.imports import (
 )
 from cuwheel.check.diagnose.facts.installed_files import (
     InstallationFacts,
-    find_shadows,
-    find_standard_shadows,
     importable_modules,
     modules_of,
     read_installation,
 )
 from cuwheel.check.diagnose.facts.machine import Driver, HostFacts
 from cuwheel.check.diagnose.facts.probe import Answer, Other, TimedCall
+from cuwheel.check.diagnose.facts.shadows import (
+    find_late_shadows,
+    find_shadows,
+    find_standard_shadows,
+)
 from cuwheel.check.diagnose.facts.variables import VariableChange
 from cuwheel.check.diagnose.rules.caches import judge_caches
 from cuwheel.check.diagnose.rules.context import RuleContext
@@ -117,6 +121,7 @@ class EnvironmentDiagnosis:
             for name in self._frameworks_to_import()
         }
         self._calls |= {package.name: self._import_of(package) for package in self._chosen}
+        self._loaded: dict[str, frozenset[str]] = {}  # what an import has loaded, by project
         self._imports = start_imports(
             {name: partial(call, environ) for name, call in self._calls.items()}, environ
         )
@@ -173,6 +178,11 @@ class EnvironmentDiagnosis:
         )
         failed = {self._project(name) for name, answer in answers.items() if not _works(answer)}
         loaded = {name for answer in answers.values() if answer for name in answer.modules}
+        self._loaded = {
+            self._project(name): self._owners_of(answer.modules)
+            for name, answer in answers.items()
+            if answer
+        }
         facts = self._read_installation(examined, failed, loaded, verifies_files=verifies_files)
         works = {self._project(name) for name, answer in answers.items() if _works(answer)}
         lacking = find_unmet_requirements(environment)
@@ -225,6 +235,11 @@ class EnvironmentDiagnosis:
         found = {name: call.answer(None)[0] for name, call in calls.items()}
         return {name: change for name, change in found.items() if change}
 
+    def _owners_of(self, modules: Iterable[str]) -> frozenset[str]:
+        """Return the projects that modules are of, which need not be required: numpy, for torch."""
+        names, installed = frozenset(modules), self._environment.distributions.values()
+        return frozenset(own.name for own in installed if not names.isdisjoint(modules_of(own)))
+
     def _needed(self, examined: tuple[Distribution, ...]) -> frozenset[str]:
         """Return the packages that are examined, and what they require."""
         names = {own.name for own in (*examined, *self._chosen)}
@@ -247,16 +262,19 @@ class EnvironmentDiagnosis:
         ).judge()
         self.verdicts += [*files.judge(), *unmet.values()]
         repairs = {root: verdict.command for root, verdict in unmet.items()} | files.remedies
-        self.verdicts += judge_frameworks(context, remedies_of(context, repairs))
+        remedies = {**self._remedies_of_loaded(repairs), **remedies_of(context, repairs)}
+        self.verdicts += judge_frameworks(context, remedies)
         self.verdicts += judge_caches(context)
         faulty = frozenset((*files.remedies, *(requirement.project for requirement in lacking)))
-        self.verdicts += judge_nvidia_wheels(context, faulty)
+        majors = frozenset(major for package in self.packages for major in package.cuda)
+        self.verdicts += judge_nvidia_wheels(context, faulty, majors)
         for package in map(self._without_repetition, self.packages):
             choice = self.chosen_libraries.get(package.name)
             own = context.environment.distributions[package.name]
             optional = set(map(project_of, own.requires))
             needed = required_by(context.environment, (package.name,)) | optional
-            names = [package.name, *sorted(needed)]
+            used = self._loaded.get(package.name, ())
+            names = [package.name, *sorted(needed), *sorted(used)]
             self.verdicts += judge_package(
                 package,
                 context,
@@ -266,6 +284,17 @@ class EnvironmentDiagnosis:
             )
         self.verdicts = [*{verdict.what: verdict for verdict in reversed(self.verdicts)}.values()]
         self.verdicts.reverse()
+
+    def _remedies_of_loaded(self, repairs: Mapping[str, str]) -> dict[str, str]:
+        """Return, by framework that fails, the command of a fault in what its import has loaded."""
+        failed = {known.name for known in self.frameworks if known.failure}
+        users = [(name, sorted(self._loaded.get(self._project(name), ()))) for name in failed]
+        return {
+            name: repairs[used]
+            for name, owners in users
+            for used in reversed(owners)
+            if used in repairs
+        }
 
     def _without_repetition(self, package: DiagnosedPackage) -> DiagnosedPackage:
         """Return a package; what fails in one that extends it, numba-cuda, is that one's."""
@@ -307,13 +336,17 @@ class EnvironmentDiagnosis:
                 )
                 self.verdicts.append(verdict)
         named = [installed[project] for project in self._requested if project in installed]
-        return [*filter(may_be_gpu_package, named)]
+        read = {self._frameworks[name].name for name in ONLY_READ if name in self._frameworks}
+        return [own for own in named if may_be_gpu_package(own) or own.name in read]
 
     def _examined(self, packages: list[Distribution]) -> tuple[Distribution, ...]:
         """Return frameworks and packages; without a request, also NVIDIA's wheels and the like."""
         installed = self._environment.distributions.values()
-        parts = () if self._requested else itertools.filterfalse(may_be_gpu_package, installed)
-        frameworks = (self._frameworks[imported.name] for imported in self.frameworks)
+        frameworks = [self._frameworks[imported.name] for imported in self.frameworks]
+        parts = [*itertools.filterfalse(may_be_gpu_package, installed)]
+        if self._requested:  # jax-cuda13-plugin, of an extra
+            names = {project_of(line) for own in frameworks for line in own.requires}
+            parts = [own for own in parts if own.name in names and _is_part(own, frameworks)]
         return tuple(dict.fromkeys((*frameworks, *parts, *packages)))
 
     def _read_installation(
@@ -326,11 +359,16 @@ class EnvironmentDiagnosis:
     ) -> InstallationFacts:
         """Read every file of what can't be imported, and of what it requires: that may be why."""
         environment, installed = self._environment, self._environment.distributions
-        imported = {installed[name] for name in self._needed(examined)}
-        causes = {name for name in required_by(environment, failed) if not is_nvidias(name)}
+        used = frozenset[str]().union(*self._loaded.values())
+        imported = [installed[name] for name in sorted(self._needed(examined) | used)]
+        causes = {*required_by(environment, failed)}.union(
+            *(self._loaded.get(name, ()) for name in failed)
+        )
+        causes = {name for name in causes if not is_nvidias(name)}
         checked = tuple(installed.values())
         if self._requested:
-            checked = tuple(dict.fromkeys((*examined, *(installed[name] for name in causes))))
+            wheels = (own for own in checked if is_nvidias(own.name))  # others open their libraries
+            checked = tuple(dict.fromkeys((*examined, *imported, *wheels)))
         limit, verified = _VERIFY_TIME_LIMIT, {distribution.name for distribution in checked}
         if not verifies_files:
             limit, verified = _FAILED_TIME_LIMIT, failed | causes
@@ -339,7 +377,8 @@ class EnvironmentDiagnosis:
             facts = read_installation(environment, examined, checked, verified)
             found = (find_shadows(owner, environment, self._start) for owner in imported)
             own = find_standard_shadows(environment, self._start, loaded)
-            shadows = dict.fromkeys((*itertools.chain.from_iterable(found), *own))
+            late = find_late_shadows(environment, self._start, imported, loaded)
+            shadows = dict.fromkeys((*itertools.chain.from_iterable(found), *own, *late))
             return replace(facts, shadows=tuple(shadows))
 
         # Their sizes tell most, and hashes take long.
@@ -389,6 +428,10 @@ class EnvironmentDiagnosis:
             with_loaded(package, loader, imports.get(package.name, PackageImport()))
             for package in complete
         )
+
+
+def _is_part(distribution: Distribution, frameworks: Iterable[Distribution]) -> bool:
+    return any(distribution.name.startswith(f"{own.name}-") for own in frameworks)
 
 
 def _works(answer: FrameworkImport | PackageImport | None) -> bool:

@@ -178,7 +178,7 @@ def test_reinstalls_no_project_of_the_user(env: Env) -> None:
 
     verdict = verdict_on(report, "diagnose-damaged-installation")
     assert (verdict.command, failure_of(report).command) == ("", "")
-    assert "original source" in verdict.fix
+    assert f"from where it came: {env.folder.as_uri()}" in verdict.fix
 
 
 def test_repairs_numba_with_newer_numpy(env: Env) -> None:

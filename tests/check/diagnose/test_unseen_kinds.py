@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from cuwheel.base.paths import ROOT
+from cuwheel.check.diagnose.facts.machine import mount_without_programs
 from cuwheel.check.diagnose.facts.variables import find_culprit
 from cuwheel.check.diagnose.rules.known_causes import find_known_cause
 from cuwheel.check.diagnose.verdict import Diagnosis
@@ -154,3 +157,136 @@ def test_knows_causes_by_their_message(exception: str, command: str | None) -> N
     cause = find_known_cause(exception, owner, make_context(owner, *installed))
 
     assert (cause and cause.command) == command
+
+
+@pytest.mark.parametrize("has_folder", [False, True])
+def test_names_lost_folder_of_runpath(env: Env, *, has_folder: bool) -> None:
+    core = env.compile("libcore.so.2", "int core;")
+    folder = env.folder / "build"
+    folder.mkdir()
+    flags = ("-Wl,--no-as-needed", core, f"-Wl,-rpath,{folder}")
+    library = env.compile("a.so", "int a;", *flags)
+    loads = b"import ctypes\nctypes.CDLL(__file__[:-11] + 'a.so')\n"
+    files: dict[str, bytes | Path] = {"ext/__init__.py": loads, "ext/a.so": library}
+    env.install("ext", files)
+    if not has_folder:
+        folder.rmdir()
+
+    [verdict] = [one for one in look_into(env, "ext").verdicts if one.level == "broken"]
+
+    assert "libcore.so.2: cannot open" in verdict.cause
+    assert "; a.so of ext 1.2.3 needs it" in verdict.cause
+    assert (f"RUNPATH leads to {folder}, which isn't there" in verdict.cause) != has_folder
+
+
+def test_names_machine_of_a_library_that_the_loader_refuses(tmp_path: Path) -> None:
+    library = tmp_path / "a.so"
+    own, context = make_distribution("ext"), make_context()
+    refusal = f"ImportError: {library}: cannot open shared object file: No such file or directory"
+    assert find_known_cause(refusal, own, context) is None
+
+    number = 62 if platform.machine() == "aarch64" else 183
+    library.write_bytes(b"\x7fELF\2\1" + bytes(12) + number.to_bytes(2, "little"))
+
+    known = find_known_cause(refusal, own, context)
+    assert known
+    assert known.why.endswith(f", and this machine is {platform.machine()}")
+
+
+def test_names_mount_without_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.so").touch()
+    assert mount_without_programs(tmp_path / "a.so") is None
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC))
+    assert mount_without_programs(Path("/proc/self/status")) == Path("/proc")
+    assert mount_without_programs(tmp_path / "gone.so") is None
+    refusal = f"ImportError: {tmp_path}/a.so: failed to map segment from shared object"
+    known = find_known_cause(refusal, make_distribution("ext"), make_context())
+    assert known
+    assert "is mounted with noexec" in known.why
+
+
+def test_names_machine_of_another_python(env: Env) -> None:
+    number = 62 if platform.machine() == "aarch64" else 183
+    env.python.unlink()
+    env.python.write_bytes(b"\x7fELF\2\1" + bytes(12) + number.to_bytes(2, "little") + bytes(99))
+    env.python.chmod(0o755)
+
+    verdict = verdict_on(look_into(env), "python-not-found")
+
+    assert verdict.what.endswith(f", and this machine is {platform.machine()}")
+
+
+@pytest.mark.parametrize(("limit", "is_cause"), [(600 << 20, True), (-1, False)])
+def test_names_limit_of_memory(
+    monkeypatch: pytest.MonkeyPatch, limit: int, *, is_cause: bool
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (limit, limit))
+
+    known = find_known_cause("MemoryError: ", make_distribution("ext"), make_context())
+
+    assert (known is not None) == is_cause
+    if known:
+        assert "to 600 MiB" in known.why
+        assert known.command == "ulimit -v unlimited"
+
+
+@pytest.mark.parametrize(("name", "is_cause"), [("fast", True), ("other", False)])
+def test_names_owner_of_lost_backend(tmp_path: Path, name: str, *, is_cause: bool) -> None:
+    (tmp_path / "entry_points.txt").write_text(f"[torch.backends]\n{name} = lost:load\n")
+    own = make_distribution("torch-fast", tmp_path)
+    text = "RuntimeError: Failed to load the backend extension: fast. You can disable it"
+
+    known = find_known_cause(text, make_distribution("torch"), make_context(own))
+
+    assert (known is not None) == is_cause
+    if known:
+        assert known.command == "python -m pip uninstall -y torch-fast"
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_checks_what_an_import_has_loaded(env: Env, *, is_damaged: bool) -> None:
+    """As torch, which imports NumPy without requiring it."""
+    env.install("dep", {"dep/__init__.py": b"", "dep/part.py": b""})
+    (env.site / "dep-1.2.3.dist-info" / "INSTALLER").write_text("pip\n")
+    if is_damaged:
+        (env.site / "dep" / "part.py").unlink()
+    env.install_torch(more="import dep.part")
+
+    verdicts = look_into(env, "torch").verdicts
+
+    found = [one for one in verdicts if one.level == "broken"]
+    assert [one.what for one in found] == (
+        ["dep 1.2.3 is damaged", "torch 2.11.0+cu130 can't be imported"] if is_damaged else []
+    )
+    for one in found:
+        assert one.command.endswith("dep==1.2.3")
+
+
+def test_judges_no_library_for_another_cuda_without_a_framework(env: Env) -> None:
+    """Of several for different releases a package opens one: none under a torch for the CPU."""
+    files: dict[str, bytes | Path] = {
+        f"ext/for{major}.so": env.extension("", f"libcudart.so.{major}").read_bytes()
+        for major in (12, 13)
+    }
+    env.install("ext", {"ext/__init__.py": b"", **files})
+    assert "libcudart" not in str(look_into(env, "ext").verdicts)
+
+    (env.site / "ext" / "for13.so").unlink()
+    record = env.site / "ext-1.2.3.dist-info" / "RECORD"
+    lines = [line for line in record.read_text().splitlines() if "for13" not in line]
+    record.write_text("\n".join(lines))
+    found = look_into(env, "ext").verdicts
+    assert "libcudart.so.12" in str(found), [str(one) for one in found]
+
+
+@pytest.mark.parametrize("project", ["tensorflow", "tensorflow-cpu"])
+@pytest.mark.parametrize(("source", "count"), [("class keras:\n    layers = 1\n", 0), ("", 1)])
+def test_imports_tensorflow_where_it_is_named(
+    env: Env, project: str, source: str, count: int
+) -> None:
+    env.install(project.replace("-", "_"), {"tensorflow/__init__.py": source.encode()})
+
+    verdicts = look_into(env, "tensorflow").verdicts
+
+    found = [one for one in verdicts if one.level == "broken"]
+    assert [one.what for one in found] == [f"{project} 1.2.3 can't use Keras"] * count

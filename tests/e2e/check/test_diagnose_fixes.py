@@ -153,13 +153,12 @@ def lack_what_asks_for_gpus(env: Env) -> set[str]:
     return {"diagnose-versions", "diagnose-import-failed"}
 
 
-def mix_releases(env: Env) -> set[str]:
+def mix_releases(env: Env) -> None:
     put_torch(env, "nvidia-cublas")
     env.offer("nvidia_cublas")
     env.offer("nvidia_cublas_cu12")
     env.offer("nvidia_cudnn_cu12", requires=("nvidia-cublas-cu12",))
     env.uv("torch nvidia-cudnn-cu12")
-    return {"diagnose-mixed-cuda"}
 
 
 def lack_extra(env: Env) -> set[str]:
@@ -237,7 +236,7 @@ def give_pip(env: Env, pip: Path) -> None:
 
 DEFECTS: tuple[Defect, ...] = (
     *(lack_requirements, have_other_versions, lack_all, share_files, cut_library, zero_library),
-    *(cut_module, interrupt_removal, mix_releases, lack_extra, lack_wheel_of_rpath),
+    *(cut_module, interrupt_removal, lack_extra, lack_wheel_of_rpath),
     *(have_torch_without_cuda, have_other_python, lack_runtime, lack_what_asks_for_gpus),
 )
 _FIRST = "first fix what else this report says about it, then run this again"
@@ -262,7 +261,6 @@ TRIED: dict[str, tuple[str, Defect]] = {
         have_torch_without_cuda,
     ),
     "frameworks._trouble 3": (_FIRST, lack_what_asks_for_gpus),
-    "frameworks.judge_nvidia_wheels": ("remove those that nothing requires", mix_releases),
     "packages._unimportable": ("reinstall it with this Python", have_other_python),
     "packages._broken": (
         "install the same torch with CUDA, or a torchvision for torch 2.11.0+cu130",
@@ -274,7 +272,9 @@ TRIED: dict[str, tuple[str, Defect]] = {
 }
 # The same where no defect makes it.
 TRIED_OTHERWISE = {
-    "installed_files._shadows": "test_names_file_that_hides_torch: a variable is its shell's alone",
+    "shadows._judge": "test_names_file_that_hides_torch: a variable is its shell's alone",
+    "frameworks.judge_nvidia_wheels": "test_removes_what_nothing_requires",
+    "variables._judge_simulator": "tests/check/diagnose/facts/test_variables.py: runs sed",
     "chosen_library.judge": "that of frameworks._cuda_fault, with a recipe",
     "environment_diagnosis._chosen_packages": "test_installs_package_that_is_named",
     "frameworks._blind_jax": "a variable is its shell's alone",
@@ -382,6 +382,16 @@ def test_exchange_of_torch_leaves_what_fits(env: Env, pip: Path, *, has_pip: boo
 
     assert (env.site / "torch-2.11.0.dist-info").is_dir()
     assert [path.name for path in env.site.glob("numpy-*")] == ["numpy-1.0.dist-info"]
+
+
+def test_removes_what_nothing_requires(env: Env) -> None:
+    mix_releases(env)
+
+    [found] = [one for one in look_into(env).verdicts if one.anchor == "diagnose-mixed-cuda"]
+
+    assert (found.level, found.fix) == ("note", "remove those that nothing requires")
+    env.shell(found.command)
+    assert "diagnose-mixed-cuda" not in anchors(look_into(env))
 
 
 def test_installs_package_that_is_named(env: Env) -> None:

@@ -1,12 +1,14 @@
 """Facts of a machine and an environment: driver, GPUs, toolkits, interpreters, libraries."""
 
 __all__ = [
+    "builds",
     "environment",
     "gpu_packages",
     "imports",
     "installed_files",
     "machine",
     "probe",
+    "shadows",
     "startup",
     "variables",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import platform
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from packaging.tags import Tag, parse_tag
 
+from cuwheel.base.formats.binaries.elf_image import MAGIC
 from cuwheel.base.system.regular_files import open_file, read_text
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 
@@ -19,6 +21,20 @@ _THREADED = re.compile(r"cpython-\d+t-")  # in the suffix of an extension
 # The module that NumPy's headers import, of release 1 and of 2 (`numpy/__multiarray_api.h`).
 _NUMPY_1 = b"numpy.core._multiarray_umath"
 _NUMPY_2 = b"numpy._core._multiarray_umath"
+# The header of ELF: byte order, and the machine's number.
+_ORDER, _BIG = 5, 2
+_MACHINE, _HEAD = 18, 20
+# Names of `uname -m` by the number of the ELF registry.
+_MACHINES = {
+    3: ("i386", "i486", "i586", "i686"),
+    21: ("ppc64", "ppc64le"),
+    22: ("s390x",),
+    40: ("arm", "armv6l", "armv7l"),
+    62: ("x86_64", "amd64"),
+    183: ("aarch64", "arm64"),
+    243: ("riscv64",),
+}
+_KNOWN = frozenset(name for names in _MACHINES.values() for name in names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +63,11 @@ def find_other_build(
     if tag.platform.startswith("musllinux"):
         machine = "musl"
     return OtherBuild(tag=str(tag), machine=machine if is_other_machine else "")
+
+
+def was_built_here(distribution: Distribution) -> bool:
+    """Return True if a wheel is tagged for the machine that has built it, as no index takes it."""
+    return any(re.match(r"linux_\w+$", tag.platform) for tag in _tags_of(distribution))
 
 
 def _tags_of(distribution: Distribution) -> Iterator[Tag]:
@@ -81,6 +102,22 @@ def _fits_python(tag: Tag, environment: PythonEnvironment) -> bool:
         return wanted <= release
     is_threaded = any(map(_THREADED.search, environment.suffixes))
     return wanted == release and tag.abi.endswith("t") == is_threaded
+
+
+def other_machine(path: Path) -> str:
+    """Return that a program or library is for another machine; empty: for this, or not known."""
+    try:
+        with open_file(path) as stream:
+            head = stream.read(_HEAD)
+    except OSError:
+        return ""
+    if not head.startswith(MAGIC) or len(head) < _HEAD:
+        return ""
+    number = int.from_bytes(head[_MACHINE:_HEAD], "big" if head[_ORDER] == _BIG else "little")
+    known, own = _MACHINES.get(number), platform.machine()
+    if known is None or own not in _KNOWN or own in known:
+        return ""
+    return f"is built for {known[0]}, and this machine is {own}"
 
 
 def file_for_numpy_1(distribution: Distribution) -> str:

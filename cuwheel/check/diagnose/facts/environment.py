@@ -18,6 +18,7 @@ from cuwheel.base.formats.wheel.record import RecordFormatError, record_rows
 from cuwheel.base.last_resort import limit_error_of_program
 from cuwheel.base.system.pythons import programs_on_path, starts
 from cuwheel.base.system.regular_files import parse_json, read_text
+from cuwheel.check.diagnose.facts.machine import mount_without_programs
 from cuwheel.check.diagnose.facts.probe import ProbePlace, probe_environment
 
 FACTS_TIME_LIMIT = 15.0  # seconds; a slow disk with hundreds of packages
@@ -36,7 +37,8 @@ _STARTUP = re.compile(
 _OLDEST = (3, 8)  # that the script runs in
 _RENAMING = "~-.=%0123456789"  # characters that pip puts before a name
 _PROGRAMS = ("python3", "python")
-_WITH_RECORD = frozenset({"pip", "uv", "poetry", "pdm", "hatch"})
+# Installers that write every file of a wheel, and list it.
+WITH_RECORD = frozenset({"pip", "uv", "poetry", "pdm", "hatch"})
 _ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 
@@ -99,6 +101,14 @@ class Distribution:
         return unquote(urlsplit(str(origin.get("url", ""))).path) if is_editable else ""
 
     @property
+    def installer(self) -> str:
+        """The program that has installed it, `pip`; empty: none has written its name."""
+        try:
+            return read_text(self.metadata / "INSTALLER").strip()
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    @property
     def lacks_record(self) -> bool:
         """True if pip can't replace it: no list of its files is left.
 
@@ -106,10 +116,7 @@ class Distribution:
         """
         if self.metadata.suffix != ".dist-info" or (self.metadata / "RECORD").exists():
             return False
-        try:
-            return read_text(self.metadata / "INSTALLER").strip() in _WITH_RECORD
-        except (OSError, UnicodeDecodeError):
-            return False
+        return self.installer in WITH_RECORD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,6 +270,10 @@ def _without_base(link: Path, how: str) -> ChosenPython:
 
 
 def _without_permission(program: Path, how: str) -> ChosenPython:
+    if mount := mount_without_programs(program):
+        fault = f"{program} can't be executed: {mount} is mounted with noexec"
+        fix = "create the environment on another file system, or mount this one without noexec"
+        return ChosenPython(path=None, how=how, fault=fault, fix=fix)
     fault = f"{program} can't be executed: its permissions don't allow it"
     fix = f"chmod +x {shlex.quote(str(program))}, if that is the interpreter"
     return ChosenPython(path=None, how=how, fault=fault, fix=fix)

@@ -197,7 +197,8 @@ def read_package(
     """Read a package's libraries.
 
     Args:
-        major: the framework's CUDA; of libraries for several, those for others aren't judged.
+        major: the framework's CUDA; of libraries for several, those for others aren't judged: the
+            package chooses one, none for a framework without CUDA (empty).
         only: file names of the libraries that count; none: all.
     """
     names = frozenset(only)
@@ -213,7 +214,7 @@ def read_package(
         library
         for library in libraries
         if not library.is_for_other
-        and (not is_for_several or not library.cuda or major in ("", *library.cuda))
+        and (not is_for_several or not library.cuda or major in library.cuda)
     )
     codes = [library.code for library in judged if library.code]
     return DiagnosedPackage(

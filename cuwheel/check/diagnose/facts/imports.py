@@ -23,13 +23,16 @@ _SLACK = 5.0  # seconds, for what a process does before and after
 _MEMORY = 2 << 30  # bytes that the import of a framework and a package may take
 FRAMEWORKS = ("torch", "jax", "cupy", "tensorflow")
 # Their distributions are named for CUDA releases.
-_OF_FRAMEWORK = {"cupy": ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")}
-# Its import takes long and prints much, so only its metadata count.
+_OF_FRAMEWORK = {
+    "tensorflow": ("tensorflow", "tensorflow-cpu"),
+    "cupy": ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"),
+}
 _REFUSAL = re.compile(
     r"JAX plugin .*not be used|Unable to load \w+\. Is it installed\?|Outdated .*found"
 )
 _EXCEPTION = re.compile(r"\w+(Error|Exception): ")
-_ONLY_READ = ("tensorflow",)
+# Its import takes long and prints much, so it is imported only as a package that is named.
+ONLY_READ = ("tensorflow",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,7 +260,7 @@ def import_framework(
         name: one of `frameworks_of`.
     """
     distribution = frameworks_of(environment)[name]
-    if name in _ONLY_READ:
+    if name in ONLY_READ:
         return FrameworkImport(facts=FrameworkFacts(name=name, version=distribution.version))
     request = {"request": "framework", "name": name}
     answer, output, fault = _probe_import(request, environment, environ)

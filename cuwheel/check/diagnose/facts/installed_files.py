@@ -7,7 +7,6 @@ import hashlib
 import os
 import re
 import struct
-import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,11 +18,20 @@ from cuwheel.base.formats.binaries.elf import ElfFormatError, read_elf
 from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.base.formats.wheel.record import RecordFormatError, record_digest, record_rows
 from cuwheel.base.system.regular_files import open_file, read_text
-from cuwheel.check.diagnose.facts.builds import OtherBuild, file_for_numpy_1, find_other_build
-from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
+from cuwheel.check.diagnose.facts.builds import (
+    OtherBuild,
+    file_for_numpy_1,
+    find_other_build,
+    other_machine,
+)
+from cuwheel.check.diagnose.facts.environment import (
+    WITH_RECORD,
+    Distribution,
+    PythonEnvironment,
+)
 
 _ELF = b"\x7fELF"
-_STRAY = frozenset({"benchmarks", "docs", "examples", "test", "tests"})  # packaged by mistake
+STRAY = frozenset({"benchmarks", "docs", "examples", "test", "tests"})  # packaged by mistake
 _DEBIANS = "dist-packages"  # pip writes its name into what it installs there
 _PIECE = 1 << 20  # bytes that are read at once
 _LINE = 512  # bytes at the beginning of a program
@@ -31,6 +39,7 @@ _LINE = 512  # bytes at the beginning of a program
 _FIRST_LINE = re.compile(
     rb"#!(?:/bin/sh\r?\n'{3}exec' )?\"?(/[^\"\n]+?/bin/python[\d.]*\r?)[\" \n]"
 )
+_TEST = re.compile(r"test_.*|.*_test\.py|conftest\.py")
 _OWN_PROGRAM = re.compile(r"nvidia/.*/bin/|triton/.*/bin/")  # that packages start: ptxas
 
 
@@ -87,6 +96,8 @@ class Shadow:
         entry: the entry of `sys.path` that leads there.
         is_start: that is the folder that programs are started in, which Python adds for `python -m`
             and a prompt.
+        user: the file that imports the module, later than at the import of its package; None: that
+            import needs it.
     """
 
     distribution: str
@@ -94,6 +105,7 @@ class Shadow:
     path: Path
     entry: Path
     is_start: bool = False
+    user: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,96 +219,9 @@ def _shared(
             )
 
 
-def find_shadows(
-    distribution: Distribution, environment: PythonEnvironment, start: Path
-) -> Iterator[Shadow]:
-    """Yield modules of other folders that come before the distribution's own.
-
-    Args:
-        start: the folder that the user works in.
-    """
-    if distribution.site not in environment.sites:
-        return
-    started = environment.started  # imported before the working folder counts
-    installed = (*environment.shadowed, *environment.distributions.values())
-    sites = {owner.site for owner in installed}
-    here = [] if start in environment.sites else [start]
-    before = [*here, *environment.sites[: environment.sites.index(distribution.site)]]
-    folders = [entry for entry in before if entry not in sites]
-    suffixes = ("/__init__.py", ".py", *environment.suffixes)
-    places = [
-        (module, entry, f"{module}{suffix}")
-        for module in modules_of(distribution)
-        for entry in folders
-        for suffix in suffixes
-    ]
-    # A module or package hides a folder without `__init__.py` from any place.
-    everywhere = (*here, *environment.sites)
-    places += [
-        (name, entry, file)
-        for name in _namespaces(distribution)
-        for entry in everywhere
-        for file in (f"{name}.py", *([f"{name}/__init__.py"] * (entry != distribution.site)))
-    ]
-    shadows: dict[str, Shadow] = {}
-    for module, entry, file in places:
-        is_too_late = entry in here and module in started
-        if module not in shadows and not is_too_late and _has_file(entry, file):
-            shadows[module] = Shadow(
-                distribution=distribution.name,
-                module=module,
-                path=entry / file,
-                entry=entry,
-                is_start=entry in here,
-            )
-    yield from shadows.values()
-
-
-def find_standard_shadows(
-    environment: PythonEnvironment, start: Path, loaded: Collection[str]
-) -> Iterator[Shadow]:
-    """Yield files that come before modules of the standard library which an import needs.
-
-    Args:
-        start: the folder that the user works in.
-        loaded: names of the top-level modules of imports.
-    """
-    library = environment.scheme.get("stdlib")
-    if library not in environment.sites:
-        return
-    here = [] if start in environment.sites else [start]
-    entries = environment.sites[: environment.sites.index(library)]
-    before = [*here, *(entry for entry in entries if entry.parent != library.parent)]  # its archive
-    names = [name for name in loaded if _is_module_of(library, name)]
-    for name in names:
-        files = [f"{name}{suffix}" for suffix in ("/__init__.py", ".py", *environment.suffixes)]
-        places = ((entry, file) for entry in before for file in files)
-        for entry, file in places:
-            if _has_file(entry, file):
-                path, is_start = entry / file, entry in here
-                yield Shadow(
-                    distribution="", module=name, path=path, entry=entry, is_start=is_start
-                )
-                break
-
-
-def _is_module_of(library: Path, name: str) -> bool:
-    files = (library / f"{name}.py", library / name / "__init__.py")
-    return any(map(Path.is_file, files)) or any(library.glob(f"lib-dynload/{name}.*"))
-
-
-def _has_file(entry: Path, file: str) -> bool:
-    """Return True if an entry of `sys.path`, a folder or an archive, has a file."""
-    if not entry.is_file():
-        return os.access(entry / file, os.R_OK)
-    with contextlib.suppress(OSError, zipfile.BadZipFile), open_file(entry) as stream:
-        return file in zipfile.ZipFile(stream).NameToInfo
-    return False
-
-
 def module_files(distribution: Distribution) -> Iterator[RecordedFile]:
     """Yield its Python files and libraries below site-packages, without stray folders."""
-    outside = {"..", *_STRAY}
+    outside = {"..", *STRAY}
     return _recorded(
         distribution,
         lambda inside: (
@@ -316,8 +241,7 @@ def _recorded(
     """
     try:
         rows = record_rows(read_text(distribution.metadata / "RECORD"))
-        installer = distribution.metadata / "INSTALLER"
-        program = read_text(installer).strip() if installer.exists() else ""
+        program = distribution.installer
         is_edited = program == "conda" or (not program and distribution.site.name == _DEBIANS)
     except (OSError, UnicodeDecodeError, RecordFormatError):
         return
@@ -393,15 +317,10 @@ def missing_of_pip(environment: PythonEnvironment) -> list[Path]:
     return [file.path for file in files if not file.path.exists()]
 
 
-def _namespaces(distribution: Distribution) -> set[str]:
-    """Return its folders below site-packages that have no `__init__.py`: `nvidia`."""
-    paths = (file.path.relative_to(distribution.site) for file in module_files(distribution))
-    tops = {path.parts[0] for path in paths if path.parent.parts}
-    return {name for name in tops.difference(modules_of(distribution)) if name.isidentifier()}
-
-
 def find_faults(distribution: Distribution, *, verifies: bool) -> tuple[FileFault, ...]:
     """Return libraries that are missing, truncated or zeroed, without reading them whole.
+
+    Modules are only searched.
 
     Args:
         verifies: also compare every file with its hash in RECORD.
@@ -414,8 +333,39 @@ def find_faults(distribution: Distribution, *, verifies: bool) -> tuple[FileFaul
     )
     files |= {file.path: file for file in recorded}
     here = [file for path, file in files.items() if not _is_left_behind(path, distribution)]
-    faults = (_fault_of(file, verifies=verifies) for file in here)
-    return tuple(filter(None, faults))
+    faults = {file.path: _fault_of(file, verifies=verifies) for file in here}
+    lost = (fault for fault in _lost_modules(distribution) if fault.path not in faults)
+    return (*filter(None, faults.values()), *lost)
+
+
+def _lost_modules(distribution: Distribution) -> Iterator[FileFault]:
+    """Yield modules and startup files that are gone.
+
+    A folder that is gone as a whole may have been removed on purpose, to save space, as may a
+    startup file; tests often are. A distribution's own packager may have left files out.
+    """
+    if distribution.installer not in WITH_RECORD:
+        return
+    site = str(distribution.site)
+
+    def is_lost(inside: str) -> bool:
+        is_searched = inside.endswith((".py", ".pth")) and not inside.startswith("..")
+        path = os.path.join(site, inside)  # noqa: PTH118 - a package has thousands
+        return is_searched and not _is_for_tests(inside) and not _is_there(path)
+
+    for file in _recorded(distribution, is_lost):
+        is_damage = file.path.suffix == ".py" and file.path.parent.is_dir()
+        yield _missing(file.path, is_damage=is_damage)
+
+
+def _is_there(path: str) -> bool:
+    """Return True if a file is there, or a module has been replaced by its compiled form."""
+    return os.path.exists(path) or (path.endswith(".py") and os.path.exists(f"{path}c"))  # noqa: PTH110
+
+
+def _is_for_tests(inside: str) -> bool:
+    *folders, name = inside.split("/")
+    return not STRAY.isdisjoint(folders) or _TEST.fullmatch(name) is not None
 
 
 def _is_left_behind(path: Path, distribution: Distribution) -> bool:
@@ -432,8 +382,9 @@ def _fault_of(file: RecordedFile, *, verifies: bool) -> FileFault | None:
         with open_file(path) as stream:
             start = stream.read(len(_ELF))
         if is_library and file.size not in (None, size):
-            what = f"has {size} bytes, in its wheel it has {file.size}"
-            return FileFault(path=path, what=what, is_damage=not _is_whole(path))
+            other = other_machine(path)
+            what = other or f"has {size} bytes, in its wheel it has {file.size}"
+            return FileFault(path=path, what=what, is_damage=bool(other) or not _is_whole(path))
         if is_library and size and not start.strip(b"\0"):
             return FileFault(path=path, what="starts with zero bytes", is_damage=True)
         algorithm = file.digest.partition("=")[0] if verifies else ""
@@ -447,13 +398,16 @@ def _fault_of(file: RecordedFile, *, verifies: bool) -> FileFault | None:
 
 
 def _unreadable(path: Path, problem: OSError) -> FileFault:
-    is_missing = isinstance(problem, FileNotFoundError)
-    return FileFault(
-        path=path,
-        what="isn't there" if is_missing else f"can't be read: {problem.strerror}",
-        is_damage=True,
-        barrier=_lost_link(path) if is_missing else _barrier(path),
-    )
+    if isinstance(problem, FileNotFoundError):
+        return _missing(path)
+    what = f"can't be read: {problem.strerror}"
+    return FileFault(path=path, what=what, is_damage=True, barrier=_barrier(path))
+
+
+def _missing(path: Path, *, is_damage: bool = True) -> FileFault:
+    link = _lost_link(path)
+    what = f"leads to {link.readlink()}, which isn't there" if link == path else "isn't there"
+    return FileFault(path=path, what=what, is_damage=is_damage, barrier=link)
 
 
 def _lost_link(path: Path) -> Path | None:

@@ -26,6 +26,8 @@ _TIME_LIMIT = 10.0  # seconds; without nvidia-persistenced `cuInit` takes severa
 _STUB_LIBRARY = 34  # CUDA_ERROR_STUB_LIBRARY, cuda.h
 _GLIBCXX = re.compile(rb"GLIBCXX_(3\.4(?:\.\d+)?)\0")
 _CONTAINERS = {"/.dockerenv": "Docker", "/run/.containerenv": "Podman"}
+_MOUNTS = Path("/proc/self/mounts")
+_ESCAPED = re.compile(r"\\([0-7]{3})")  # a space in the path of a mount point: proc(5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,3 +264,24 @@ def _read(path: Path | str) -> str:
         return read_text(Path(path), errors="replace")
     except OSError:
         return ""
+
+
+def mount_without_programs(path: Path) -> Path | None:
+    """Return the mount point of a file if programs and libraries there can't be executed (noexec).
+
+    None: they can, or the file isn't there.
+    """
+    try:
+        real = path.resolve(strict=True)
+        if not os.statvfs(real).f_flag & os.ST_NOEXEC:
+            return None
+        lines = read_text(_MOUNTS, errors="replace").splitlines()
+    except (OSError, RuntimeError):  # Python 3.12 and older
+        return None
+    points = (Path(_ESCAPED.sub(_unescape, line.split()[1])) for line in lines if " " in line)
+    around = [point for point in points if real.is_relative_to(point)]
+    return max(around, key=lambda point: len(point.parts), default=Path(real.anchor))
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return chr(int(match[1], 8))

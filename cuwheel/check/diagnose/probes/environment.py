@@ -296,10 +296,17 @@ def _read_onnxruntime(answer: EnvironmentAnswer, onnxruntime: Any) -> None:
     answer.write(available="CUDAExecutionProvider" in providers)
 
 
+def _read_tensorflow(answer: EnvironmentAnswer, tensorflow: Any) -> None:
+    """Import Keras, which TensorFlow does at its first use."""
+    answer.write(part="use Keras")
+    _ = tensorflow.keras.layers
+
+
 _PACKAGE_READERS = {
     "numba": _read_numba,
     "numba_cuda": _read_numba,
     "onnxruntime": _read_onnxruntime,
+    "tensorflow": _read_tensorflow,
     "triton": _read_triton,
 }
 

@@ -24,7 +24,7 @@ from cuwheel.check.diagnose.rules.requirements import (
     required_by,
     requirers,
 )
-from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, warns, works
+from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, notes, warns, works
 
 _SUFFIX = re.compile(r"-cu(\d+)$")
 _PLUGIN = re.compile(r"jax-cuda(\d+)-plugin")
@@ -47,6 +47,9 @@ def judge_frameworks(context: RuleContext, remedies: Mapping[str, str]) -> Itera
             *_plugin_fault(name, framework, context),
         ]
         faults += _cuda_fault(name, framework, context)
+        project = context.projects.get(framework.name)
+        if framework.trouble and project and project.name in context.changes:
+            faults.insert(0, _trouble(name, framework, context, remedy))  # nothing works with it
         faults += [] if faults else [*_visibility_fault(name, framework, context, remedy)]
         yield from faults
         if framework.was_imported and not faults:
@@ -263,12 +266,15 @@ def remedies_of(context: RuleContext, repairs: Mapping[str, str]) -> dict[str, s
     return {name: commands[0] for name, commands in firsts.items() if commands}
 
 
-def judge_nvidia_wheels(context: RuleContext, faulty: frozenset[str]) -> Iterator[Diagnosis]:
+def judge_nvidia_wheels(
+    context: RuleContext, faulty: frozenset[str], needed: frozenset[str] = frozenset()
+) -> Iterator[Diagnosis]:
     """Judge whether NVIDIA's wheels in an environment are of one CUDA.
 
     Args:
         faulty: wheels with another verdict: damaged, of another version, with files that another
             has too.
+        needed: releases of CUDA that libraries of packages need, whatever these require.
     """
     environment = context.environment
     wheels = nvidia_wheels(environment)
@@ -289,7 +295,10 @@ def judge_nvidia_wheels(context: RuleContext, faulty: frozenset[str]) -> Iterato
         of = next((f", {user.name}'s is {user.cuda}" for user in used.values()), "")
         names = (f"CUDA {major}: {_few(names)}" for major, names in sorted(majors.items()))
         spare = _spare(environment, others, faulty) if used else []
-        yield warns(
+        # What nothing requires is loaded by nothing, so it does no harm.
+        is_harmless = {*others} == {*spare} and needed.isdisjoint(cuda_majors(others))
+        judged = notes if spare and is_harmless else warns
+        yield judged(
             "diagnose-mixed-cuda",
             f"the NVIDIA wheels are for CUDA {listed}{of}",
             "; ".join(names),

@@ -76,7 +76,7 @@ _FAILURES = (
     ),
 )
 # Libraries of the system that wheels leave out, with Debian's packages.
-_OF_SYSTEM = {
+OF_SYSTEM = {
     "libGL.so.1": "libgl1 (opencv-python-headless works without it)",
     "libgthread-2.0.so.0": "libglib2.0-0",
     "libSM.so.6": "libsm6",
@@ -105,7 +105,7 @@ def explain(failure: str, otherwise: str, remedy: str | None = None) -> tuple[st
             if re.search(entry.pattern, line) and (remedy is None or not entry.is_symptom):
                 return entry.anchor, line.strip(), entry.fix if remedy is None else FIRST
     absent = _ABSENT.search(exception)
-    if absent and (package := _OF_SYSTEM.get(absent[1])):
+    if absent and (package := OF_SYSTEM.get(absent[1])):
         otherwise = f"install the system's package with {absent[1]}: apt-get install {package}"
     return "diagnose-import-failed", exception, otherwise if remedy is None else FIRST
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from cuwheel.base.system.quantities import plural
-from cuwheel.base.system.regular_files import read_text
 from cuwheel.check.diagnose.facts.environment import LACKING_MODULES, Distribution
 from cuwheel.check.diagnose.facts.gpu_packages import needs_gpu
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts, read_framework
@@ -23,14 +22,19 @@ from cuwheel.check.diagnose.facts.installed_files import (
     missing_of_pip,
     named_files,
 )
-from cuwheel.check.diagnose.facts.variables import without_entry
 from cuwheel.check.diagnose.rules.context import RuleContext
-from cuwheel.check.diagnose.rules.installer import same_release
+from cuwheel.check.diagnose.rules.installer import same_release, where_from
 from cuwheel.check.diagnose.rules.requirements import (
     cuda_of,
     is_nvidias,
     numpy_fix,
     requirers,
+)
+from cuwheel.check.diagnose.rules.shadows import (
+    fix_shadow,
+    judge_shadows,
+    startup_file_with,
+    without_folder,
 )
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns
 
@@ -68,7 +72,7 @@ class InstallationJudge:
         yield from self._hidden()
         for site in dict.fromkeys(path.parent for path in self.context.environment.leftovers):
             yield self._leftovers_in(site)
-        yield from self._shadows()
+        yield from judge_shadows(self.context, self.facts.shadows)
         yield from dict.fromkeys(verdict for _, verdict in self._of_distributions)
 
     @property
@@ -98,11 +102,10 @@ class InstallationJudge:
     @cached_property
     def remedies(self) -> dict[str, str]:
         """Commands that repair the files of distributions, by name; empty where none does."""
-        shadows = [shadow for shadow in self.facts.shadows if not shadow.is_start]
         hidden = {
-            shadow.distribution: self._without(shadow.entry)
-            for shadow in shadows
-            if shadow.distribution
+            shadow.distribution: fix_shadow(self.context, shadow)[1]
+            for shadow in self.facts.shadows
+            if shadow.distribution and not shadow.is_start
         }
         of_files = {name: verdict.command for name, verdict in self._of_distributions}
         return hidden | self._of_user_site | of_files
@@ -232,7 +235,7 @@ class InstallationJudge:
         verdicts = [(owner.name, verdict) for group, verdict in shared for owner in group.owners]
         installed = self.context.environment.distributions
         sites = dict.fromkeys(installed[name].site for name in self.facts.builds)
-        ways = {site: self._without(site) for site in sites}
+        ways = {site: without_folder(self.context, site) for site in sites}
         foreign = [
             (name, self._other_site(site))
             for site in sites
@@ -273,17 +276,25 @@ class InstallationJudge:
         if build.machine == "musl":
             other = "for systems with musl (Alpine), and this one has glibc"
         other += "" if build.machine else f" than {environment.release}"
+        fix, command = self._again(distribution, "reinstall it with this Python")
         return broken(
             "python-version-unsupported" if not build.machine else "diagnose-damaged-installation",
             f"{distribution.title} is built {other}",
             f"its wheel has the tag {build.tag}",
-            "reinstall it with this Python",
-            self.context.installer.reinstall(distribution),
+            fix,
+            command,
         )
+
+    def _again(self, distribution: Distribution, words: str) -> tuple[str, str]:
+        """Return the fix that installs a release again, unless another one is required."""
+        if distribution.name in self.replaced:
+            return "install the release that is required instead, as this report says", ""
+        again = self.context.installer.reinstall(distribution)
+        return f"{words}{where_from(distribution)}", again
 
     def _other_site(self, site: Path) -> Diagnosis:
         """Judge a folder of PYTHONPATH with packages for another Python."""
-        environment, command = self.context.environment, self._without(site)
+        environment, command = self.context.environment, without_folder(self.context, site)
         builds = {
             name: build
             for name, build in self.facts.builds.items()
@@ -320,7 +331,7 @@ class InstallationJudge:
             "diagnose-damaged-installation",
             f"{distribution.title} has no RECORD, the list of its files",
             f"nothing can check them, nor can pip remove or replace them: {distribution.metadata}",
-            "install it again over what is there",
+            f"install it again over what is there{where_from(distribution)}",
             self.context.installer.reinstall(distribution),
         )
 
@@ -339,7 +350,7 @@ class InstallationJudge:
             is_gpu = needs_gpu(second) or needs_gpu(first)
             if first.site == second.site and (is_gpu or first.name in self.needed):
                 yield self._second_metadata(first, second)
-            elif first.name in self.facts.builds and self._without(first.site):
+            elif first.name in self.facts.builds and without_folder(self.context, first.site):
                 continue  # judged with all others there
             elif is_gpu or (first.name in self.needed and self._is_hidden(second, first)):
                 fix, command = self._without_first(first)
@@ -369,14 +380,11 @@ class InstallationJudge:
 
     def _without_first(self, first: Distribution) -> tuple[str, str]:
         """Return fix and command that take the first of two folders from the path."""
-        if command := self._without(first.site):
+        if command := without_folder(self.context, first.site):
             return f"remove {first.site} from PYTHONPATH", command
         if self._is_users(first.site):
             return f"uninstall {first.title}, or keep Python from that folder", _WITHOUT_USERS
-        sites = self.context.environment.sites
-        files = (file for site in sites if site.is_dir() for file in _startup_files(site))
-        naming = next((file for file in files if _mentions(file, first.site)), None)
-        if naming:
+        if naming := startup_file_with(self.context, first.site):
             return f"remove the line with {first.site} from {naming}", ""
         return "remove one of the two", ""
 
@@ -401,38 +409,6 @@ class InstallationJudge:
             else "remove them; what they held is installed",
             removal,
         )
-
-    def _shadows(self) -> Iterator[Diagnosis]:
-        by_file = {shadow.path: shadow for shadow in reversed(self.facts.shadows)}
-        for shadow in reversed(by_file.values()):
-            environment = self.context.environment
-            hidden = environment.distributions.get(shadow.distribution)
-            title = hidden.title if hidden else f"Python's own module {shadow.module}"
-            count = sum(one.path == shadow.path for one in self.facts.shadows) - 1
-            title += f" and {plural(count, 'more package')}" if count else ""
-            site = hidden.site if hidden else environment.scheme["stdlib"]
-            if shadow.is_start:
-                yield broken(
-                    "diagnose-shadowed-module",
-                    f"{shadow.path} hides {title} from what is started in {shadow.entry}",
-                    f"Python puts that folder first for a prompt, `python -m`, `python -c` and its "
-                    f"own programs, so `import {shadow.module}` imports the file there",
-                    "rename the file",
-                )
-                continue
-            yield broken(
-                "diagnose-shadowed-module",
-                f"{shadow.path} hides {title}",
-                f"{shadow.entry} comes before {site} on sys.path, so `import "
-                f"{shadow.module}` imports the file there",
-                f"remove {shadow.entry} from PYTHONPATH, or rename the file",
-                self._without(shadow.entry),
-            )
-
-    def _without(self, folder: Path) -> str:
-        """Return the command that removes a folder from PYTHONPATH; empty if it isn't in there."""
-        change = without_entry(self.context.environ, "PYTHONPATH", str(folder))
-        return change.command if change else ""
 
     def _shared(self, shared: SharedFiles) -> Diagnosis:
         names = [owner.name for owner in shared.owners]
@@ -477,13 +453,11 @@ class InstallationJudge:
         first, *rest = damaged or faults
         more = f", and {len(rest)} more" if rest else ""
         cause = f"{first.path.name} {first.what}{more}"
-        again = self.context.installer.reinstall(distribution)
-        where = "" if same_release(distribution) else ", from its original source"
-        anchor = "diagnose-damaged-installation"
-        fix = f"install it again{where}"
+        fix, again = self._again(distribution, "install it again")
+        where, anchor = where_from(distribution), "diagnose-damaged-installation"
         barriers = dict.fromkeys(fault.barrier for fault in damaged if fault.barrier)
         if barriers:
-            fix, again = _open_barriers([*barriers], again)
+            fix, again = _open_barriers([*barriers], again, where)
         if damaged:
             return broken(anchor, f"{distribution.title} is damaged", cause, fix, again)
         fix = f"{fix}, unless it was changed intentionally"
@@ -506,20 +480,8 @@ def _named_by_folder(path: Path) -> Distribution | None:
     )
 
 
-def _startup_files(site: Path) -> Iterator[Path]:
-    yield from sorted(site.glob("*.pth"))
-    yield from (site / name for name in ("sitecustomize.py", "usercustomize.py"))
-
-
 def _leads_nowhere(path: Path) -> bool:
     return path.is_symlink() and not path.exists()
-
-
-def _mentions(file: Path, folder: Path) -> bool:
-    try:
-        return str(folder) in read_text(file)
-    except (OSError, UnicodeDecodeError):
-        return False
 
 
 def _lost(distribution: Distribution) -> Diagnosis:
@@ -532,11 +494,11 @@ def _lost(distribution: Distribution) -> Diagnosis:
     )
 
 
-def _open_barriers(paths: list[Path], again: str) -> tuple[str, str]:
+def _open_barriers(paths: list[Path], again: str, where: str) -> tuple[str, str]:
     """Return fix and command for files behind folders without rights, or links to themselves."""
     names = shlex.join(map(str, paths))
     if not any(path.is_symlink() for path in paths):
         return "permit reading", f"chmod -R u+rwX {names}"
-    return "remove the link that leads nowhere, and install it again", (
+    return f"remove the link that leads nowhere, and install it again{where}", (
         f"rm {names} && {again}" if again and all(path.is_symlink() for path in paths) else ""
     )

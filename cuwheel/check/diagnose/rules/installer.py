@@ -7,12 +7,14 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.base.system.process import which
+from cuwheel.check.diagnose.facts.builds import was_built_here
 from cuwheel.check.diagnose.facts.environment import ChosenPython, Distribution, PythonEnvironment
 from cuwheel.check.diagnose.facts.installed_files import missing_of_pip
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns
@@ -209,13 +211,30 @@ def same_release(distribution: Distribution) -> str:
 
     A local version (`+cpu`) is on no index that is known here, and a wheel from a file may be on
     none: they are taken from where they came (PEP 610). A folder or a repository is a person's own
-    work, which no index may replace.
+    work, which no index may replace; nor has one a wheel that was built here.
     """
     origin = distribution.origin
     if "archive_info" in origin and origin.get("url"):
-        return f"{distribution.name} @ {origin['url']}"
+        address = urlsplit(str(origin["url"]))
+        is_gone = address.scheme == "file" and not Path(unquote(address.path)).exists()
+        return "" if is_gone else f"{distribution.name} @ {origin['url']}"
     has_release = not origin and "+" not in distribution.version
+    has_release = has_release and not was_built_here(distribution)
     return f"{distribution.name}=={distribution.version}" if has_release else ""
+
+
+def where_from(distribution: Distribution) -> str:
+    """Return from where to install a release again that no known index has; empty: from its index.
+
+    For the end of a sentence.
+    """
+    if same_release(distribution):
+        return ""
+    if url := str(distribution.origin.get("url", "")):
+        return f", from where it came: {url}"
+    if was_built_here(distribution):
+        return ", from its source: its wheel's tag is that of one built here, which no index takes"
+    return ", from its original source"
 
 
 def is_from_folder(distribution: Distribution) -> bool:

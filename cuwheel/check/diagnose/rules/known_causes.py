@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import configparser
 import re
+import resource
 import shlex
+import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
+from cuwheel.base.formats.binaries.elf import Elf, ElfFormatError, read_elf
 from cuwheel.base.formats.wheel.metadata import project_of
+from cuwheel.base.system.regular_files import open_file, read_text
 from cuwheel.check.cuda.suppliers import components_of
+from cuwheel.check.diagnose.facts.builds import other_machine
 from cuwheel.check.diagnose.facts.environment import LACKING_MODULES, Distribution
 from cuwheel.check.diagnose.facts.installed_files import modules_of
+from cuwheel.check.diagnose.facts.machine import mount_without_programs
 from cuwheel.check.diagnose.rules.context import RuleContext
-from cuwheel.check.diagnose.rules.import_failures import exception_in
-from cuwheel.check.diagnose.rules.requirements import cuda_of
+from cuwheel.check.diagnose.rules.import_failures import OF_SYSTEM, exception_in
+from cuwheel.check.diagnose.rules.requirements import cuda_of, required_by
 from cuwheel.check.diagnose.verdict import Diagnosis, broken
+from cuwheel.check.linkage.search_path import resolve_entry
 
 # New environments come without it since Python 3.12; the last has no `pkg_resources`.
 _OF_SETUPTOOLS = {
@@ -162,6 +171,102 @@ def _absent_library(
     )
 
 
+def _refused_library(
+    match: re.Match[str], owner: Distribution, _: RuleContext
+) -> KnownCause | None:
+    """Return why the loader refuses a library that is there: its machine, or a mount option."""
+    path = Path(match[1])
+    if other := other_machine(path):
+        return KnownCause(
+            "diagnose-damaged-installation",
+            f"install a build of {owner.name} for this machine",
+            why=f"{path.name} {other}",
+        )
+    if mount := mount_without_programs(path):
+        return KnownCause(
+            "diagnose-import-failed",
+            f"create the environment on another file system, or mount this one without noexec: "
+            f"mount -o remount,exec {shlex.quote(str(mount))} (as root)",
+            why=f"{mount} is mounted with noexec, which keeps any library there from being loaded",
+        )
+    return None
+
+
+def _memory_limit(_: re.Match[str], __: Distribution, ___: RuleContext) -> KnownCause | None:
+    """Return the cause where a limit of the shell's programs is too low; this one has it too."""
+    limit, _hard = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return None
+    return KnownCause(
+        "diagnose-import-failed",
+        "raise the limit of the shell, or of what has started it (a batch job, a service)",
+        "ulimit -v unlimited",
+        f"ulimit -v limits the address space of each program to {limit >> 20} MiB",
+    )
+
+
+def _lost_backend(match: re.Match[str], _: Distribution, context: RuleContext) -> KnownCause | None:
+    """Return whose entry point PyTorch can't load at its import."""
+    for own in context.environment.distributions.values():
+        parser = configparser.ConfigParser(interpolation=None, delimiters=("=",))
+        try:
+            parser.read_string(read_text(own.metadata / "entry_points.txt"))
+        except (OSError, UnicodeDecodeError, configparser.Error):
+            continue
+        if parser.has_option("torch.backends", match[1]):
+            removal = context.installer.remove((own.name,))
+            return KnownCause(
+                "diagnose-import-failed",
+                f"install {own.name} again, or remove it, unless PyTorch is to go on without it: "
+                "TORCH_DEVICE_BACKEND_AUTOLOAD=0",
+                removal,
+                f"{own.title} registers it as an entry point, torch.backends",
+            )
+    return None
+
+
+def _library_of_nobody(
+    match: re.Match[str], owner: Distribution, context: RuleContext
+) -> KnownCause | None:
+    """Return which file needs a library, and which of its folders is gone."""
+    soname, installed = match[1], context.environment.distributions
+    required = sorted(required_by(context.environment, (owner.name,)))
+    for user in (owner, *(installed[name] for name in required)):
+        for path in user.libraries:
+            elf = _read(path)
+            if elf is None or soname not in elf.needed:
+                continue
+            entries = [(entry, resolve_entry(path, entry)) for entry in elf.search_path]
+            gone = [entry for entry, folder in entries if folder and not folder.is_dir()]
+            where = f"{path.name} of {user.title} needs it"
+            if not gone:
+                return None if soname in OF_SYSTEM else _unsupplied(soname, where)
+            kind = "RUNPATH" if elf.runpath else "RPATH"
+            return KnownCause(
+                "diagnose-import-failed",
+                f"put that folder back, or build {user.name} again and copy its libraries into "
+                "the wheel (auditwheel repair)",
+                why=f"{where}, and its {kind} leads to {gone[0]}, which isn't there",
+            )
+    return None
+
+
+def _unsupplied(soname: str, where: str) -> KnownCause:
+    return KnownCause(
+        "diagnose-import-failed",
+        f"install what has {soname}; if it is there, add its folder to LD_LIBRARY_PATH",
+        why=where,
+    )
+
+
+def _read(path: Path) -> Elf | None:
+    try:
+        with open_file(path) as stream:
+            return read_elf(stream)
+    except (OSError, ElfFormatError, struct.error):
+        return None
+
+
 _Rule = Callable[[re.Match[str], Distribution, RuleContext], KnownCause | None]
 _RULES: tuple[tuple[str, _Rule], ...] = (
     (r"marshal data|bad magic number in '", _compiled),
@@ -175,4 +280,8 @@ _RULES: tuple[tuple[str, _Rule], ...] = (
     (r"module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'", _other_interface),
     (r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)' \(/", _other_interface),
     (r"(lib(?:cu|nv|nccl)[\w.+-]*\.so[\d.]*): cannot open shared object", _absent_library),
+    (r"MemoryError|Cannot allocate memory|failed to map segment", _memory_limit),
+    (r"Failed to load the backend extension: (\w+)", _lost_backend),
+    (r"(/[^:]+\.so[\w.-]*): (?:cannot open|failed to map|wrong ELF class)", _refused_library),
+    (r"Error: (?!lib(?:cu|nv|nccl))([\w.+-]+\.so[\w.]*): cannot open shared", _library_of_nobody),
 )

@@ -26,6 +26,7 @@ from cuwheel.check.diagnose.rules.import_failures import (
     explain,
     explain_variable,
 )
+from cuwheel.check.diagnose.rules.installer import where_from
 from cuwheel.check.diagnose.rules.known_causes import judge_known
 from cuwheel.check.diagnose.rules.requirements import cuda_of, extra_fix, extras_of, numpy_fix
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, notes, warns, works
@@ -232,14 +233,14 @@ class _PackageJudge:
     def _unimportable(self) -> Iterator[Diagnosis]:
         package, context = self.package, self.context
         names = [library.path.name for library in package.libraries if library.is_unimportable]
-        again = context.installer.install(f"{package.name}=={package.version}", again=True)
+        own = context.environment.distributions[package.name]
         if names and self.remedy is None:  # else its wheel's tag shows it
             yield broken(
                 "python-version-unsupported",
                 f"{package.title} is built for another Python than {context.environment.release}",
                 f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}",
-                "reinstall it with this Python",
-                again if "+" not in package.version else "",
+                f"reinstall it with this Python{where_from(own)}",
+                context.installer.reinstall(own),
             )
 
     def _symbols(self) -> Iterator[Diagnosis]:

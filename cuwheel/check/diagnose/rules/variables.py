@@ -1,11 +1,14 @@
-"""Verdicts on variables of the loader."""
+"""Verdicts on variables of the loader, and on settings that switch GPUs off."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
+from cuwheel.base.system.regular_files import read_text
 from cuwheel.check.diagnose.facts.variables import VariableChange, entries_of, without_entry
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns
 
@@ -21,35 +24,122 @@ def judge_start(change: VariableChange) -> Diagnosis:
     )
 
 
-# What switches the GPU off: variable, pattern of its value, the package that reads it.
+class _Switch(NamedTuple):
+    """A setting that switches GPUs off.
+
+    Attributes:
+        value: the pattern of its value.
+        reader: the project that reads it; empty: NVIDIA's driver, for all programs.
+        simulates: code for GPUs runs nevertheless, in a simulator, also on a machine with a GPU.
+    """
+
+    name: str
+    value: str
+    reader: str
+    simulates: bool = False
+
+
 _OFF = (
-    ("CUDA_VISIBLE_DEVICES", r"\s*(-1|none)?\s*(,.*)?", ""),
-    ("JAX_PLATFORMS", r"(?!.*(cuda|gpu)).+", "jax"),
-    ("JAX_PLATFORM_NAME", r"cpu", "jax"),
-    ("NUMBA_DISABLE_CUDA", r"[1-9]\d*", "numba"),
-    ("NUMBA_ENABLE_CUDASIM", r"[1-9]\d*", "numba"),
+    _Switch("CUDA_VISIBLE_DEVICES", r"\s*(-1|none)?\s*(,.*)?", ""),
+    _Switch("JAX_PLATFORMS", r"(?!.*(cuda|gpu)).+", "jax"),
+    _Switch("JAX_PLATFORM_NAME", r"cpu", "jax"),
+    _Switch("NUMBA_DISABLE_CUDA", r"[1-9]\d*", "numba"),
+    _Switch("NUMBA_ENABLE_CUDASIM", r"[1-9]\d*", "numba", simulates=True),
 )
 
 
+class _SettingsFile(NamedTuple):
+    """A file of the working folder whose lines `key: value` count as variables.
+
+    Attributes:
+        prefix: of the variables' names.
+        needs: the project without which it isn't read.
+    """
+
+    name: str
+    prefix: str
+    needs: str
+
+
+# Variables come first (numba/core/config.py, `_EnvReloader.update`).
+_FILES = (_SettingsFile(".numba_config.yaml", "NUMBA_", "pyyaml"),)
+_BOOLEANS = {"true": "1", "yes": "1", "on": "1"}  # of YAML
+_SETTING = re.compile(r"(\w+)[ \t]*:[ \t]*([^\s#]+)")
+
+
 def judge_switches(
-    environ: Mapping[str, str], installed: Collection[str], *, has_gpu: bool
+    environ: Mapping[str, str], installed: Collection[str], start: Path, *, has_gpu: bool
 ) -> Iterator[Diagnosis]:
-    """Yield a verdict on each variable that switches GPUs off, without effect where there is none.
+    """Yield a verdict on each setting that switches GPUs off, without effect where there is none.
 
     Args:
         installed: the names of projects.
+        start: the folder that the user works in.
         has_gpu: what sees no GPU has verdicts of its own then.
     """
-    for name, value, reader in _OFF:
-        is_off = name in environ and re.fullmatch(value, environ[name], re.IGNORECASE)
-        if not has_gpu and is_off and (not reader or reader in installed):
-            yield notes(
-                "no-cuda-device",
-                f"{name}={environ[name]!r} switches the GPU off for {reader or 'all programs'}",
-                "on a machine with a GPU it would not be used either",
-                f"unset {name}, unless that is intended",
-                f"unset {name}",
-            )
+    for switch in _OFF:
+        if switch.reader and switch.reader not in installed:
+            continue
+        setting = _setting_of(switch.name, environ, installed, start)
+        if setting and re.fullmatch(switch.value, setting.value, re.IGNORECASE):
+            if switch.simulates:
+                yield _judge_simulator(switch, setting)
+            elif not has_gpu:
+                yield notes(
+                    "no-cuda-device",
+                    f"{setting.text} switches the GPU off for {switch.reader or 'all programs'}",
+                    "on a machine with a GPU it would not be used either",
+                    f"{setting.advice}, unless that is intended",
+                    setting.command,
+                )
+
+
+def _judge_simulator(switch: _Switch, setting: _Setting) -> Diagnosis:
+    return warns(
+        "no-cuda-device",
+        f"{setting.text}: {switch.reader} runs kernels in its simulator, not on a GPU",
+        "the simulator runs Python on the CPU, slowly, and reports a GPU that isn't there",
+        f"{setting.advice}, unless that is intended",
+        setting.command,
+    )
+
+
+class _Setting(NamedTuple):
+    """A setting, and how to remove it."""
+
+    value: str
+    text: str
+    advice: str
+    command: str
+
+
+def _setting_of(
+    name: str, environ: Mapping[str, str], installed: Collection[str], start: Path
+) -> _Setting | None:
+    """Return the value that counts of a variable, or of a line of a file."""
+    if name in environ:
+        advice = f"unset {name}"
+        return _Setting(environ[name], f"{name}={environ[name]!r}", advice, advice)
+    for file in _FILES:
+        path = start / file.name
+        if name.startswith(file.prefix) and file.needs in installed:
+            for key, value in _settings_in(path):
+                if f"{file.prefix}{key.upper()}" == name:
+                    text, advice = f"{key}: {value} in {path}", f"remove {key} from {path}"
+                    command = f"sed -i '/^{key}[[:space:]]*:/d' {shlex.quote(str(path))}"
+                    return _Setting(value, text, advice, command)
+    return None
+
+
+def _settings_in(path: Path) -> Iterator[tuple[str, str]]:
+    try:
+        lines = read_text(path).splitlines()
+    except (OSError, UnicodeDecodeError):
+        return
+    matches = filter(None, map(_SETTING.match, lines))
+    for match in matches:
+        value = match[2].strip("'\"")
+        yield match[1], _BOOLEANS.get(value.lower(), value)
 
 
 def judge_variables(environ: Mapping[str, str]) -> Iterator[Diagnosis]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,10 +19,10 @@ from cuwheel.check.diagnose.facts.installed_files import (
     InstallationFacts,
     Shadow,
     find_faults,
-    find_shadows,
     modules_of,
     read_installation,
 )
+from cuwheel.check.diagnose.facts.shadows import find_late_shadows, find_shadows
 from tests.check.diagnose.samples import make_distribution, make_environment
 from tests.support.check.environments import Env
 from tests.support.factories import compile_library, write_wheel
@@ -199,6 +200,19 @@ def test_finds_module_that_hides_a_namespace(env: Env) -> None:
     assert (shadow.module, shadow.path) == ("nvidia", env.site / "nvidia.py")
 
 
+@pytest.mark.parametrize(("file", "count"), [("_own/part.py", 1), ("_own/__init__.py", 0)])
+def test_takes_private_package_for_no_namespace(env: Env, file: str, count: int) -> None:
+    """As `_distutils_hack` of a base Python, which comes after the environment's own."""
+    env.install("ext", {"ext/__init__.py": b"", file: b""})
+    base = env.folder / "base"
+    (base / "_own").mkdir(parents=True)
+    (base / "_own" / "__init__.py").touch()
+    environment = environment_of(env)
+    environment = replace(environment, sites=(*environment.sites, base))
+
+    assert len([*find_shadows(environment.distributions["ext"], environment, env.site)]) == count
+
+
 @pytest.mark.parametrize(("place", "count"), [("user", 1), ("venv", 0)])
 def test_finds_package_that_hides_a_namespace(env: Env, place: str, count: int) -> None:
     """In the namespace's own folder `__init__.py` adds to it."""
@@ -262,3 +276,85 @@ def test_hides_nothing_that_python_has_imported_before(
     environment = replace(environment, sites=(installed.site,), started=started)
 
     assert len([*find_shadows(installed, environment, tmp_path)]) == count
+
+
+@pytest.mark.parametrize(
+    ("gone", "levels"),
+    [
+        ("ext/part.py", [True]),
+        ("ext/lazy", [False]),
+        ("hook.pth", [False]),
+        ("ext/part.py, instead its compiled form", []),
+        ("ext/tests", []),
+        ("ext/test_it.py", []),
+        ("ext/types.pyi", []),
+        ("ext/include", []),
+    ],
+)
+def test_names_lost_module(tmp_path: Path, gone: str, levels: list[bool]) -> None:
+    names = (
+        *("__init__.py", "part.py", "lazy/__init__.py", "tests/__init__.py", "tests/data.py"),
+        *("test_it.py", "types.pyi", "include/a.h"),
+    )
+    files = {f"ext/{name}": b"x = 1\n" for name in names} | {"hook.pth": b"# x\n"}
+    unpack_wheel(write_wheel(tmp_path / "wheels", files, name="ext"), tmp_path)
+    own = make_distribution("ext", tmp_path, metadata=tmp_path / "ext-1.2.3.dist-info")
+    path = tmp_path / gone.partition(",")[0]
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if "," in gone:
+        path.with_suffix(".pyc").touch()
+
+    assert find_faults(own, verifies=False) == (), "its packager may have left it out"
+
+    (own.metadata / "INSTALLER").write_text("pip\n")
+    faults = find_faults(own, verifies=False)
+    assert [fault.is_damage for fault in faults] == levels
+    assert {fault.what for fault in faults} <= {"isn't there"}
+
+
+@pytest.mark.parametrize(("machine", "is_other"), [(183, True), (62, False), (190, False)])
+def test_names_machine_of_another_library(
+    installed: Distribution, monkeypatch: pytest.MonkeyPatch, machine: int, *, is_other: bool
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    path = installed.libraries[0]
+    content = bytearray(path.read_bytes())
+    content[18:20] = machine.to_bytes(2, "little")
+    path.write_bytes(bytes(content) + b"more")
+
+    [fault] = find_faults(installed, verifies=False)
+
+    assert fault.is_damage is is_other
+    if is_other:
+        assert fault.what == "is built for aarch64, and this machine is x86_64"
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "count"),
+    [
+        ("def use():\n    import secrets\n", "secrets.py", 1),
+        ("def use():\n    from secrets import randbits\n", "secrets.py", 1),
+        ("import os, secrets as s\n", "secrets/__init__.py", 1),
+        ("from .secrets import mine\n", "secrets.py", 0),
+        ('"""import secrets"""\n', "secrets.py", 0),
+        ("if TYPE_CHECKING:\n    import secrets\n", "secrets.py", 0),
+        ("if __name__ == '__main__':\n    import secrets\n", "secrets.py", 0),
+        ("import secrets\n", "mine.py", 0),
+        ("import mine\n", "mine.py", 0),
+    ],
+)
+def test_finds_what_hides_python_from_later_imports(
+    env: Env, source: str, name: str, count: int
+) -> None:
+    env.install("ext", {"ext/__init__.py": b"", "ext/part.py": source.encode()})
+    work = env.folder / "work" / name
+    work.parent.mkdir(parents=True)
+    work.touch()
+    start = env.folder / "work"
+    environment = environment_of(env)
+    owners = [environment.distributions["ext"]]
+
+    shadows = list(find_late_shadows(environment, start, owners, ()))
+
+    assert [shadow.user for shadow in shadows] == [env.site / "ext" / "part.py"] * count
+    assert list(find_late_shadows(environment, start, owners, ("secrets",))) == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -56,8 +58,38 @@ def test_changes_no_list_without_the_entry() -> None:
         ("NUMBA_DISABLE_CUDA", "1", 0),
     ],
 )
-def test_names_variable_that_switches_the_gpu_off(name: str, value: str, count: int) -> None:
-    verdicts = list(judge_switches({name: value}, {"jax"}, has_gpu=False))
+def test_names_variable_that_switches_the_gpu_off(
+    name: str, value: str, count: int, tmp_path: Path
+) -> None:
+    verdicts = list(judge_switches({name: value}, {"jax"}, tmp_path, has_gpu=False))
 
     assert [one.command for one in verdicts] == [f"unset {name}"] * count
-    assert list(judge_switches({name: value}, {"jax"}, has_gpu=True)) == []
+    assert list(judge_switches({name: value}, {"jax"}, tmp_path, has_gpu=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "variable", "projects", "place"),
+    [
+        ("enable_cudasim: 1", None, {"numba", "pyyaml"}, "file"),
+        ("enable_cudasim : true  # for tests", None, {"numba", "pyyaml"}, "file"),
+        ("enable_cudasim: 0", "1", {"numba"}, "variable"),
+        ("enable_cudasim: 1", "0", {"numba", "pyyaml"}, ""),
+        ("enable_cudasim: 1", None, {"numba"}, ""),
+        ("enable_cudasim: 1", None, {"pyyaml"}, ""),
+        ("other: 1", None, {"numba", "pyyaml"}, ""),
+    ],
+)
+def test_names_what_makes_numba_simulate(
+    line: str, variable: str | None, projects: set[str], place: str, tmp_path: Path
+) -> None:
+    file = tmp_path / ".numba_config.yaml"
+    file.write_text(f"opt: 3\n{line}\n")
+    environ = {"NUMBA_ENABLE_CUDASIM": variable} if variable else {}
+
+    verdicts = list(judge_switches(environ, projects, tmp_path, has_gpu=True))
+
+    assert [verdict.level for verdict in verdicts] == ["warning"] * bool(place)
+    for verdict in verdicts:
+        assert (str(file) in verdict.what) == (place == "file")
+        subprocess.run(["bash", "-c", verdict.command], check=True)
+    assert file.read_text() == "opt: 3\n" + f"{line}\n" * (place != "file")

@@ -11,7 +11,7 @@ import pytest
 from cuwheel.check.diagnose.facts.imports import Device, FrameworkFacts
 from cuwheel.check.diagnose.facts.machine import Driver, DriverGpu
 from cuwheel.check.diagnose.rules.caches import judge_caches
-from cuwheel.check.diagnose.rules.frameworks import judge_frameworks
+from cuwheel.check.diagnose.rules.frameworks import judge_frameworks, judge_nvidia_wheels
 from cuwheel.check.diagnose.verdict import Diagnosis
 from tests.check.diagnose.samples import make_context, make_distribution
 from tests.support.check.environments import Env, look_into, verdict_on
@@ -184,3 +184,20 @@ def test_names_compiler_of_kernels_that_cupy_does_not_open(*, installed: bool, s
 
     assert verdict.anchor == "libnvrtc-missing"
     assert verdict.command.startswith(start or "python -m pip install nvidia-cuda-nvrtc-cu12 && ")
+
+
+@pytest.mark.parametrize(
+    ("requirer", "needed", "level", "has_command"),
+    [("", "", "note", True), ("", "12", "warning", True), ("user", "", "warning", False)],
+)
+def test_takes_wheels_that_nothing_requires_for_no_fault(
+    requirer: str, needed: str, level: str, *, has_command: bool
+) -> None:
+    torch = FrameworkFacts(name="torch", version="2", cuda="13.0", was_imported=True)
+    wheels = [make_distribution("nvidia-nccl-cu12"), make_distribution("nvidia-nccl-cu13")]
+    user = make_distribution("user", requires=("nvidia-nccl-cu12",) if requirer else ())
+    context = make_context(make_distribution("torch"), user, *wheels, frameworks=(torch,))
+
+    [verdict] = judge_nvidia_wheels(context, frozenset(), frozenset(filter(None, [needed])))
+
+    assert (verdict.level, bool(verdict.command)) == (level, has_command)

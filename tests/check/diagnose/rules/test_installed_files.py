@@ -142,3 +142,32 @@ def test_keeps_python_from_the_users_folder(env: Env, base: str, command: str) -
 
     [verdict] = [one for one in report.verdicts if one.what == "numpy is installed twice"]
     assert verdict.command == command
+
+
+@pytest.mark.parametrize("is_required", [False, True])
+def test_names_owner_of_what_hides_a_namespace(env: Env, *, is_required: bool) -> None:
+    env.install("nvidia_part", {"nvidia/part/a.so": env.compile("a.so", "int a;")})
+    env.install("other", {"nvidia.py": b""})
+    if is_required:
+        env.install("user", requires=("other",))
+
+    verdict = verdict_on(look_into(env), "diagnose-shadowed-module")
+
+    assert f"nvidia.py and the folder nvidia are in {env.site}" in verdict.cause
+    assert "PYTHONPATH" not in verdict.fix
+    assert ("uninstall other 1.2.3" in verdict.fix) != is_required
+    assert bool(verdict.command) != is_required
+
+
+def test_names_startup_file_that_puts_a_folder_first(env: Env) -> None:
+    env.install_torch()
+    work = env.folder / "work"
+    work.mkdir()
+    (work / "torch.py").write_text("x = 1\n")
+    line = f"import sys; sys.path.insert(0, {str(work)!r})\n"
+    (env.site / "first.pth").write_text(line)
+
+    verdict = verdict_on(look_into(env), "diagnose-shadowed-module")
+
+    assert str(env.site / "first.pth") in verdict.fix
+    assert "PYTHONPATH" not in verdict.fix

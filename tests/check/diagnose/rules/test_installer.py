@@ -11,10 +11,12 @@ import pytest
 
 from cuwheel.base.formats.wheel.archive import unpack_wheel
 from cuwheel.check.diagnose.diagnose import DiagnoseOptions, diagnose
-from cuwheel.check.diagnose.rules.installer import Installer, same_release
+from cuwheel.check.diagnose.rules.installer import Installer, same_release, where_from
 from tests.check.diagnose.samples import make_distribution
 from tests.support.check.environments import CALLERS_PATH, Env, anchors, look_into, verdict_on
 from tests.support.factories import write_wheel
+
+_FROM_FILE = f"torch @ {Path(__file__).as_uri()}"
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,8 @@ def test_removes_without_a_prompt(command: str, *, has_pip: bool) -> None:
     [
         ("2.11.0", {}, "torch==2.11.0"),
         ("2.11.0+cpu", {}, ""),
-        ("2.11.0+cpu", {"url": "file:///t.whl", "archive_info": {}}, "torch @ file:///t.whl"),
+        ("2.11.0+cpu", {"url": Path(__file__).as_uri(), "archive_info": {}}, _FROM_FILE),
+        ("2.11.0+cpu", {"url": "file:///gone.whl", "archive_info": {}}, ""),
         ("2.11.0+cpu", {"url": "file:///source", "dir_info": {}}, ""),
     ],
 )
@@ -53,6 +56,20 @@ def test_names_same_release(
     (tmp_path / "direct_url.json").write_text(json.dumps(origin))
 
     assert same_release(make_distribution("torch", tmp_path, version=version)) == requirement
+
+
+@pytest.mark.parametrize(
+    ("platform", "requirement"),
+    [("linux_x86_64", ""), ("manylinux_2_17_x86_64", "torch==2.11.0")],
+)
+def test_names_no_release_that_was_built_here(
+    platform: str, requirement: str, tmp_path: Path
+) -> None:
+    (tmp_path / "WHEEL").write_text(f"Wheel-Version: 1.0\nTag: cp312-cp312-{platform}\n")
+    own = make_distribution("torch", tmp_path, version="2.11.0")
+
+    assert same_release(own) == requirement
+    assert bool(where_from(own)) == (requirement == "")
 
 
 def test_prints_no_command_without_pip_and_uv(env: Env) -> None:
