@@ -10,6 +10,7 @@ catalogue's own texts, and beside plain reading. The last line is the log with t
 from __future__ import annotations
 
 import argparse
+import gzip
 import io
 import json
 import sys
@@ -232,11 +233,11 @@ def speed_table(log: Path, size: int, taken: Mapping[str, Sequence[Turn]]) -> Ta
 
 def _logs(names: Iterable[Path]) -> Iterator[Path]:
     for name in names:
-        yield from sorted(name.glob("*.log")) if name.is_dir() else (name,)
+        yield from sorted(name.glob("*.log*")) if name.is_dir() else (name,)
 
 
 def _repeat(log: Path, large: Path, size: int) -> None:
-    content = log.read_bytes()
+    content = gzip.decompress(log.read_bytes()) if log.suffix == ".gz" else log.read_bytes()
     content += b"\n" * (not content.endswith(b"\n"))
     with large.open("wb") as stream:
         while stream.tell() < size:
