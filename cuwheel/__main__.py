@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import shutil
@@ -16,6 +15,8 @@ from typing import NoReturn
 from cuwheel.base.last_resort import report_limits
 
 report_limits()  # before what follows needs memory
+
+import ctypes
 
 from cuwheel.base.caller import Caller, read_caller
 from cuwheel.base.errors import (

@@ -13,7 +13,7 @@ import sys
 import threading
 from types import TracebackType
 
-from cuwheel.base.errors import CuwheelError, ResourceLimitError, UsageError
+from cuwheel.base.errors import CuwheelError, InstallError, ResourceLimitError, UsageError
 
 _LIMITS = {
     errno.ENOMEM: "memory",
@@ -63,6 +63,19 @@ def limit_error_of_program(output: str) -> CuwheelError | None:
     }.get(name) or OSError(int(number[1]) if number else 0, text)
     kind = _limit_of(problem)
     return _error("a program of it", kind, line[:200]) if kind else None
+
+
+def damaged_python_error(problem: BaseException) -> CuwheelError | None:
+    """Return the error for an import of one of Python's own extension modules; None: it is none."""
+    name = getattr(problem, "name", None) or ""
+    if not isinstance(problem, ImportError) or name not in sys.stdlib_module_names:
+        return None
+    return InstallError(
+        f"Python's own module {name} can't be imported",
+        why=f"{sys.executable}: {problem}",
+        fix="if LD_LIBRARY_PATH or LD_PRELOAD is set, put `env -u LD_LIBRARY_PATH -u LD_PRELOAD` "
+        "before the command; else repair this Python",
+    )
 
 
 def _error(process: str, kind: str, why: str) -> CuwheelError:
@@ -120,9 +133,9 @@ def _open_closed_streams() -> None:
 
 
 def _report(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
-    """Print a limit as an error, and exit with its code; handle all else as Python does."""
+    """Print a limit or a damaged Python as an error; handle all else as Python does."""
     _RESERVE.clear()
-    error = limit_error(problem)
+    error = limit_error(problem) or damaged_python_error(problem)
     if error is None:
         sys.__excepthook__(kind, problem, trace)
         return

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
-from cuwheel.base.errors import ResourceLimitError
+from cuwheel.base.errors import InstallError, ResourceLimitError
 from cuwheel.base.last_resort import limit_error, limit_error_of_program
 from cuwheel.base.paths import ROOT
 from tests.support.machines.pythons import SAFE_PATH
@@ -84,3 +85,15 @@ def test_ends_without_traceback(
     assert "Traceback" not in finished.stderr
     assert finished.returncode == status
     assert line in finished.stderr
+
+
+def test_names_a_damaged_module_of_python(tmp_path: Path) -> None:
+    (tmp_path / f"_ctypes{sysconfig.get_config_var('EXT_SUFFIX')}").touch()
+    code = "from cuwheel.base.last_resort import report_limits; report_limits(); import ctypes"
+    command = [sys.executable, "-c", code]
+    environ = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+
+    assert done.stderr.startswith("error: Python's own module _ctypes can't be imported\n")
+    assert done.returncode == InstallError.exit_code
