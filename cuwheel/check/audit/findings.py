@@ -135,7 +135,7 @@ RULES = (
     AuditRule(
         name="program",
         summary="A program can't be started, or runs unexpectedly.",
-        text="A file needs the execute bit to start, a script too (uv adds one, pip none), a "
+        text="A file needs the execute bit to start, a script too (pip adds none), a "
         "program the system's loader. Installers write their environment's Python into scripts "
         "that begin with `#!python`, and change no other first line. `sitecustomize.py` and "
         "`import` lines of a `.pth` run whenever Python starts; a path in it is of the build "
