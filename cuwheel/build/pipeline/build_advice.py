@@ -40,6 +40,7 @@ def build_advice(
         pins = [part.version for part in wanted.specifier if part.operator in {"==", "==="}]
         version = f" --version {pins[0]}" if pins and not pins[0].endswith(".*") else ""
         draft = f"`nox -s new -- {canonicalize_name(wanted.name)}{version}` drafts a recipe"
+        draft += ", if the index has that source" * bool(version)
         return as_typed(draft if find_project() else f"in a project (`cuwheel init`) {draft}")
     if best is None:
         best = max(known, key=lambda target: _preference(target, machine))
