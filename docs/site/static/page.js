@@ -29,5 +29,11 @@ function addLevels() {
     heading.ariaLevel = "2";
 }
 
+/** Titles of the theme's icons: Sphinx, which marks the words that were looked for, fails in one. */
+function dropTitlesOfIcons() {
+  for (const title of document.querySelectorAll("symbol > title")) title.remove();
+}
+
+document.addEventListener("DOMContentLoaded", dropTitlesOfIcons);
 document.addEventListener("DOMContentLoaded", addButtons);
 document.addEventListener("DOMContentLoaded", addLevels);
