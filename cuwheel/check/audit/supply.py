@@ -197,7 +197,7 @@ class Chain:
             elf.python_modules and soname in elf.needed and graph.finds(other.name, soname, folders)
             for other, elf in case.host_libraries
         )
-        is_alone = len(graph.roots) == 1  # whatever opens it, all others are loaded for it
+        is_alone = len(graph.roots) == 1  # all others are loaded for it
         return "warning" if (is_opened or is_alone) and not is_found else "note"
 
     def _is_import_lost(

@@ -49,7 +49,7 @@ class MatchedLine:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureLine:
-    """A line that says that something failed.
+    """A line that reports a failure.
 
     Attributes:
         kind: diagnostics, exceptions, messages or wrappers.
@@ -287,7 +287,7 @@ class _Run:
             self._keep(index, lines, captures)
 
     def _fail(self, index: int, lines: Lines, spans: Spans) -> None:
-        """Keep a line that says that something failed."""
+        """Keep a line that reports a failure."""
         use = self._uses[index]
         late = _LateFailure(index, lines, spans, None)
         failure: FailureLine | _LateFailure = late
@@ -299,7 +299,7 @@ class _Run:
         self._newest = max(self._newest, lines.number)
 
     def _fail_late(self, index: int, lines: Lines, message: Message) -> None:
-        """Keep a line that may say that something failed; an earlier one stays if it doesn't."""
+        """Keep a line that may report a failure; an earlier one stays if it doesn't."""
         key = (len(self.scan.structure.failed), self._uses[index].name)
         before = self._failures.get(key)
         spans = message.spans.get(index)
