@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
@@ -162,6 +163,11 @@ class AuditCase:
         return tuple(line for line in lines if line.count("(") <= limits.BRACKETS)
 
     @cached_property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """The different `Requires-Dist` lines that can be parsed, in their order."""
+        return tuple(filter(None, map(parse_requirement, dict.fromkeys(self.requires))))
+
+    @cached_property
     def code(self) -> PythonCode:
         """The modules of Python code."""
         return PythonCode(names=self.scan.names, sources=self.scan.sources)
@@ -190,8 +196,8 @@ class AuditCase:
     @cached_property
     def required(self) -> frozenset[str]:
         """Projects that the wheel requires on Linux without an extra."""
-        parsed = (parse_requirement(line) for line in self.requires)
-        return frozenset(canonicalize_name(r.name) for r in parsed if r and "" in extras_of(r))
+        always = (each for each in self.requirements if "" in extras_of(each))
+        return frozenset(canonicalize_name(each.name) for each in always)
 
     @cached_property
     def declared(self) -> tuple[Dependency, ...]:

@@ -69,7 +69,8 @@ _VARIANTS = {
     "tensorflow": "tensorflow tensorflow-cpu",
 }
 _PACKAGES = {name: package for package, names in _VARIANTS.items() for name in names.split()}
-_FOR_CUDA = re.compile(r"(?!nvidia-)(.+)-cu(da)?1\d(\d|x)?")
+# `cupy-cuda13x`, `rmm-cu12`, `spconv-cu120`; NVIDIA's own wheels are known by their files.
+FOR_CUDA = re.compile(r"(?!nvidia-)(?P<stem>.+)-cu(?:da)?(?P<major>1\d)(?:\d|x)?")
 _NORMAL = re.compile(r"[-_.]+")
 
 
@@ -88,8 +89,8 @@ def unknown_among(required: Iterable[str]) -> tuple[str, ...]:
 
 def package_of(project: str) -> str:
     """Return the package that builds of a project for several CUDA releases install; or empty."""
-    match = _FOR_CUDA.fullmatch(project)
-    stem = match[1] if match else project
+    match = FOR_CUDA.fullmatch(project)
+    stem = match["stem"] if match else project
     fallback = stem.removesuffix("-gpu").replace("-", "_") if match else ""
     return _PACKAGES.get(project, _PACKAGES.get(stem, fallback))
 

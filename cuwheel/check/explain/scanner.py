@@ -121,11 +121,13 @@ class Scanner:
         return run.result()
 
 
-class _LateFailure:
-    """A failure whose line is read only if no later one replaces it.
+class _UnreadLine:
+    """A line of a failure or of advice, which is read only if no later one replaces it.
 
     Attributes:
         index: of its pattern.
+        lines: a cursor that was there, and has moved since.
+        spans: the pattern's groups; None: not known yet.
         window: the lines in English, if they were translated.
         before: the failure that stays if this line is none.
         message: what its spans are found in, if they aren't known yet.
@@ -138,7 +140,7 @@ class _LateFailure:
         index: int,
         lines: Lines,
         spans: Spans | None,
-        before: FailureLine | _LateFailure | None,
+        before: FailureLine | _UnreadLine | None,
     ) -> None:
         self.index = index
         self.lines = lines
@@ -170,9 +172,9 @@ class _Run:
         self._before: list[str] = []  # the last lines of the block before
         self._signed: dict[str, int] = {}  # lines of signs that a success overcomes
         # By part of the log and kind.
-        self._failures: dict[tuple[int, str], FailureLine | _LateFailure] = {}
+        self._failures: dict[tuple[int, str], FailureLine | _UnreadLine] = {}
         self._last_attempt = 0  # the line that announces it
-        self._remedies: deque[MatchedLine | _LateFailure] = deque(maxlen=_KEPT_REMEDIES + 1)
+        self._remedies: deque[MatchedLine | _UnreadLine] = deque(maxlen=_KEPT_REMEDIES + 1)
         self._tracebacks: deque[int] = deque(maxlen=_MOST_CHAINS + 1)
         self._newest = 0  # at least the number of any failure's line
         self._has_unread = False
@@ -277,7 +279,7 @@ class _Run:
             self._fail(index, lines, spans)
             return
         if use.kind == "remedy":
-            self._remedies.append(_LateFailure(index, lines, spans, None))
+            self._remedies.append(_UnreadLine(index, lines, spans, None))
             return
         captures = {name: lines.window[start:end] for name, start, end in spans}
         if use.kind in _STRUCTURE:
@@ -289,8 +291,8 @@ class _Run:
     def _fail(self, index: int, lines: Lines, spans: Spans) -> None:
         """Keep a line that reports a failure."""
         use = self._uses[index]
-        late = _LateFailure(index, lines, spans, None)
-        failure: FailureLine | _LateFailure = late
+        late = _UnreadLine(index, lines, spans, None)
+        failure: FailureLine | _UnreadLine = late
         if use.name == "endings":
             if self._is_no_ending(lines.text_above):
                 return
@@ -308,7 +310,7 @@ class _Run:
             if spans is None:
                 return
         before = None if spans is not None else before
-        late = _LateFailure(index, lines, spans, before)
+        late = _UnreadLine(index, lines, spans, before)
         late.message = message
         self._failures[key] = late
         self._has_unread = True
@@ -341,13 +343,13 @@ class _Run:
             before = self._failures.get(key)
             if before is None and lines.end_of_traceback() is None:
                 return
-            self._failures[key] = _LateFailure(index, lines, spans, before)
+            self._failures[key] = _UnreadLine(index, lines, spans, before)
             self._has_unread = True
 
     def _read_late_failures(self) -> None:
         """Read the failures that no later one replaced, while their lines are in memory."""
         for key, late in list(self._failures.items()):
-            if isinstance(late, _LateFailure):
+            if isinstance(late, _UnreadLine):
                 if failure := self._read(late):
                     self._failures[key] = failure
                     self._newest = max(self._newest, failure.line.number)
@@ -356,13 +358,13 @@ class _Run:
 
     def _read_late_remedies(self) -> None:
         for place, late in enumerate(self._remedies):
-            if isinstance(late, _LateFailure):
+            if isinstance(late, _UnreadLine):
                 there = late.lines.at(late.start, late.number)
                 self._remedies[place] = _failure(self._uses[late.index], late, there).line
 
-    def _read(self, late: FailureLine | _LateFailure | None) -> FailureLine | None:
+    def _read(self, late: FailureLine | _UnreadLine | None) -> FailureLine | None:
         """Return the failure, or of tracebacks the last one whose exception is found."""
-        while isinstance(late, _LateFailure):
+        while isinstance(late, _UnreadLine):
             use, there = self._uses[late.index], late.lines.at(late.start, late.number)
             if late.spans is None and late.message:
                 late.spans = self._matches.spans(late.index, late.message, there)
@@ -468,12 +470,12 @@ def _drop(lines: list[MatchedLine], parts: list[Node]) -> None:
             ]
 
 
-def _number(failure: FailureLine | _LateFailure) -> int:
+def _number(failure: FailureLine | _UnreadLine) -> int:
     """Return the number of a failure's line."""
-    return failure.number if isinstance(failure, _LateFailure) else failure.line.number
+    return failure.number if isinstance(failure, _UnreadLine) else failure.line.number
 
 
-def _failure(use: Use, late: _LateFailure, lines: Lines) -> FailureLine:
+def _failure(use: Use, late: _UnreadLine, lines: Lines) -> FailureLine:
     """Read the failure at a cursor."""
     window = late.window or late.lines.at(late.start, late.number).window
     captures = {name: window[start:end] for name, start, end in late.spans or ()}

@@ -13,10 +13,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.base.formats.binaries.archs import describe_code, runs_on
-from cuwheel.base.formats.wheel.metadata import parse_requirement
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
-from cuwheel.check.audit.installed_projects import package_of
+from cuwheel.check.audit.installed_projects import FOR_CUDA, package_of
 from cuwheel.check.audit.rules.library import device_codes
 from cuwheel.check.audit.scan import join_codes
 from cuwheel.check.audit.supply import Chain
@@ -25,8 +24,6 @@ from cuwheel.check.cuda.components import KNOWN_COMPONENTS, Component
 from cuwheel.check.cuda.frameworks import extras_of, has_common_release, is_known
 
 _FILE = "METADATA"
-# `cupy-cuda13x`, `rmm-cu12`, `spconv-cu120`; NVIDIA's own wheels are known by their files.
-_FOR_CUDA = re.compile(r"(?!nvidia-).+-cu(?:da)?(1\d)(?:\d|x)?$")
 _TORCH = re.compile(r"(?:torch|pt)(\d)\.?(\d{1,2})(?!\d)")  # in `+cu128torch2.6`, `+pt26`
 _NEWER = r"(?:or|and) (?:newer|later|higher|above|up)|\+"
 _NUMBER = r"([3-9]\d\d)(?:\.\d+)*"
@@ -117,8 +114,8 @@ def _next_release(part: Component) -> str:
 
 
 def _unlimited(part: Component, bound: str, soname: str, case: AuditCase) -> Iterator[AuditFinding]:
-    parsed = [each for line in case.requires if (each := parse_requirement(line))]
-    lines = [each for each in parsed if canonicalize_name(each.name) == part.distribution]
+    named = part.distribution
+    lines = [each for each in case.requirements if canonicalize_name(each.name) == named]
     allowed = [each.specifier for each in lines if "" in extras_of(each)]
     newer = SpecifierSet(f">={bound}")
     right = SpecifierSet(part.releases)
@@ -139,12 +136,12 @@ def _other_cuda_findings(chain: Chain) -> Iterator[AuditFinding]:
     needed |= {lib.runtime_major for lib, _ in case.host_libraries if lib.runtime_major}
     is_known_cuda = len(needed) == 1 and not chain.conditions.has_alternatives
     for name in sorted(case.required):
-        match = _FOR_CUDA.fullmatch(name)
+        match = FOR_CUDA.fullmatch(name)
         # One with known needs has its finding where these are checked.
         is_other = match and not (is_known(name) and "cupy" not in name)
-        if match and is_other and is_known_cuda and int(match[1]) not in needed:
-            fact = f"{name} is required, which is for CUDA {match[1]}, but the wheel's libraries "
-            fact += f"are for CUDA {min(needed)}"
+        if match and is_other and is_known_cuda and int(match["major"]) not in needed:
+            fact = f"{name} is required, which is for CUDA {match['major']}, but the wheel's "
+            fact += f"libraries are for CUDA {min(needed)}"
             severity: Severity = "error" if case.contract else "warning"
             yield finding(_FILE, "mixed CUDA majors", fact, severity)
 

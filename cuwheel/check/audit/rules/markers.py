@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from packaging.markers import Marker
 
-from cuwheel.base.formats.wheel.metadata import parse_requirement
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 
@@ -68,8 +67,7 @@ _Environment = dict[str, str]
 def marker_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield comparisons that never hold, or always, where another value is meant."""
     faults: dict[tuple[str, Severity], list[str]] = {}
-    parsed = filter(None, map(parse_requirement, dict.fromkeys(case.requires)))
-    for each in islice((each for each in parsed if each.marker), _MOST):
+    for each in islice((each for each in case.requirements if each.marker), _MOST):
         if each.marker and (fault := _fault(each.marker, case)):
             faults.setdefault(fault, []).append(each.name)
     for (fact, severity), projects in faults.items():

@@ -16,7 +16,7 @@ from packaging.tags import Tag, parse_tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from cuwheel.base.formats.wheel.metadata import header, parse_requirement, unread_headers
+from cuwheel.base.formats.wheel.metadata import header, unread_headers
 from cuwheel.base.formats.wheel.publication import mark_source, split_mark
 from cuwheel.base.system.versions import plain_release
 from cuwheel.check.audit.case import AuditCase
@@ -275,8 +275,7 @@ def _claim_findings(case: AuditCase) -> Iterator[AuditFinding]:
         fact = f"with License-Expression the index refuses the classifier {licences[0]}"
         yield finding("METADATA", "metadata", fact, "warning")
     declared = set(map(canonicalize_name, header(text, "provides-extra")))
-    parsed = filter(None, map(parse_requirement, dict.fromkeys(case.requires)))
-    extras = {extra for each in parsed for extra in extras_of(each)} - {""}
+    extras = {extra for each in case.requirements for extra in extras_of(each)} - {""}
     for extra in sorted({canonicalize_name(extra) for extra in extras} - declared):
         fact = f"requirements are for the extra {extra}, which isn't in Provides-Extra: pip ignores"
         yield finding("METADATA", "metadata", f"{fact} it", "warning")
@@ -325,13 +324,12 @@ def _installer_findings(case: AuditCase) -> Iterator[AuditFinding]:
 
 def _requirement_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield requirements that the index refuses, or that no installer can meet together."""
-    parsed = [r for line in dict.fromkeys(case.requires) if (r := parse_requirement(line))]
     by_name: dict[str, list[Requirement]] = {}
-    for each in parsed:
+    for each in case.requirements:
         group = by_name.setdefault(canonicalize_name(each.name), [])
         if "" in extras_of(each) and len(group) < _OF_ONE_NAME:
             group.append(each)
-    for each in parsed:
+    for each in case.requirements:
         yield from _alone_findings(each, case)
     for first, second in chain.from_iterable(combinations(group, 2) for group in by_name.values()):
         alone = (has_common_release(each.specifier, each.specifier) for each in (first, second))

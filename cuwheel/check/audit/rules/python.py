@@ -14,7 +14,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cuwheel.base.formats.wheel.metadata import header, installed_path, parse_requirement
+from cuwheel.base.formats.wheel.metadata import header, installed_path
 from cuwheel.base.system.regular_files import read_bytes
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
@@ -259,8 +259,7 @@ def _undeclared_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFin
 
 
 def _undeclared(item: Import, project: str, case: AuditCase) -> AuditFinding:
-    parsed = [each for line in case.requires if (each := parse_requirement(line))]
-    lines = [each for each in parsed if canonicalize_name(each.name) == project]
+    lines = [each for each in case.requirements if canonicalize_name(each.name) == project]
     fact = f"line {item.line} always imports {item.module.partition('.')[0]}, which "
     if extras := sorted({extra for each in lines for extra in extras_of(each)}):
         fact += f"only the extra {' or '.join(extras)} requires"

@@ -90,9 +90,8 @@ class _Lack(NamedTuple):
 
 def project_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield names and Pythons that the allowed releases of a required project don't have."""
-    parsed = [r for line in dict.fromkeys(case.requires) if (r := parse_requirement(line))]
     allowed: dict[str, SpecifierSet] = {}
-    for each in (each for each in parsed if "" in extras_of(each)):
+    for each in (each for each in case.requirements if "" in extras_of(each)):
         name = canonicalize_name(each.name)
         allowed[name] = allowed.get(name, SpecifierSet()) & each.specifier
         yield from _python_findings(each, case)
@@ -207,8 +206,7 @@ class Query(NamedTuple):
 
 def query_findings(queries: Iterable[Query], case: AuditCase) -> Iterator[AuditFinding]:
     """Yield queries for distributions that aren't installed with the wheel."""
-    parsed = map(parse_requirement, dict.fromkeys(case.requires))
-    optional = {canonicalize_name(each.name) for each in parsed if each} - case.required
+    optional = {canonicalize_name(each.name) for each in case.requirements} - case.required
     for query in queries if case.scan.metadata else ():
         required = parse_requirement(query.name)
         name = canonicalize_name(required.name) if required else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import platform
 import re
+import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from packaging.tags import Tag, parse_tag
 
+from cuwheel.base.formats.binaries.elf import Elf, ElfFormatError, machine_name, read_elf
 from cuwheel.base.formats.binaries.elf_image import MAGIC
 from cuwheel.base.system.regular_files import open_file, read_text
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
@@ -24,15 +26,15 @@ _NUMPY_2 = b"numpy._core._multiarray_umath"
 # The header of ELF: byte order, and the machine's number.
 _ORDER, _BIG = 5, 2
 _MACHINE, _HEAD = 18, 20
-# Names of `uname -m` by the number of the ELF registry.
+# Names of `uname -m` by those of the ELF registry.
 _MACHINES = {
-    3: ("i386", "i486", "i586", "i686"),
-    21: ("ppc64", "ppc64le"),
-    22: ("s390x",),
-    40: ("arm", "armv6l", "armv7l"),
-    62: ("x86_64", "amd64"),
-    183: ("aarch64", "arm64"),
-    243: ("riscv64",),
+    "EM_386": ("i386", "i486", "i586", "i686"),
+    "EM_PPC64": ("ppc64", "ppc64le"),
+    "EM_S390": ("s390x",),
+    "EM_ARM": ("arm", "armv6l", "armv7l"),
+    "EM_X86_64": ("x86_64", "amd64"),
+    "EM_AARCH64": ("aarch64", "arm64"),
+    "EM_RISCV": ("riscv64",),
 }
 _KNOWN = frozenset(name for names in _MACHINES.values() for name in names)
 
@@ -104,6 +106,15 @@ def _fits_python(tag: Tag, environment: PythonEnvironment) -> bool:
     return wanted == release and tag.abi.endswith("t") == is_threaded
 
 
+def elf_at(path: Path) -> Elf | None:
+    """Return what a program or library declares; None: it is none, or can't be read."""
+    try:
+        with open_file(path) as stream:
+            return read_elf(stream)
+    except (OSError, ElfFormatError, struct.error):
+        return None
+
+
 def other_machine(path: Path) -> str:
     """Return that a program or library is for another machine; empty: for this, or not known."""
     try:
@@ -114,7 +125,7 @@ def other_machine(path: Path) -> str:
     if not head.startswith(MAGIC) or len(head) < _HEAD:
         return ""
     number = int.from_bytes(head[_MACHINE:_HEAD], "big" if head[_ORDER] == _BIG else "little")
-    known, own = _MACHINES.get(number), platform.machine()
+    known, own = _MACHINES.get(machine_name(number)), platform.machine()
     if known is None or own not in _KNOWN or own in known:
         return ""
     return f"is built for {known[0]}, and this machine is {own}"

@@ -31,6 +31,7 @@ from cuwheel.check.cuda.suppliers import (
     is_from_driver,
     is_other_accelerator,
 )
+from cuwheel.check.diagnose.facts.builds import elf_at
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.check.diagnose.facts.imports import PackageImport
 from cuwheel.check.diagnose.facts.installed_files import modules_of
@@ -203,10 +204,7 @@ def read_package(
     """
     names = frozenset(only)
     paths = [path for path in distribution.libraries if os.access(path, os.F_OK)]
-    elves: dict[str, Elf] = {}
-    for path in paths:
-        with contextlib.suppress(OSError, ElfFormatError, struct.error), open_file(path) as stream:
-            elves[str(path)] = read_elf(stream)
+    elves = {str(path): elf for path in paths if (elf := elf_at(path))}
     reader = _Reader(distribution, environment, loader, LoaderGraph(elves=elves))
     libraries = [reader.read(path) for path in paths if path.name in names or not names]
     is_for_several = len({release for library in libraries for release in library.cuda}) > 1

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import re
-import struct
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,12 +13,12 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cuwheel.base.formats.binaries.elf import ElfFormatError, read_elf
 from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.base.formats.wheel.record import RecordFormatError, record_digest, record_rows
 from cuwheel.base.system.regular_files import open_file, read_text
 from cuwheel.check.diagnose.facts.builds import (
     OtherBuild,
+    elf_at,
     file_for_numpy_1,
     find_other_build,
     other_machine,
@@ -424,12 +423,10 @@ def _barrier(path: Path) -> Path | None:
 
 
 def _is_whole(path: Path) -> bool:
-    try:
-        with open_file(path) as stream:
-            sections = read_elf(stream).sections
-    except (OSError, ElfFormatError, struct.error):
+    elf = elf_at(path)
+    if elf is None:
         return False
-    end = max((section.offset + section.size for section in sections), default=0)
+    end = max((section.offset + section.size for section in elf.sections), default=0)
     return end <= path.stat().st_size
 
 

@@ -6,18 +6,16 @@ import configparser
 import re
 import resource
 import shlex
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
-from cuwheel.base.formats.binaries.elf import Elf, ElfFormatError, read_elf
 from cuwheel.base.formats.wheel.metadata import project_of
-from cuwheel.base.system.regular_files import open_file, read_text
+from cuwheel.base.system.regular_files import read_text
 from cuwheel.check.cuda.suppliers import components_of
-from cuwheel.check.diagnose.facts.builds import other_machine
+from cuwheel.check.diagnose.facts.builds import elf_at, other_machine
 from cuwheel.check.diagnose.facts.environment import LACKING_MODULES, Distribution
 from cuwheel.check.diagnose.facts.installed_files import modules_of
 from cuwheel.check.diagnose.facts.machine import mount_without_programs
@@ -233,7 +231,7 @@ def _library_of_nobody(
     required = sorted(required_by(context.environment, (owner.name,)))
     for user in (owner, *(installed[name] for name in required)):
         for path in user.libraries:
-            elf = _read(path)
+            elf = elf_at(path)
             if elf is None or soname not in elf.needed:
                 continue
             entries = [(entry, resolve_entry(path, entry)) for entry in elf.search_path]
@@ -257,14 +255,6 @@ def _unsupplied(soname: str, where: str) -> KnownCause:
         f"install what has {soname}; if it is there, add its folder to LD_LIBRARY_PATH",
         why=where,
     )
-
-
-def _read(path: Path) -> Elf | None:
-    try:
-        with open_file(path) as stream:
-            return read_elf(stream)
-    except (OSError, ElfFormatError, struct.error):
-        return None
 
 
 _Rule = Callable[[re.Match[str], Distribution, RuleContext], KnownCause | None]
