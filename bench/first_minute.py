@@ -86,7 +86,7 @@ def _from_clone(folder: Path) -> Iterator[Step]:
         ("first-diagnose", "nox -s diagnose"),
         ("first-build", f"nox -s build-{SAMPLE}"),
         ("first-matrix", "nox -s matrix -- --only 'causal-conv1d-130-*' --python 3.12"),
-        ("first-new", "nox -s new -- torch-sparse"),
+        ("first-new", "nox -s new -- torch-harmonics"),
     ):
         first = show(command, checkout, environ)
         is_draft = name == "first-new"  # a second one would be refused
