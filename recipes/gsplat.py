@@ -22,7 +22,10 @@ RECIPE = Recipe(
         "12.4": Framework(name="torch", version="2.6.0"),
         "13.0": Framework(name="torch", version="2.11.0"),
     },
-    patches=(Patch(file="0001-require-packaging.patch", why="it imports what it doesn't require"),),
+    patches=(
+        Patch(file="0001-require-packaging.patch", why="it imports what it doesn't require"),
+        Patch(file="0002-offsets-of-each-image.patch", why="packed pictures may never end"),
+    ),
     # After setuptools and wheel: what the package imports.
     requires=("ninja", "setuptools", "wheel", "jaxtyping", "numpy", "packaging", "rich>=12"),
     cxx_standard={"torch>=2.14": "20"},  # its headers; setup.py sets 17

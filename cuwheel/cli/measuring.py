@@ -134,7 +134,7 @@ def _gpus_held(
 
     A nightly run holds the locks of its GPUs for the runs that it starts.
     """
-    gpus = usable_gpus(find_driver(callers_environment(environ)), environ)
+    gpus = usable_gpus(find_driver(callers_environment(environ)))
     held = environ.get(HELD_VARIABLE, "").split()
     names = [] if args.shared_gpu else [name for name in lock_names(gpus) if name not in held]
     with hold_gpus(

@@ -294,18 +294,15 @@ def _is_better(new: PerfRun, old: PerfRun) -> bool:
     return new.answer == "FASTER" and required <= timed and (old.is_quick or not new.is_quick)
 
 
-def usable_gpus(driver: Driver, environ: Mapping[str, str]) -> tuple[DriverGpu, ...]:
-    """Return the GPUs that a program started here may use.
+def usable_gpus(driver: Driver) -> tuple[DriverGpu, ...]:
+    """Return the GPUs that CUDA shows to a program started here; all where it doesn't say.
 
-    Only UUIDs in `CUDA_VISIBLE_DEVICES` narrow them: CUDA numbers GPUs by their speed unless
-    `CUDA_DEVICE_ORDER` is set, so a number identifies none.
+    CUDA is asked, since a number in `CUDA_VISIBLE_DEVICES` counts by its own order.
     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#env-vars
     """
     if driver.visible == 0 or not driver.version:
         return ()
-    visible = environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    uuids = tuple(uuid for name in visible if (uuid := name.strip()).startswith("GPU-"))
-    return tuple(gpu for gpu in driver.gpus if gpu.uuid.startswith(uuids)) or driver.gpus
+    return tuple(gpu for gpu in driver.gpus if gpu.uuid in driver.visible_uuids) or driver.gpus
 
 
 def lock_names(gpus: Sequence[DriverGpu]) -> tuple[str, ...]:

@@ -55,9 +55,8 @@ def run_nightly_cycle(options: NightlyOptions, console: Console, caller: Caller)
         StepsFailedError: a step failed, or not all could be run.
         OSError: the report can't be written.
     """
-    environ = callers_environment(caller.environ)
-    driver = find_driver(environ)
-    gpus = usable_gpus(driver, environ)
+    driver = find_driver(callers_environment(caller.environ))
+    gpus = usable_gpus(driver)
     begun = time.monotonic()
     folder = lock_folder(caller.environ)
     holder = f"{getpass.getuser()}'s process {os.getpid()}, since {now()}, in {options.reports}"

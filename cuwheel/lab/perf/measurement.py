@@ -22,6 +22,7 @@ from cuwheel.lab.perf import gate
 from cuwheel.lab.perf.gpu_state import HEAT, merge_clocks, notes_of
 from cuwheel.lab.perf.measured_case import MeasuredCase, compare_with_past, new_case
 from cuwheel.lab.perf.probe_process import (
+    CALL_LIMIT,
     CaseCrashedError,
     CaseFailedError,
     OutOfGpuMemoryError,
@@ -55,6 +56,7 @@ _HOST_GENERATIONS = 6  # where the host's clock is read
 _SWEEP = 3600.0  # seconds: weights may have to be downloaded first
 _COMPARED = 3  # players: the new wheel, the old one, the old one again
 _GRID = 60.0  # seconds of one wheel's grid
+_SMALL_LIMIT = 60.0  # seconds of a case of the grid
 _MOST_CRASHES = 3  # after which no further case is run
 Libraries = tuple[tuple[str, str, str], ...]
 
@@ -222,7 +224,7 @@ class _Measurement:
         self, case: MeasuredCase, workers: list[ProbeProcess], setup: Setup, *, factor: int
     ) -> None:
         first, *others = workers
-        answer = first.call("prepare", case=case.name, checks=True)
+        answer = _prepare(first, case, checks=True)
         self._look_for_others(case, workers, setup)  # one that has come looks like a leak
         case.judge_results(answer, setup.own_kernels)
         if not case.facts["is_timed"] or case.result.faults:
@@ -231,7 +233,7 @@ class _Measurement:
         length = max(1, case.facts["host_calls"])  # calls that are timed together
         players = [Player(worker=first, subject="package", seconds=length * answer["seconds"])]
         for worker in others:  # the first of them is checked too: a wrong one decides nothing
-            old = worker.call("prepare", case=case.name, checks=worker is others[0])
+            old = _prepare(worker, case, checks=worker is others[0])
             if case.wrong(old):
                 case.blame("the old wheel's result is wrong here, so it can't be compared with")
             case.agree(old)
@@ -258,7 +260,7 @@ class _Measurement:
         """Compare the results of a case that isn't timed with the old wheel's, if that has it."""
         if others:
             with contextlib.suppress(CaseFailedError, OutOfGpuMemoryError):
-                case.agree(others[0].call("prepare", case=case.name, checks=True))
+                case.agree(_prepare(others[0], case, checks=True))
                 others[0].call("finish", case=case.name, checks=False)
 
     def _repeat(self, setup: Setup, generation: int) -> None:
@@ -375,6 +377,12 @@ class _Measurement:
             cuwheel=__version__,
             commit=commit_of(ROOT),
         )
+
+
+def _prepare(worker: ProbeProcess, case: MeasuredCase, *, checks: bool) -> dict[str, Any]:
+    """Prepare a case; a small one that takes minutes counts as a crash: its kernel never ends."""
+    limit = _SMALL_LIMIT if case.facts["is_grid"] else CALL_LIMIT
+    return dict(worker.call("prepare", timeout=limit, case=case.name, checks=checks))
 
 
 def _by_host(case: MeasuredCase, setup: Setup) -> bool:

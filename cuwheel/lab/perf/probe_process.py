@@ -29,7 +29,7 @@ from cuwheel.lab.perf.records import PerfRun
 _WORKER = "lab/perf/runner/worker.py"
 _TAIL = 6  # lines of a traceback that an error shows
 _START = 300.0  # seconds for an import of a framework on a slow disk
-_CALL = 600.0  # seconds
+CALL_LIMIT = 600.0  # seconds
 _GONE = 20.0  # seconds for the driver to free the GPU memory of processes that have ended
 # Variables that are withheld: the package's output is in the report's folder.
 _SECRET = re.compile(
@@ -152,7 +152,7 @@ class ProbeProcess:
         except psutil.NoSuchProcess:
             return []
 
-    def call(self, action: str, *, timeout: float = _CALL, **arguments: object) -> Any:
+    def call(self, action: str, *, timeout: float = CALL_LIMIT, **arguments: object) -> Any:
         """Call an action of the worker's script.
 
         Args:

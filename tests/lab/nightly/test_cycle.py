@@ -251,20 +251,22 @@ def test_sorts_locks() -> None:
 
 @pytest.mark.parametrize(
     ("visible", "expected"),
-    [("GPU-1a", ["GPU-1a2b"]), ("1", ["GPU-1a2b", "GPU-0000"]), ("", ["GPU-1a2b", "GPU-0000"])],
+    [
+        (("GPU-0000",), ["GPU-0000"]),
+        ((), ["GPU-1a2b", "GPU-0000"]),
+        (("GPU-of-a-slice",), ["GPU-1a2b", "GPU-0000"]),
+    ],
 )
-def test_only_uuids_choose_gpus(visible: str, expected: list[str]) -> None:
+def test_uses_gpus_that_cuda_shows(visible: tuple[str, ...], expected: list[str]) -> None:
     gpus = (GPU, DriverGpu(index=1, name="NVIDIA H200", uuid="GPU-0000"))
-    driver = Driver(version="580", gpus=gpus, visible=2)
+    driver = Driver(version="580", gpus=gpus, visible=2, visible_uuids=visible)
 
-    usable = usable_gpus(driver, {"CUDA_VISIBLE_DEVICES": visible})
-
-    assert [gpu.uuid for gpu in usable] == expected
+    assert [gpu.uuid for gpu in usable_gpus(driver)] == expected
 
 
 def test_ignores_invisible_gpus() -> None:
-    assert usable_gpus(Driver(version="580", gpus=(GPU,), visible=0), {}) == ()
-    assert usable_gpus(Driver(), {}) == ()
+    assert usable_gpus(Driver(version="580", gpus=(GPU,), visible=0)) == ()
+    assert usable_gpus(Driver()) == ()
 
 
 def test_new_framework_is_tried_once(reports: Path, cell: Cell) -> None:

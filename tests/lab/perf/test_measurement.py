@@ -17,6 +17,7 @@ from cuwheel.build.inputs.checkouts import commit_of
 from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.build.sandbox.confinement import Confinement
 from cuwheel.lab.perf.measured_case import MeasuredCase
+from cuwheel.lab.perf import measurement
 from cuwheel.lab.perf.measurement import measure
 from cuwheel.lab.perf.probe_process import (
     PerfRequest,
@@ -246,6 +247,25 @@ def test_crash_keeps_the_other_cases(tmp_path: Path, end: str, what: str) -> Non
     ]
     assert run.outcome == "failed"
     assert run.libraries
+
+
+def test_call_that_never_ends_keeps_the_other_cases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measurement, "_SMALL_LIMIT", 2.0)
+    code = CRASH.replace("END", "import time; time.sleep(60)")
+
+    run = run_of(
+        tmp_path,
+        code,
+        probe=WITH_OTHER.replace(
+            "(np.ones(9),)}", '(np.ones(9),), "is_grid": True, "is_timed": False}'
+        ),
+    )
+
+    assert len(run.failures) == 1
+    assert run.failures[0].startswith("other: no answer within 2 s")
+    assert [case.error for case in run.cases if case.timing] == [0, 0]
 
 
 def test_stops_after_three_crashes(tmp_path: Path) -> None:

@@ -78,6 +78,11 @@ int cuInit(unsigned flags) {
     return number("STUB_INIT", 0);
 }
 int cuDeviceGetCount(int *to) { *to = number("STUB_VISIBLE", number("STUB_GPUS", 1)); return 0; }
+int cuDeviceGet(int *to, int ordinal) { *to = ordinal; return 0; }
+int cuDeviceGetUuid(unsigned char *to, int device) {
+    for (int byte = 0; byte < 16; byte++) to[byte] = device;
+    return 0;
+}
 """
 # What the probes ask of torch, and nothing else.
 _TORCH = """

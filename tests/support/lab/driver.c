@@ -16,6 +16,7 @@ int cuDevicePrimaryCtxRetain(void **context, int device) { *context = context; r
 int cuCtxSetCurrent(void *context) { return 0; }
 int cuCtxSynchronize(void) { return 0; }
 int cuDeviceGetName(char *name, int size, int device) { strncpy(name, "Test GPU", size); return 0; }
+int cuDeviceGetUuid(unsigned char *uuid, int device) { memset(uuid, 7 + device, 16); return 0; }
 int cuDeviceGetUuid_v2(unsigned char *uuid, int device) { memset(uuid, 7 + device, 16); return 0; }
 int cuDeviceTotalMem_v2(size_t *size, int device) { *size = 1 << 26; return 0; }
 int cuDriverGetVersion(int *version) { *version = 13000; return 0; }

@@ -66,6 +66,7 @@ class Driver:
         newest_cuda: the newest CUDA release that it supports, `13.0`.
         gpus: those that the driver has, or the kernel sees.
         visible: how many a CUDA program sees; None where that couldn't be asked.
+        visible_uuids: theirs, in CUDA's order; of a MIG instance, its GPU's.
         nvml_fault: NVML's words where it doesn't answer.
         nvml_code: its error number, `nvmlReturn_t`.
         cuda_fault: the loader's words where there is no libcuda.
@@ -82,6 +83,7 @@ class Driver:
     newest_cuda: str = ""
     gpus: tuple[DriverGpu, ...] = ()
     visible: int | None = None
+    visible_uuids: tuple[str, ...] = ()
     nvml_fault: str = ""
     nvml_code: int = 0
     cuda_fault: str = ""
@@ -154,6 +156,7 @@ def find_driver(environ: Mapping[str, str]) -> Driver:
         newest_cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else "",
         gpus=gpus,
         visible=answer.get("visible"),
+        visible_uuids=tuple(answer.get("visible_uuids", ())),
         nvml_fault=answer.get("nvml_fault", ""),
         nvml_code=answer.get("nvml_code", 0),
         cuda_fault=answer.get("cuda_fault", ""),

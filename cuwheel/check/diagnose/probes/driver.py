@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 import sys
+import uuid
 
 _TEXT = 96  # bytes; NVML's longest, NVML_DEVICE_NAME_V2_BUFFER_SIZE and the like
 
@@ -122,6 +123,16 @@ def read_cuda(answer: DriverAnswer) -> None:
         count = ctypes.c_int()
         cuda.cuDeviceGetCount(ctypes.byref(count))
         answer.write(visible=count.value)
+        answer.write(visible_uuids=[_uuid(cuda, ordinal) for ordinal in range(count.value)])
+
+
+def _uuid(cuda: ctypes.CDLL, ordinal: int) -> str:
+    """Return a visible device's UUID as NVML writes it."""
+    device, identity = ctypes.c_int(), ctypes.create_string_buffer(16)
+    cuda.cuDeviceGet(ctypes.byref(device), ordinal)
+    # The first version names a MIG instance's GPU; both have been in libcuda since 11.4.
+    cuda.cuDeviceGetUuid(identity, device)
+    return f"GPU-{uuid.UUID(bytes=identity.raw)}"
 
 
 def _path_of(start: str) -> str:

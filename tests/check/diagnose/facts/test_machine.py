@@ -22,6 +22,7 @@ def test_reads_libraries(driver: Path) -> None:
     assert (facts.asked, facts.version, facts.newest_cuda) == ("NVML", "580.65.06", "13.0")
     assert [gpu.capability for gpu in facts.gpus] == ["120", "120"]
     assert (facts.visible, facts.libcuda) == (2, str(driver / "libcuda.so.1"))
+    assert facts.visible_uuids[1] == "GPU-01010101-0101-0101-0101-010101010101"
 
 
 def test_reads_mig_instances(driver: Path) -> None:
