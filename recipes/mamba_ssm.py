@@ -18,6 +18,7 @@ RECIPE = Recipe(
     patches=(
         Patch(file="0001-take-archs-from-the-target.patch", why="it has a fixed list of nine"),
         Patch(file="0002-drop-lineinfo.patch", why="it embeds absolute paths and time stamps"),
+        Patch(file="0003-halve-the-stride-of-groups.patch", why="complex gradients are wrong"),
     ),
     # After the first four: what the package requires when it runs.
     requires=(

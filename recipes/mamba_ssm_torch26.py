@@ -21,6 +21,7 @@ RECIPE = Recipe(
         Patch(file="0001-take-archs-from-the-target.patch", why="it has a fixed list of eight"),
         Patch(file="0002-drop-lineinfo.patch", why="it embeds absolute paths and time stamps"),
         Patch(file="0003-require-transformers-below-5.patch", why="it can't be imported with 5"),
+        Patch(file="0004-halve-the-stride-of-groups.patch", why="complex gradients are wrong"),
     ),
     # After the first four: what the package requires when it runs.
     requires=("ninja", "packaging", "setuptools", "wheel", "einops", "transformers<5"),

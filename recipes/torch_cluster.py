@@ -19,7 +19,10 @@ RECIPE = Recipe(
         "13.0": Framework(name="torch", version="2.11.0"),
         "13.2": Framework(name="torch", version="2.15.0"),
     },
-    patches=(Patch(file="0001-compile-with-ninja.patch", why="one file at a time without it"),),
+    patches=(
+        Patch(file="0001-compile-with-ninja.patch", why="one file at a time without it"),
+        Patch(file="0002-reduce-without-a-race.patch", why="fps may take another point"),
+    ),
     requires=("ninja", "setuptools", "wheel"),
     # The CUDA libraries hold the kernels for the CPU too, and are loaded in place of those for
     # the CPU alone.

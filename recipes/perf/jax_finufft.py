@@ -187,7 +187,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "modeord": {"modeord": True},
     "driven": {"gpu_method": 1},
     "shared": {"gpu_method": 2},
-    "unsorted": {"gpu_sort": False},
+    # It is an option of that method; with the other one upstream writes to memory it hasn't got.
+    "unsorted": {"gpu_sort": False, "gpu_method": 1},
     "exact kernel": {"gpu_kerevalmeth": False},
     "one by one": {"gpu_maxbatchsize": 1},
 }
@@ -200,9 +201,11 @@ def exists(row: Row) -> bool:
     """Leave out what the package doesn't take, and gradients of NaN, which are NaN everywhere."""
     if row["options"] == "modeord" and row["kind"] == 3:
         return False  # it has no modes
-    # Its tiles need more shared memory than the default limit in three dimensions.
-    if row["options"] == "shared" and (row["kind"] != 1 or len(row["modes"]) == 3):
-        return False
+    if row["options"] == "shared":
+        # Its tiles need more shared memory than the default limit in three dimensions. Gradients
+        # are of type 2, which hasn't got it in one dimension.
+        sizes = (1, 2) if row["what"] == "transform" else (2,)
+        return row["kind"] == 1 and len(row["modes"]) in sizes and row["values"] != "special"
     return row["values"] != "special" or row["what"] == "transform"
 
 
