@@ -41,7 +41,9 @@ def as_typed(text: str) -> str:
     if not is_console_script():
         return text
     text = _SESSION.sub(lambda match: f"cuwheel {'build ' if match[1] else ''}{match[2]}", text)
-    text = _OPTION.sub(lambda match: match[0] if match[1] else "", text).replace("nox -l", "cuwheel help")
+    text = _OPTION.sub(lambda match: match[0] if match[1] else "", text).replace(
+        "nox -l", "cuwheel help"
+    )
     if _has_pages():
         return text
     return _PAGE.sub(r"\g<0> in cuwheel's repository", _ENTRY.sub(r"cuwheel explain \1", text))
