@@ -22,7 +22,8 @@ AS_MODULE = ("-P", "-m", "cuwheel") if sys.version_info >= (3, 11) else ("-c", _
 
 # The session of a build has its target in its name, and a recipe begins with no dash.
 _SESSION = re.compile(r"\bnox -s (build(?=-))?-?([^\s`,;:)]+)( --(?![\w-]))?")
-_OPTION = re.compile(r"(?<![\w-])-- (?=--?\w)")  # an option without its command
+# An option without its command; after another option the dashes are another program's.
+_OPTION = re.compile(r"(\s-[\w-]+ )?(?<![\w-])-- (?=--?\w)")
 _PAGE = re.compile(
     r"(?<![\w./-])(?:docs/[\w./-]+|TROUBLESHOOTING|CONTRIBUTING)\.md(?:#[\w-]+)?"
     r"(?![\w#-]| in cuwheel's)"
@@ -40,7 +41,9 @@ def as_typed(text: str) -> str:
     if not is_console_script():
         return text
     text = _SESSION.sub(lambda match: f"cuwheel {'build ' if match[1] else ''}{match[2]}", text)
-    text = _OPTION.sub("", text).replace("nox -l", "cuwheel help")
+    text = _OPTION.sub(lambda match: match[0] if match[1] else "", text).replace(
+        "nox -l", "cuwheel help"
+    )
     if _has_pages():
         return text
     return _PAGE.sub(r"\g<0> in cuwheel's repository", _ENTRY.sub(r"cuwheel explain \1", text))

@@ -26,6 +26,7 @@ _TYPED = {
     "-- --python 3.12": "--python 3.12",
     "behind `more`; -- --fail-on error": "behind `more`; --fail-on error",
     "git diff -- recipes": "git diff -- recipes",
+    "`grep -c -- -flto` on the log": "`grep -c -- -flto` on the log",
     "`-- --source FILE`, (-- -v)": "`--source FILE`, (-v)",
     "with -- --no-cache": "with --no-cache",
 }

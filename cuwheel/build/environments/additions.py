@@ -26,7 +26,7 @@ from cuwheel.base.fetch.urls import is_local, local_path, redact_url
 from cuwheel.base.system.files import checked_sha256
 from cuwheel.base.system.folders.temporary import temporary_folder
 from cuwheel.base.system.regular_files import read_toml
-from cuwheel.build.environments.uv import OWN_PYTHON, run_uv
+from cuwheel.build.environments.uv import OWN_PYTHON, is_unreachable, run_uv
 
 _WHEELS_ONLY = ("--only-binary", ":all:")
 _PLANNED = re.compile(r"\s([+~-]) (\S+)==(\S+)")  # lines of `uv pip install --dry-run`
@@ -40,6 +40,11 @@ class UserEnvironment:
     environ: Mapping[str, str]
     cache: Path
     log: Path
+
+    @property
+    def refusal(self) -> str:
+        """What an error states of it."""
+        return f"nothing can be installed into {self.python.parent.parent}"
 
     def run(self, *argv: str | Path, what: str) -> list[str]:
         """Run uv with the caller's indexes, and return the lines of its output."""
@@ -62,23 +67,51 @@ def missing_releases(
     Raises:
         InstallError: no wheels satisfy them together with what is there.
     """
-    what = f"nothing can be installed into {environment.python.parent.parent}"
+    pins, why = tuple(there), ""
+    try:
+        planned = _planned(environment, wanted, pins)
+    except InstallError as error:
+        if is_unreachable(error):
+            raise
+        try:  # without the pins: shows which of them are in the way
+            planned, why = _planned(environment, wanted, ()), f"; {error.why}"
+        except InstallError:
+            raise error from None
+    before, after = (
+        {
+            canonicalize_name(name): f"{name}=={version}"
+            for sign, name, version in planned
+            if (sign == "+") == is_new and canonicalize_name(name) != but
+        }
+        for is_new in (False, True)
+    )
+    if before:
+        python, new = environment.python, [after[name] for name in before if name in after]
+        pip = any(pin.startswith("pip==") for pin in pins)
+        start = f"{python} -m pip install" if pip else f"uv pip install --python {python}"
+        raise InstallError(
+            environment.refusal,
+            why=f"{', '.join(before.values())} would be replaced by {', '.join(new)}{why}",
+            fix=f"if nothing else there needs {', '.join(before.values())}: `{start} "
+            f"{' '.join(new)}`, then again; or use another environment: python3 -m venv DIR, and "
+            "--python DIR",
+        )
+    return tuple(f"{name}=={version}" for sign, name, version in planned if sign == "+")
+
+
+def _planned(
+    environment: UserEnvironment, wanted: Sequence[str], there: Iterable[str]
+) -> list[tuple[str, str, str]]:
+    """Return uv's plan: `+`, `-` or `~`, name and version."""
     with temporary_folder() as folder:
         constraints, requirements = folder / "there.txt", folder / "wanted.txt"
         constraints.write_text("".join(f"{pin}\n" for pin in there))
         requirements.write_text("".join(f"{line}\n" for line in wanted))
         options = (*_WHEELS_ONLY, "--constraint", constraints, "-r", requirements)
         start = ("pip", "install", "--dry-run", *OWN_PYTHON, environment.python)
-        lines = environment.run(*start, *options, what=what)
-    planned = [match.groups() for line in lines if (match := _PLANNED.fullmatch(line))]
-    removed = [f"{name}=={version}" for sign, name, version in planned if sign != "+"]
-    if foreign := [pin for pin in removed if canonicalize_name(pin.partition("=")[0]) != but]:
-        raise InstallError(
-            what,
-            why=f"{', '.join(foreign)} would be replaced",
-            fix="use another environment: python3 -m venv DIR, and --python DIR",
-        )
-    return tuple(f"{name}=={version}" for sign, name, version in planned if sign == "+")
+        lines = environment.run(*start, *options, what=environment.refusal)
+    matches = filter(None, map(_PLANNED.fullmatch, lines))
+    return [(match[1], match[2], match[3]) for match in matches]
 
 
 def wheels_of(
@@ -158,7 +191,7 @@ def install_wheels(environment: UserEnvironment, wheels: Mapping[Path, str], fol
     run_uv(
         (*argv, *OWN_PYTHON, environment.python, "-r", requirements),
         cache=folder,
-        what=f"nothing can be installed into {environment.python.parent.parent}",
+        what=environment.refusal,
         log=environment.log,
         environ={"PATH": environment.environ.get("PATH", ""), "UV_NO_CONFIG": "1"},
     )

@@ -42,6 +42,10 @@ _REASON = re.compile(r"(error|cause|hint): +(.*)")
 _UNLOCKED = r"no trusted hash was provided|must have a hash|must have their versions pinned"
 # Patterns of uv's output, and how to fix what they mean.
 _UNREACHABLE = r"Failed to fetch|error sending request|Failed to download"
+_NO_WHEEL = (
+    r"does not satisfy Python|no usable wheels|no wheels with a (matching|free-threading)"
+    r"|requires Python"
+)
 _FIXES = {
     r"Failed to fetch.*/whl/cu\d+/": (
         "check that this index of a CUDA line can be reached, or name a copy of it with "
@@ -62,8 +66,7 @@ _FIXES = {
     ),
     r"Couldn't parse requirement": "correct that requirement: `name` or `name==version`",
     r"network (was|is) disabled": "run once without --offline, which fills the cache",
-    r"does not satisfy Python|no usable wheels|no wheels with a (matching|free-threading)"
-    r"|requires Python": (
+    _NO_WHEEL: (
         "it has no wheel for this Python or machine: use a Python that the lock was made for "
         "(`-- --python 3.12`)"
     ),
@@ -83,11 +86,18 @@ _FIXES = {
         "`nox -s lock` writes a lock again"
     ),
 }
-_WITH_PIPS_FIX = (
-    "check that the package indexes can be reached; the settings of uv and pip apply "
-    "(UV_DEFAULT_INDEX, PIP_INDEX_URL, HTTPS_PROXY, SSL_CERT_FILE); without internet see "
-    "docs/how-to/offline.md"
-)
+_WITH_PIPS_FIXES = {  # of a user's environment, which no lock is for
+    _UNREACHABLE: (
+        "check that the package indexes can be reached; the settings of uv and pip apply "
+        "(UV_DEFAULT_INDEX, PIP_INDEX_URL, HTTPS_PROXY, SSL_CERT_FILE); without internet see "
+        "docs/how-to/offline.md"
+    ),
+    _NO_WHEEL: (
+        "no index has a wheel of it for this Python and machine, and only wheels are installed: "
+        "use another Python, or build that wheel first (`nox -s install` does with --fallback "
+        "build)"
+    ),
+}
 _RESOLVER_FIXES = {
     r"has no usable wheels": (
         "the index has only its source, or wheels for other systems, and a lock holds wheels: "
@@ -305,7 +315,7 @@ def run_uv(  # noqa: PLR0913 - what to run, and what to do with its output
         raise disk_full(Path(file[1]).parent if file else cache)
     if process.status:
         if with_pips:
-            fixes = {**fixes, _UNREACHABLE: _WITH_PIPS_FIX}
+            fixes = {**fixes, **_WITH_PIPS_FIXES}
         matching = (fix for pattern, fix in fixes.items() if re.search(pattern, "\n".join(lines)))
         fix = next(matching, "correct what uv names")
         raise InstallError(what, why=f"uv says: {_error_lines(lines)}", fix=fix + whole)

@@ -58,6 +58,7 @@ def build_advice(
     framework = best.framework
     against = f" and {framework.name} {minor_of(framework.version)}" if framework else ""
     untried = "" if _was_built(best) else "; nobody has built it yet"
+    untried += "; it wouldn't fit this machine either" * any(_misfits(best, machine))
     chosen = archs_for(machine.archs, best.archs)
     options = "".join(f" --arch {arch}" for arch in chosen)
     if machine.is_planned and best.recipe.python == "each":

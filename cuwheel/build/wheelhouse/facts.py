@@ -11,7 +11,7 @@ from cuwheel.base.formats.binaries.archs import arch_names
 from cuwheel.base.system.files import write_atomically
 from cuwheel.build.wheelhouse.entries import Entry
 from cuwheel.build.workspace.serialization import read_record, to_json
-from cuwheel.check.audit.verdict import AuditResult, audit_wheel
+from cuwheel.check.audit.verdict import AuditResult, read_wheel_facts
 
 _FOLDER = "wheel-facts-4"  # of the cache; the number rises when the audit reads more
 _LOCAL_CUDA = re.compile(r"\bcu(\d{2,3})(?!\d)")
@@ -45,14 +45,14 @@ class WheelFacts:
 
 
 def read_facts(wheel: Path, sha256: str, cache: Path) -> WheelFacts:
-    """Audit a wheel for its facts, or read the kept ones of the same bytes.
+    """Return the facts of a wheel: the kept ones of the same bytes, or it is read.
 
     A wheel that can't be read, or is elsewhere, has none.
     """
     if kept := read_record(_path(sha256, cache), WheelFacts):
         return kept
     try:
-        result = audit_wheel(wheel)
+        result = read_wheel_facts(wheel)
     except (UnsafeArchiveError, FileNotFoundError):
         return WheelFacts()
     facts = WheelFacts(

@@ -13,7 +13,7 @@ import os
 import re
 import struct
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -56,11 +56,14 @@ _TEXTS = re.compile(
 )
 
 
-def audit_remote(url: str, name: str) -> AuditResult:
+def audit_remote(
+    url: str, name: str, read_whole: Callable[[Path], AuditResult] = audit_wheel
+) -> AuditResult:
     """Read the facts of a wheel on a server; a small one is audited.
 
     Args:
         url: may end in `#sha256=…`, which a wheel that is read whole is compared with.
+        read_whole: reads a small wheel.
 
     Raises:
         DownloadError: the server can't be read in parts, or fails.
@@ -74,7 +77,7 @@ def audit_remote(url: str, name: str) -> AuditResult:
             if copy.cost(0, copy.size) <= copy.left:
                 copy.fetch(0, copy.size)
                 _check_hash(path, url)
-                return audit_wheel(path)
+                return read_whole(path)
             with open_wheel(path, io.BufferedReader(copy)) as wheel:
                 check_table(wheel)
                 return _PartlyReadWheel(wheel, copy).result()

@@ -55,10 +55,11 @@ def read_remote(offer: Offer) -> WheelContents | None:
     A wheel that was read whole and has another hash than its index states counts as not read.
     """
     from cuwheel.check.audit.remote import audit_remote  # noqa: PLC0415 - as below
+    from cuwheel.check.audit.verdict import read_wheel_facts  # noqa: PLC0415 - as below
 
     try:
         with _AUDITING:
-            result = audit_remote(offer.url, offer.name)
+            result = audit_remote(offer.url, offer.name, read_wheel_facts)
     except (DownloadError, UnsafeArchiveError, OSError):
         return None
     is_same = result.parts or offer.sha256 in {"", result.case.scan.sha256}
@@ -68,11 +69,11 @@ def read_remote(offer: Offer) -> WheelContents | None:
 def read_contents(wheel: Path) -> WheelContents | None:
     """Read a wheel from end to end; None: it can't be read as one, which others report."""
     # The audit loads slowly, and most wheels are only names on an index.
-    from cuwheel.check.audit.verdict import audit_wheel  # noqa: PLC0415
+    from cuwheel.check.audit.verdict import read_wheel_facts  # noqa: PLC0415
 
     try:
         with _AUDITING:
-            return _contents(audit_wheel(wheel))
+            return _contents(read_wheel_facts(wheel))
     except (UnsafeArchiveError, OSError):
         return None
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cuwheel.base.caller import Caller
 from cuwheel.base.errors import UsageError, suggest
+from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.console import Console
 from cuwheel.check.explain.explain import explain_lines, explain_session
 from cuwheel.cli.parser import ENVIRONMENT, JSON_TEXT, Parser, new_parser
@@ -62,7 +63,7 @@ def run_explain(args: argparse.Namespace, console: Console, caller: Caller) -> N
     folder = caller.path(".")
     entries = _entries(args.logs, folder)
     if entries and not (args.jsonl or args.json):
-        print("\n\n".join(entries))  # noqa: T201 - that's the answer
+        print(as_typed("\n\n".join(entries)))  # noqa: T201 - that's the answer
         return
     if args.jsonl:
         explain_lines(args.logs, folder, console)

@@ -12,10 +12,15 @@ class GivenIndexes:
     """Places that `--index` and requirement files name: the first that has a project counts.
 
     Each project is looked for once, and none after a place that didn't answer.
+
+    Args:
+        joined: configured indexes of which all count, the main one first: a project that more than
+            this one have gets the files of all.
     """
 
-    def __init__(self, addresses: tuple[str, ...]) -> None:
+    def __init__(self, addresses: tuple[str, ...], joined: tuple[str, ...] = ()) -> None:
         self._addresses = tuple(dict.fromkeys(addresses))
+        self._joined = joined
         self.files: dict[str, tuple[Offer, ...]] = {}
         self.fault: DownloadError | None = None
 
@@ -33,15 +38,24 @@ class GivenIndexes:
 
     def _find(self, project: str) -> tuple[Offer, ...]:
         for address in self._addresses:
-            answer = read_offers(address, project, Attempts())
-            if isinstance(answer, tuple):
-                return tuple(map(with_hash, answer))
-            if answer.kind != "missing" and not is_local(address):
-                self.fault = DownloadError(
-                    f"{project} can't be looked up",
-                    why=f"{redact_url(address)} {answer}",
-                    fix="see that this index can be reached, or leave it out: without its answer "
-                    "another index's file of that name could be taken for its own",
-                )
-                raise self.fault
+            if files := self._read(address, project):
+                return files
+        pages = [self._read(address, project) for address in self._joined[1:]]
+        if not any(pages):
+            return ()
+        pages.insert(0, self._read(self._joined[0], project))
+        return tuple({offer.name: offer for page in reversed(pages) for offer in page}.values())
+
+    def _read(self, address: str, project: str) -> tuple[Offer, ...]:
+        answer = read_offers(address, project, Attempts())
+        if isinstance(answer, tuple):
+            return tuple(map(with_hash, answer))
+        if answer.kind != "missing" and not is_local(address):
+            self.fault = DownloadError(
+                f"{project} can't be looked up",
+                why=f"{redact_url(address)} {answer}",
+                fix="see that this index can be reached, or leave it out: without its answer "
+                "another index's file of that name could be taken for its own",
+            )
+            raise self.fault
         return ()

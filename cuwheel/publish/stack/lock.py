@@ -14,7 +14,6 @@ from packaging.requirements import Requirement
 
 from cuwheel.base.errors import DownloadError, InstallError, UsageError
 from cuwheel.base.fetch.indexes.offers import Offer, with_hash
-from cuwheel.base.fetch.pip_settings import pip_settings
 from cuwheel.base.fetch.urls import redact_url, without_credentials
 from cuwheel.base.system.files import write_atomically
 from cuwheel.base.system.folders.temporary import temporary_folder
@@ -79,10 +78,7 @@ def lock_stack(  # noqa: PLR0913 - what to resolve, and from where
         limits = [word for path in constraints for word in ("--constraint", path)]
         machine = ("--python-version", fit.cell.python, "--python-platform", _platform(fit))
         form = ("--format", "pylock.toml", "--no-header", "--output-file", lock)
-        # As pip searches, where its settings name several indexes.
-        has_several = pip_settings(environ).get("extra-index-url")
-        strategy = "unsafe-first-match" if has_several else "first-index"
-        strict = ("--only-binary", ":all:", "--index-strategy", strategy)
+        strict = ("--only-binary", ":all:", "--index-strategy", "first-index")
         argv = ("pip", "compile", *OWN_PYTHON, sys.executable, *machine, *strict, *form)
         try:
             run_uv(

@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from cuwheel.base.errors import InstallError, UsageError
-from cuwheel.base.fetch.indexes.indexes import configured_indexes
+from cuwheel.base.fetch.indexes.indexes import configured_indexes, joined_indexes
 from cuwheel.base.system.folders.temporary import temporary_folder
 from cuwheel.base.system.parallel import Stop, run_all
 from cuwheel.check.pick.choice import Offers, query_indexes, query_sources
@@ -98,7 +98,8 @@ def search_stack(
     more = _more_machines(request, machine, environ)
     others: dict[str, tuple[StackFit, ...]] = {}
     locks: dict[str, StackLock] = {}
-    given = GivenIndexes((*(request.indexes or request.listed), *request.more_indexes))
+    named = (*(request.indexes or request.listed), *request.more_indexes)
+    given = GivenIndexes(named, joined_indexes(environ))
 
     def lock_one(fit: StackFit) -> StackLock:
         with _constraint_files(request.constraints) as files:

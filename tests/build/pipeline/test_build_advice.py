@@ -66,6 +66,10 @@ def test_builds_for_planned_environment(torch: str, is_built: bool) -> None:  # 
     [
         ("cuda=13.0", " for CUDA 13.0 and torch 2.11"),
         ("cuda=12.1", " for CUDA 12.1 and torch 2.4; nobody has built it yet"),
+        (
+            "torch=2.10,cuda=13.0",
+            " for CUDA 13.0 and torch 2.11; it wouldn't fit this machine either",
+        ),
     ],
 )
 def test_names_what_the_wheel_is_for(machine: str, rest: str) -> None:

@@ -12,7 +12,7 @@ from cuwheel.base.errors import UnsafeArchiveError
 from cuwheel.check.audit import verdict
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding
-from cuwheel.check.audit.verdict import audit_wheel, unreadable
+from cuwheel.check.audit.verdict import audit_wheel, facts_of, unreadable
 from tests.support.factories import compile_cuda, compile_library
 from tests.support.packages.defective_wheels import (
     CU13,
@@ -52,6 +52,7 @@ def test_puts_the_worst_first(tmp_path: Path) -> None:
 
     assert [finding.severity for finding in result.findings] == ["error", "warning", "note"]
     assert result.verdict == "error"
+    assert not facts_of(result.case).findings
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,7 @@ def test_names_oldest_driver_of_each_cuda(
     result = audited_library(tmp_path, soname, tag=tag)
 
     assert (result.majors, result.min_driver) == ((major,), ((major, driver),))
+    assert facts_of(result.case).min_driver == result.min_driver
 
 
 def test_names_cuda_and_driver_of_linked_runtime(tmp_path: Path, cuda_home: Path) -> None:

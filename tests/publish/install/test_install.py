@@ -157,7 +157,8 @@ def test_brings_requirements_and_keeps_what_is_there(installing: Installing) -> 
     with pytest.raises(InstallError) as caught:
         installing.run()
 
-    assert "other" in caught.value.why
+    assert "other==1.0 would be replaced by other==2.0" in caught.value.why
+    assert "other==2.0`, then again" in caught.value.fix
     assert state(installing.environment) == before
     assert versions(installing.environment, "other") == ["1.0"]
 
@@ -452,8 +453,11 @@ def test_requirement_is_never_compiled(installing: Installing) -> None:
     installing.dist.mkdir()
     (installing.folder / "links" / "toy-1.0.tar.gz").write_bytes(b"")
 
-    with pytest.raises(InstallError):
+    with pytest.raises(InstallError) as caught:
         installing.run(fallback="requirement")
+
+    assert "--fallback build" in caught.value.fix
+    assert "replaced" not in caught.value.why
 
 
 def test_dry_run_reports_the_fallback(installing: Installing) -> None:

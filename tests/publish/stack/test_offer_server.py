@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 from packaging.version import Version
 
 from cuwheel.base.fetch.indexes.offers import Offer, read_offers
 from cuwheel.base.fetch.retry import Attempts
+from cuwheel.publish.stack.given_indexes import GivenIndexes
 from cuwheel.publish.stack.offer_server import serving_offers
+from tests.support.factories import write_wheel
 
 OFFER = Offer(
     name="toy-1.0-py3-none-any.whl",
@@ -50,3 +53,19 @@ def test_other_users_cannot_read_it() -> None:
         for path in ("/", "/toy/", "/simple/toy/"):
             with pytest.raises(urllib.error.HTTPError, match="404"):
                 urllib.request.urlopen(root + path)
+
+
+def test_joins_files_of_all_indexes_where_more_than_the_main_one_has_a_project(
+    tmp_path: Path,
+) -> None:
+    """An index with a release's wheel for one Python doesn't hide those for others."""
+    folders = [tmp_path / name for name in ("main", "more")]
+    for folder, tag in zip(folders, ("cp314-cp314-any", "cp311-cp311-any"), strict=True):
+        write_wheel(folder, {}, name="part", version="1.0", tag=tag)
+    write_wheel(folders[0], {}, name="alone", version="1.0", tag="py3-none-any")
+    addresses = tuple(folder.as_uri() for folder in folders)
+    joined, first = GivenIndexes((), addresses), GivenIndexes(addresses)
+
+    assert len(joined.find("part")) == 2
+    assert not joined.find("alone")  # the installer reads the main index itself
+    assert [offer.name for offer in first.find("part")] == ["part-1.0-cp314-cp314-any.whl"]

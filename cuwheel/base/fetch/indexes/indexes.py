@@ -194,6 +194,16 @@ def configured_indexes(environ: Mapping[str, str], *, offline: bool = False) -> 
     return tuple(url for url in urls if is_local(url) or not offline)
 
 
+def joined_indexes(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the configured indexes where all that have a project count: pip's, or by uv's setting.
+
+    Empty where the first that has a project is the only one to count, as uv does it.
+    """
+    strategy = environ.get("UV_INDEX_STRATEGY") or uv_settings(environ).get("index-strategy", "")
+    is_joined = strategy.startswith("unsafe") or pip_settings(environ).get("extra-index-url")
+    return configured_indexes(environ) if is_joined else ()
+
+
 def _default_index() -> str:
     import pypi_simple  # noqa: PLC0415 - slow, and seldom needed
 

@@ -16,6 +16,7 @@ from cuwheel.base.fetch.indexes.indexes import (
     find_releases,
     find_sdist,
     find_wheels,
+    joined_indexes,
 )
 from cuwheel.base.fetch.retry import RetryPolicy
 from tests.support.packages.bombs import peak_of
@@ -147,6 +148,22 @@ def test_reads_configuration(name: str, tmp_path: Path) -> None:
     indexes = configured_indexes(configure(tmp_path, name, _CONFIGS[name]))
 
     assert indexes == ("https://a.invalid/%20", "https://b.invalid/", "https://c.invalid/")
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "count"),
+    [
+        ("pip/pip.conf", "", 3),
+        ("uv/uv.toml", "", 0),
+        ("uv/uv.toml", 'index-strategy = "unsafe-best-match"\n', 3),
+    ],
+)
+def test_all_indexes_count_as_pip_or_the_setting_says(
+    name: str, line: str, count: int, tmp_path: Path
+) -> None:
+    environ = configure(tmp_path, name, line + _CONFIGS[name])
+
+    assert len(joined_indexes(environ)) == count
 
 
 def test_gives_up_on_slow_index(monkeypatch: pytest.MonkeyPatch) -> None:
