@@ -24,7 +24,7 @@ from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.fetch.urls import is_local, local_path, redact_url
 from cuwheel.base.system.parallel import Stop, run_all
 from cuwheel.check.pick.contents import is_remote, read_contents, read_remote
-from cuwheel.check.pick.declarations import read_parameters
+from cuwheel.check.pick.declarations import read_parameters, read_signers
 from cuwheel.check.pick.fit import Judgement, RemoteWheelFacts, WheelJudge
 from cuwheel.check.pick.known_sources import SourcePage
 from cuwheel.check.pick.machine import TargetMachine
@@ -285,6 +285,7 @@ class _Chooser:
     def _read_file(self, wheel: Judgement) -> Judgement:
         """Judge a wheel that fits by its METADATA again, by its file or parts of it."""
         facts = with_contents(self.facts[wheel.offer.url], wheel.offer)
+        facts = replace(facts, signers=read_signers(wheel.offer, Attempts()))
         return WheelJudge(wheel.offer, self.machine, facts, self.wanted).judge()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from packaging.version import Version
 
 from cuwheel.base.fetch.indexes.offers import Offer
-from cuwheel.base.fetch.indexes.pages import beside, read_page
+from cuwheel.base.fetch.indexes.pages import beside, link_fault, read_page
 from cuwheel.base.fetch.retry import Attempts
 from cuwheel.base.formats.wheel.provenance import BUILD_TYPE
 from cuwheel.base.formats.wheel.publication import STATEMENT
@@ -63,3 +63,24 @@ def read_parameters(offer: Offer, attempts: Attempts) -> Mapping[str, object] | 
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
     return parameters if is_ours and is_same_file and isinstance(parameters, dict) else None
+
+
+def read_signers(offer: Offer, attempts: Attempts) -> tuple[str, ...]:
+    """Return for whom a wheel's attestations are signed, `GitHub OWNER/REPOSITORY`; none: empty.
+
+    An index checks signatures before it serves them (PEP 740); they aren't checked again here.
+    """
+    if not offer.attestations or link_fault(offer.attestations, offer.index):
+        return ()
+    page = read_page(offer.attestations, attempts, "application/vnd.pypi.integrity.v1+json")
+    if isinstance(page, str):
+        return ()
+    try:
+        publishers = [bundle["publisher"] for bundle in page.json()["attestation_bundles"]]
+        found = [
+            f"{publisher['kind']} {publisher.get('repository') or publisher['email']}"
+            for publisher in publishers
+        ]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return ()
+    return tuple(dict.fromkeys(found))

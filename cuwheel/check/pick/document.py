@@ -24,7 +24,8 @@ class PickedWheel:
         url: where it is, without user and password.
         index: who offers it, likewise.
         source: name of the known source that it is from; empty: from one of the caller's indexes.
-        trust: where its hash is from, and whether a statement of its build was found.
+        trust: where its hash is from, for whom it is signed, and whether a statement of its build
+            was found.
         sha256: as the index states it; empty: it doesn't.
         size: bytes; null: the index doesn't say.
         cuda: the release that it is for; empty: not known.
@@ -133,12 +134,14 @@ def describe_wheel(wheel: Judgement | None, offers: Offers) -> PickedWheel | Non
 
 
 def _trust(wheel: Judgement) -> str:
-    """Return where a wheel's hash is from, and what is known of its build."""
+    """Return where a wheel's hash is from, who signed it, and what is known of its build."""
     hashed = "SHA-256 from the index" if wheel.offer.sha256 else "no SHA-256"
     stated = (
         "a statement of its build, unsigned" if wheel.is_stated else "no statement of its build"
     )
-    return f"{hashed}, {stated}"
+    names = " and ".join(wheel.signers)
+    signed = f"signed for {names} by its index's word" if names else "no signature"
+    return f"{hashed}, {signed}, {stated}"
 
 
 def describe_indexes(offers: Offers) -> tuple[AskedIndex, ...]:

@@ -39,6 +39,7 @@ class RemoteWheelFacts:
         metadata: METADATA; None: it wasn't read.
         statement: the parameters of its provenance: `archs`, `ptx`, `toolkit`; None: there is none.
         contents: of its file; None: it isn't here.
+        signers: for whom its attestations are signed, as its index says.
     """
 
     metadata: str | None = None
@@ -46,6 +47,7 @@ class RemoteWheelFacts:
     is_unusable: bool = False
     statement: Mapping[str, object] | None = None
     contents: WheelContents | None = None
+    signers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,7 @@ class Judgement:
         cuda: its release or major, `13.0`, `12`; empty: unknown.
         archs: of its code, in words; empty: unknown.
         is_stated: there is a statement of its build.
+        signers: for whom its attestations are signed, as its index says.
         is_of_framework: it states or requires CUDA or a release of a framework.
     """
 
@@ -71,6 +74,7 @@ class Judgement:
     rank: tuple[int, int] = (0, 0)
     is_whole: bool = False
     is_stated: bool = False
+    signers: tuple[str, ...] = ()
     is_of_framework: bool = False
 
     @property
@@ -136,6 +140,7 @@ class WheelJudge:
             rank=tags.rank,
             is_whole=self.facts.metadata is not None or bool(self.facts.unread),
             is_stated=self.facts.statement is not None,
+            signers=self.facts.signers,
             is_of_framework=bool(self._cuda or self._declared)
             or any(requirement.name in FRAMEWORKS for requirement in self._requirements),
         )

@@ -145,14 +145,11 @@ def wheel_facts(wheel: PickedWheel) -> Iterator[str]:
     size = f", {show_size(wheel.size)}" if wheel.size is not None else ""
     source = f"{wheel.source}, " if wheel.source else ""
     yield f"from {source}{wheel.index}{size}"
-    if wheel.source:
-        yield f"trust: {wheel.trust}"
+    yield f"trust: {wheel.trust}"
     if wheel.cuda:
         yield f"CUDA {wheel.cuda}"
     if wheel.archs:
         yield wheel.archs
-    if not wheel.sha256 and not wheel.source:
-        yield "the index gives no SHA-256"
 
 
 def reason_lines(label: str, reasons: Iterable[Reason]) -> Iterator[str]:

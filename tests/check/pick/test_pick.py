@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +67,43 @@ def test_names_address_if_another_index_was_not_queried(index: Index) -> None:
     command = line(index, more=index.site.url("/other/"), indexes=indexes)
 
     assert f"/files/{wheel.name}#sha256=" in command
+
+
+PUBLISHER = {"kind": "GitHub", "repository": "octo/toy", "workflow": "release.yml"}
+
+
+@pytest.mark.parametrize(
+    ("served", "trust"),
+    [
+        ({"attestation_bundles": [{"publisher": PUBLISHER}]}, "signed for GitHub octo/toy by"),
+        (
+            {"attestation_bundles": [{"publisher": {"kind": "Google", "email": "a@b.c"}}] * 2},
+            "signed for Google a@b.c by",
+        ),
+        ({"attestation_bundles": [{"publisher": None}]}, "no signature"),
+        ({"attestation_bundles": []}, "no signature"),
+        ([], "no signature"),
+        (None, "no signature"),
+    ],
+)
+def test_names_for_whom_a_wheel_is_signed(index: Index, served: Any, trust: str) -> None:
+    address = index.site.url("/integrity/toy.json")
+    index.add("1.0", attributes=f'data-provenance="{address}"')
+    if served is not None:
+        index.site.files["/integrity/toy.json"] = json.dumps(served).encode()
+
+    wheel = index.pick().wheel
+
+    assert wheel
+    assert trust in wheel.trust
+    assert "SHA-256 from the index" in wheel.trust
+    assert "no statement of its build" in wheel.trust
+
+
+def test_reads_no_attestations_of_another_scheme(index: Index) -> None:
+    index.add("1.0", attributes='data-provenance="file:///etc/hostname"')
+
+    wheel = index.pick().wheel
+
+    assert wheel
+    assert "no signature" in wheel.trust

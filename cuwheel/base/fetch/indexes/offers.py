@@ -84,6 +84,7 @@ class Offer(IndexFile):
         requires_python: as the index states it; empty: any, or unknown.
         yanked: why it was withdrawn; None: it wasn't.
         metadata_sha256: of that; empty where the index states none.
+        attestations: address of its attestations (PEP 740), as the index states it.
         is_in_index: installers find it at `index`; elsewhere they need its address.
         declares: facts by name that its index states of all of its wheels: `cuda`, `torch`.
     """
@@ -95,6 +96,7 @@ class Offer(IndexFile):
     yanked: str | None = None
     has_metadata: bool = False
     metadata_sha256: str = ""
+    attestations: str = ""
     is_in_index: bool = False
     declares: tuple[tuple[str, str], ...] = ()
 
@@ -241,6 +243,7 @@ def offers_on(page: pypi_simple.ProjectPage, address: str, project: str) -> Iter
                 yanked=(file.yanked_reason or "no reason is given") if file.is_yanked else None,
                 has_metadata=bool(file.has_metadata),
                 metadata_sha256=(file.metadata_digests or {}).get("sha256", "").lower(),
+                attestations=with_credentials(file.provenance_url or "", address),
                 is_in_index=True,
                 **known,
             )
