@@ -18,7 +18,12 @@ from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.documents import Schema
 from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.build.finish.slim import SlimLibrary, slim_wheel
+from cuwheel.build.finish.slim_load import LoadedAlike, compare_loads
+from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.check.audit.verdict import audit_wheel
+from cuwheel.check.diagnose.diagnose import callers_environment
+from cuwheel.check.diagnose.facts.environment import PythonEnvironment
+from cuwheel.check.pick.machine import read_here
 from cuwheel.cli.parser import JSON_TEXT, Option, Parser, existing, new_parser
 
 
@@ -32,15 +37,17 @@ class SlimDocument:
         size_before: of the original, bytes.
         libraries: those with device code.
         license: what the metadata say.
+        loaded: by --python, the original alike; None: neither was loaded.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("slim", "1.1")
+    SCHEMA: ClassVar[Schema] = Schema("slim", "1.2")
 
     wheel: Path
     size: int
     size_before: int
     libraries: tuple[SlimLibrary, ...]
     license: str
+    loaded: LoadedAlike | None = None
 
 
 def slim_parser() -> Parser:
@@ -51,6 +58,8 @@ def slim_parser() -> Parser:
         {
             "wheel WHEEL": "of any project",
             "--arch 90...": "compute capability of the GPUs that it is to serve, repeatable",
+            "--python PYTHON": "interpreter with what the wheel requires: both wheels are imported "
+            "by it, nothing is installed",
             "--to DIR": Option("folder for the new wheel; default: slim/ here", default="slim"),
             "--quiet": "print only the new wheel's path",
             "--verbose": "list libraries whose code stays as it is, too",
@@ -70,8 +79,10 @@ def run_slim(args: argparse.Namespace, console: Console, caller: Caller) -> None
             why="one wheel is read, and the new one is written into a folder",
             fix="name one .whl file, and with --to a folder",
         )
+    environment = _environment(args, caller)
     with naming_option("--to", folder):
         slim = slim_wheel(wheel, sort_archs(args.arch), folder)
+    loaded = _loaded(wheel, slim.path, environment, caller) if environment else None
     before, after = wheel.stat().st_size, slim.path.stat().st_size
     if args.json:
         document = SlimDocument(
@@ -80,6 +91,7 @@ def run_slim(args: argparse.Namespace, console: Console, caller: Caller) -> None
             size_before=before,
             libraries=slim.libraries,
             license=slim.license,
+            loaded=loaded,
         )
         console.answer(document)
         return
@@ -94,8 +106,36 @@ def run_slim(args: argparse.Namespace, console: Console, caller: Caller) -> None
         console.note("compared, and the same: the code that stays, all that is no device code")
         for path in (wheel, slim.path):
             console.note(f"audit of {path.name}: {_findings(path)}")
+        console.note(_load_line(loaded))
         console.note(f"licence: {slim.license}; check whether it allows a changed copy")
     print(slim.path)  # noqa: T201 - data, for scripts
+
+
+def _environment(args: argparse.Namespace, caller: Caller) -> PythonEnvironment | None:
+    """Return the environment of --python; None without it."""
+    if not args.python:
+        return None
+    environ = callers_environment(caller.environ)
+    return read_here(args.python, environ, caller.path(".")).environment
+
+
+def _loaded(wheel: Path, slim: Path, environment: PythonEnvironment, caller: Caller) -> LoadedAlike:
+    """Import both wheels; one that loads otherwise than its original is removed."""
+    log = caller.cache / "logs" / "slim.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return compare_loads(wheel, slim, environment, choose_sandbox(), log)
+    except BaseException:
+        slim.unlink()
+        raise
+
+
+def _load_line(loaded: LoadedAlike | None) -> str:
+    if loaded is None:
+        return "not loaded: --python ENV/bin/python imports both wheels"
+    if loaded.failure:
+        return f"load proof: both fail alike: {loaded.failure}"
+    return f"load proof: both import {', '.join(loaded.imported)}"
 
 
 def _check_archs(archs: Sequence[str]) -> None:

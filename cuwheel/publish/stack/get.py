@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import importlib.metadata
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +19,7 @@ from cuwheel.build.environments.installed import damaged_projects
 from cuwheel.build.environments.uv import OWN_PYTHON, forget, make_environment, run_uv
 from cuwheel.build.finish.smoke.loaded_libraries import owners
 from cuwheel.build.finish.smoke.probe import SCRIPT, Probe, SmokeAnswer
+from cuwheel.build.finish.smoke.top_modules import top_modules
 from cuwheel.build.recipe.catalogue import CatalogueEntry
 from cuwheel.build.recipe.target import declared_target
 from cuwheel.build.sandbox.backends import choose_sandbox
@@ -33,8 +31,6 @@ from cuwheel.publish.stack.lock import StackLock, write_lock
 
 LOCK_NAME = "pylock.toml"
 _ANY_PYTHON = "3.12"  # of a target whose imports are read
-_PACKAGE = re.compile(r"((?:[A-Za-z]\w*/)+[A-Za-z]\w*)/__init__\.py")
-_MODULE = re.compile(r"([A-Za-z]\w*)(?:/__init__\.py|\.py|(?:\.[\w-]+)?\.so)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +203,7 @@ class _Prover:
             log=self.log,
             name=project,
         )
-        imports = self.declared.get(project) or _modules(self.site, project)
+        imports = self.declared.get(project) or top_modules(self.site, project)
         if not imports:
             return LoadProof(project=project, left_out="it has no module to import")
         answer = probe.run(imports=imports)
@@ -228,23 +224,3 @@ class _Prover:
 def _loads(answer: SmokeAnswer) -> Iterator[tuple[str, str]]:
     for load in answer.loads:
         yield load.soname, load.supplier or load.location
-
-
-def _modules(site: Path, project: str) -> tuple[str, ...]:
-    """Return a distribution's top modules, by its RECORD; only the project's own if it has one.
-
-    Of a distribution in a namespace, `cuda/core`, the highest packages: `cuda.core`.
-    """
-    paths: list[str] = []
-    for item in importlib.metadata.distributions(path=[str(site)]):
-        if canonicalize_name(item.metadata["Name"]) == project:
-            rows = csv.reader((item.read_text("RECORD") or "").splitlines())
-            paths += [row[0] for row in rows if row]
-    tops = [match[1] for path in paths if (match := _MODULE.fullmatch(path))]
-    names = dict.fromkeys(name for name in tops if not name.startswith("_"))
-    if (own := project.replace("-", "_")) in names:
-        return (own,)
-    packages = [match[1] for path in paths if (match := _PACKAGE.fullmatch(path))]
-    least = min((name.count("/") for name in packages), default=0)
-    highest = (name.replace("/", ".") for name in packages if name.count("/") == least)
-    return tuple(names) or tuple(highest)

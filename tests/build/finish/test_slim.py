@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import io
+import sys
 from pathlib import Path
 
 import pytest
 import rich.console
 
-from cuwheel.base.errors import UsageError
+from cuwheel.base.errors import SmokeError, UsageError
 from cuwheel.base.formats.binaries.elf import read_elf
 from cuwheel.base.formats.binaries.fatbin import LOADED_SECTION, hop_fatbins
 from cuwheel.base.formats.wheel.archive import check_table, open_wheel, unpack_wheel
@@ -208,3 +209,34 @@ def test_audit_takes_code_that_runs_there(tmp_path: Path, library: Path) -> None
 
     findings = audit_wheel(slim.path).findings
     assert [each.severity for each in findings if each.rule == "archs"] == ["note"]  # no PTX
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("", "load proof: both import pkg"),
+        ("import nowhere", "load proof: both fail alike: ModuleNotFoundError: No module named"),
+    ],
+)
+def test_both_wheels_are_imported(
+    library: Path, tmp_path: Path, code: str, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = write_wheel(tmp_path, {"pkg/_C.so": library, "pkg/__init__.py": code.encode()})
+    words = [str(wheel), "--arch", "90", "--to", str(tmp_path / "slim"), "--python", sys.executable]
+
+    run_command("slim", words, Console(rich.console.Console(width=200)))
+
+    assert expected in " ".join(capsys.readouterr().out.split())
+
+
+def test_wheel_that_loads_otherwise_is_refused(library: Path, tmp_path: Path) -> None:
+    code = b"from importlib.metadata import version\nassert version('pkg') == '1.0'\n"
+    wheel = write_wheel(
+        tmp_path, {"pkg/_C.so": library, "pkg/__init__.py": code}, name="pkg", version="1.0"
+    )
+    words = [str(wheel), "--arch", "90", "--to", str(tmp_path / "slim"), "--python", sys.executable]
+
+    with pytest.raises(SmokeError, match="doesn't load as"):
+        run_command("slim", words, Console())
+
+    assert not list((tmp_path / "slim").glob("*.whl"))

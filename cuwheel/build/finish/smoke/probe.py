@@ -106,11 +106,15 @@ class Probe:
         call: str = "",
         script: Path | None = None,
         libraries: Iterable[str] = (),
+        ahead: Path | None = None,
     ) -> SmokeAnswer:
         """Import modules, evaluate an expression, run a script, load libraries, in this order.
 
         Where that fails only because the driver is missing, it is done again with the stub, if
         there is one. An installed driver is never passed over.
+
+        Args:
+            ahead: a folder of packages that precedes the environment's.
 
         Raises:
             SmokeError: the interpreter died, or took too long.
@@ -120,6 +124,7 @@ class Probe:
             "call": call,
             "script": str(script.absolute()) if script else "",
             "libraries": tuple(libraries),
+            "ahead": str(ahead or ""),
         }
         answer = self._run(request, None)
         if answer.lacking == DRIVER_SONAME and self.stub:

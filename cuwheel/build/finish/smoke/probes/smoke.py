@@ -1,8 +1,9 @@
 """Import modules in a clean interpreter and report which shared libraries got loaded, from where.
 
 Run by path with the interpreter of the environment: `python -I smoke.py REQUEST ANSWER`. REQUEST is
-JSON with `imports`, `call`, `script` (a file to run), `libraries`, and `stub`, a library to load
-before all others; ANSWER is the file that gets the JSON answer, as the package may print anything.
+JSON with `ahead`, a folder that precedes all others on the path, or nothing; `imports`, `call`,
+`script` (a file to run), `libraries`, and `stub`, a library to load before all others. ANSWER gets
+the JSON answer, as the package may print anything.
 Standard library only, Python 3.9 or newer.
 """
 
@@ -25,6 +26,8 @@ def answer_to(request: dict[str, object]) -> dict[str, object]:
     """Return imported modules, the call's value, the failure, every loaded library."""
     imported: list[str] = []
     value = failure = ""
+    if request["ahead"]:
+        sys.path.insert(0, str(request["ahead"]))
     try:
         if request["stub"]:
             # Every later load of `libcuda.so.1` gets it: a soname is looked up among the loaded
