@@ -32,7 +32,7 @@ def test_knows_the_cuda_release(version: str, toolkit: str, tag: str) -> None:
 def test_reads_no_wheel_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = add_wheel(tmp_path / "dist")
     before = read_facts(wheel, sha256_of_file(wheel), tmp_path)
-    monkeypatch.setattr(facts, "audit_wheel", None)
+    monkeypatch.setattr(facts, "read_wheel_facts", None)
 
     assert read_facts(wheel, sha256_of_file(wheel), tmp_path) == before
 
