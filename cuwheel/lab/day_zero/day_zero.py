@@ -311,16 +311,16 @@ class _RecipeTrial:
         cause, slug = _explained(error)
         if not isinstance(error, _OF_RECIPE) or slug in _OF_MACHINE:
             return self._unknown(change, error)
-        verdict = replace(
+        compile_ = error if isinstance(error, CommandFailedError) else None
+        first = compile_.first.text if compile_ and compile_.first else ""
+        return replace(
             self._plain(),
             state="broken",
             changes=change.summary(self.recipe),
-            why=cause or error.why or error.what,
+            why=cause or first or error.why or error.what,
+            error=first,
+            log=str((compile_ and compile_.log) or ""),
         )
-        if not isinstance(error, CommandFailedError):
-            return verdict
-        first = error.first.text if error.first else ""
-        return replace(verdict, error=first, log=str(error.log or ""))
 
     def _unknown(self, change: FrameworkChange, error: CuwheelError) -> Verdict:
         why = f"nothing was found out: {error.what}: {error.why}"

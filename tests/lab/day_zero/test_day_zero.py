@@ -95,6 +95,7 @@ def test_each_verdict_is_from_a_trial(run: Run, tmp_path: Path) -> None:
     assert '+    cxx_standard={"tinyfw>=2.0": "20"},' in verdicts["modern"]["diff"]
     assert verdicts["stale"]["changes"] == ["tinydep<2 → tinydep"]
     assert "FRAMEWORK_OLD" in verdicts["dated"]["error"]
+    assert "exited with" not in verdicts["dated"]["why"]
     assert [file["part"] for file in verdicts["plain"]["files"]] == ["smallest", "heaviest"]
     assert {path: path.read_bytes() for path in own.rglob("*") if path.is_file()} == before
     assert "| works with changes |" in (tmp_path / "day.md").read_text()
