@@ -13,7 +13,6 @@ RECIPE = Recipe(
         sha256="ed45a81da29f774665dbdd4709d7e534cdf16d2e7006dbd06957f35bd09661b2",
     ),
     toolkits=("13.0", "13.2"),
-    never_built=("13.2",),  # not tried yet
     archs=("80", "90", "100", "120"),
     framework={
         "13.0": Framework(name="torch", version="2.11.0"),
