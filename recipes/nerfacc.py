@@ -13,10 +13,17 @@ RECIPE = Recipe(
         project="nerfacc",
         sha256="01850cbbd71b6aeab059cbfb695755f8b6604f3fdfe48c44925b4b97c0c324db",
     ),
-    toolkits=("13.0",),
+    toolkits=("13.0", "13.2"),
+    never_built=("13.2",),  # not tried yet
     archs=("80", "90", "100", "120"),
-    framework=Framework(name="torch", version="2.11.0"),
-    patches=(Patch(file="0001-compile-with-ninja.patch", why="one file at a time without it"),),
+    framework={
+        "13.0": Framework(name="torch", version="2.11.0"),
+        "13.2": Framework(name="torch", version="2.15.0"),
+    },
+    patches=(
+        Patch(file="0001-compile-with-ninja.patch", why="one file at a time without it"),
+        Patch(file="0002-leave-lerp-to-newer-cxx.patch", why="C++20 has one of its own"),
+    ),
     requires=("ninja", "setuptools", "wheel"),
     build=TorchExtension(),
     link=Link("cudart", "torch"),

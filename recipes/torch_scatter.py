@@ -12,9 +12,13 @@ RECIPE = Recipe(
         project="torch-scatter",
         sha256="69b3aa435f2424ac6a1bfb6ff702da6eb73b33ca0db38fb26989c74159258e47",
     ),
-    toolkits=("13.0",),
+    toolkits=("13.0", "13.2"),
+    never_built=("13.2",),  # not tried yet
     archs=("80", "90", "100", "120"),
-    framework=Framework(name="torch", version="2.11.0"),
+    framework={
+        "13.0": Framework(name="torch", version="2.11.0"),
+        "13.2": Framework(name="torch", version="2.15.0"),
+    },
     patches=(Patch(file="0001-compile-with-ninja.patch", why="one file at a time without it"),),
     requires=("ninja", "setuptools", "wheel"),
     # The CUDA libraries hold the kernels for the CPU too, and are loaded in place of those for

@@ -12,9 +12,12 @@ RECIPE = Recipe(
         project="torch-spline-conv",
         sha256="ed45a81da29f774665dbdd4709d7e534cdf16d2e7006dbd06957f35bd09661b2",
     ),
-    toolkits=("13.0",),
+    toolkits=("13.0", "13.2"),
     archs=("80", "90", "100", "120"),
-    framework=Framework(name="torch", version="2.11.0"),
+    framework={
+        "13.0": Framework(name="torch", version="2.11.0"),
+        "13.2": Framework(name="torch", version="2.15.0"),
+    },
     patches=(Patch(file="0001-compile-with-ninja.patch", why="one file at a time without it"),),
     requires=("ninja", "setuptools", "wheel"),
     # The CUDA libraries hold the kernels for the CPU too, and are loaded in place of those for

@@ -12,9 +12,12 @@ RECIPE = Recipe(
         project="warp-rnnt",
         sha256="d50d34defc1377856bbf79b854bc2699bb87f5e48d82f5eb0151e610782d98a5",
     ),
-    toolkits=("13.0",),
+    toolkits=("13.0", "13.2"),
     archs=("80", "90", "100", "120"),
-    framework=Framework(name="torch", version="2.11.0"),
+    framework={
+        "13.0": Framework(name="torch", version="2.11.0"),
+        "13.2": Framework(name="torch", version="2.15.0"),
+    },
     patches=(
         Patch(file="0001-compile-without-a-gpu.patch", why="setup.py refuses such a machine"),
         Patch(file="0002-read-the-version-by-importlib.patch", why="setuptools 82 fails it"),

@@ -27,6 +27,7 @@ from cuwheel.base.errors import (
 from cuwheel.base.fetch.indexes.indexes import configured_indexes, find_releases
 from cuwheel.base.system.files import naming_full_disk
 from cuwheel.base.system.folders.temporary import temporary_folder
+from cuwheel.base.system.quantities import GIB
 from cuwheel.base.system.regular_files import open_file, read_bytes
 from cuwheel.base.system.versions import version_key
 from cuwheel.build.drafts.updates.file_changes import diff_of
@@ -59,6 +60,7 @@ _OF_RECIPE = (
 _UNSATISFIABLE = "No solution found"  # uv's message where requirements contradict each other
 # Causes of the failure catalogue that say nothing about the framework.
 _OF_MACHINE = {"oom-killed-compile", "compile-exceeds-memory", "disk-full", "time-limit"}
+_DISK = GIB  # bytes for the source and a few objects
 _STANDARD = "20"  # C++ that a failed compile is tried with
 
 # Returns the job of a target: the recipe, which may be a changed copy, and the toolkit's tag.
@@ -164,8 +166,10 @@ class _RecipeTrial:
 
     def verdict(self) -> Verdict:
         change = FrameworkChange(framework=self.day.framework, cuda=self.day.release.cuda)
-        if served := self._of_stable_abi():
-            return served
+        stable = [each for each in self.recipe.frameworks if each.serves]
+        if any(self.day.framework in (each, *each.served) for each in stable):
+            why = "its wheel of the stable ABI serves it"
+            return replace(self._plain(), state="works", why=why)
         try:
             change, project = self._locked(change)
             if problem := self._problem_here(project, change):
@@ -183,19 +187,6 @@ class _RecipeTrial:
         except CuwheelError as error:
             return error
         return None
-
-    def _of_stable_abi(self) -> Verdict | None:
-        """Return the verdict on a recipe with wheels that serve several releases; else None."""
-        newest = self.recipe.framework_for(self.recipe.toolkits[-1])
-        if newest is None or not newest.serves:
-            return None
-        version, plain = self.day.framework.version, self._plain()
-        if version in {newest.version, *newest.serves}:
-            return replace(plain, state="works", why="its wheel of the stable ABI serves it")
-        tag = toolkit_by_release(self.recipe.toolkits[-1]).tag
-        why = f"its wheel uses the stable ABI: the smoke test with {version} decides; to run it, "
-        why += f'add "{version}" to `serves` in {self.recipe.module}'
-        return replace(plain, why=why, command=f"nox -s build-{self.recipe.name}-{tag}")
 
     def _plain(self) -> Verdict:
         return Verdict(recipe=self.recipe.name, version=self.recipe.version, state="unknown")
@@ -272,7 +263,11 @@ class _RecipeTrial:
             return trial, job
 
     def _job(self, entry: CatalogueEntry, change: FrameworkChange) -> Job:
-        return self.day.make_job(entry, toolkit_by_release(change.cuda).tag)
+        job = self.day.make_job(entry, toolkit_by_release(change.cuda).tag)
+        if self.day.builds:
+            return job
+        recipe = replace(job.target.recipe, disk=_DISK)
+        return replace(job, target=replace(job.target, recipe=recipe))
 
     def _may_need(self, failure: CuwheelError) -> bool:
         """Return False where the package compiles with this C++ already."""
@@ -316,16 +311,16 @@ class _RecipeTrial:
         cause, slug = _explained(error)
         if not isinstance(error, _OF_RECIPE) or slug in _OF_MACHINE:
             return self._unknown(change, error)
-        verdict = replace(
+        compile_ = error if isinstance(error, CommandFailedError) else None
+        first = compile_.first.text if compile_ and compile_.first else ""
+        return replace(
             self._plain(),
             state="broken",
             changes=change.summary(self.recipe),
-            why=cause or error.why or error.what,
+            why=cause or first or error.why or error.what,
+            error=first,
+            log=str((compile_ and compile_.log) or ""),
         )
-        if not isinstance(error, CommandFailedError):
-            return verdict
-        first = error.first.text if error.first else ""
-        return replace(verdict, error=first, log=str(error.log or ""))
 
     def _unknown(self, change: FrameworkChange, error: CuwheelError) -> Verdict:
         why = f"nothing was found out: {error.what}: {error.why}"

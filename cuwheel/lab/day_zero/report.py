@@ -61,7 +61,10 @@ def summary_of(document: DayZeroDocument) -> str:
     start = f"{document.framework} (CUDA {document.cuda}), Python {document.python}"
     start += "".join(f", sm_{arch}" for arch in document.archs)
     kept = f"; held back: {', '.join(document.held_back)}" if document.held_back else ""
-    return f"{start}: {recipes}: {named or 'none was tried'}{kept}"
+    tried = [verdict for verdict in document.verdicts if verdict.target]
+    is_quick = tried and not any(verdict.files for verdict in tried)
+    quick = "; no file of a package was compiled" if is_quick else ""
+    return f"{start}: {recipes}: {named or 'none was tried'}{quick}{kept}"
 
 
 def write_reports(document: DayZeroDocument, json: Path | None, page: Path | None) -> None:

@@ -64,6 +64,11 @@ def test_each_verdict_is_from_a_trial(run: Run, tmp_path: Path) -> None:
     add_package(own, "modern", "#define WANTS_MODERN\n")
     add_package(own, "stale", "", more='"tinydep<2", ')
     add_package(own, "dated", "")
+    for name, served in (("served", "2.0"), ("stable", "1.5")):
+        add_package(own, name, "")
+        recipe = own / "recipes" / f"{name}.py"
+        pinned = f'version="1.0", serves=("{served}",)), disk=1 << 60,'
+        recipe.write_text(recipe.read_text().replace('version="1.0"),', pinned))
     large = own / "sources" / "dated" / "large.cu"
     large.write_text(f'{large.read_text()}static_assert(FRAMEWORK_OLD, "");\n')
     before = {path: path.read_bytes() for path in own.rglob("*") if path.is_file()}
@@ -81,11 +86,16 @@ def test_each_verdict_is_from_a_trial(run: Run, tmp_path: Path) -> None:
         "modern": "works with changes",
         "stale": "works with changes",
         "dated": "broken",
+        "served": "works",
+        "stable": "works",
     }, done.stdout
+    assert not verdicts["served"]["files"]
+    assert len(verdicts["stable"]["files"]) == 2
     assert verdicts["modern"]["changes"] == ["C++20"]
     assert '+    cxx_standard={"tinyfw>=2.0": "20"},' in verdicts["modern"]["diff"]
     assert verdicts["stale"]["changes"] == ["tinydep<2 → tinydep"]
     assert "FRAMEWORK_OLD" in verdicts["dated"]["error"]
+    assert "exited with" not in verdicts["dated"]["why"]
     assert [file["part"] for file in verdicts["plain"]["files"]] == ["smallest", "heaviest"]
     assert {path: path.read_bytes() for path in own.rglob("*") if path.is_file()} == before
     assert "| works with changes |" in (tmp_path / "day.md").read_text()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.build.pipeline.package_build.trial import TriedFile
-from cuwheel.lab.day_zero.report import print_verdicts, write_reports
+from cuwheel.lab.day_zero.report import print_verdicts, summary_of, write_reports
 from cuwheel.lab.day_zero.verdict import DayZeroDocument, Verdict
 from tests.support.documents import read_document
 from tests.support.golden import Golden
@@ -75,6 +76,15 @@ def test_writes_a_page(golden: Golden, tmp_path: Path, name: str) -> None:
     write_reports(_DOCUMENT, None, tmp_path / name)
 
     golden.check(f"day-zero/{name}", (tmp_path / name).read_text())
+
+
+@pytest.mark.parametrize("files", [_FILES, ()])
+def test_summary_states_that_nothing_was_compiled(files: tuple[TriedFile, ...]) -> None:
+    tried = tuple(replace(verdict, files=files) for verdict in _DOCUMENT.verdicts)
+
+    summary = summary_of(replace(_DOCUMENT, verdicts=tried))
+
+    assert ("no file of a package was compiled" in summary) == (not files)
 
 
 def test_writes_json(tmp_path: Path) -> None:

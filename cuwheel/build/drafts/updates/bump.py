@@ -358,6 +358,8 @@ def _moved(before: bytes | None, content: bytes | None) -> str:
     if content is None:
         return "removed"
     old, new = _versions(before), _versions(content)
+    if not old:
+        return f"new, {plural(len(new), 'package')}"
     moved = [
         f"{name} {old.get(name, 'new')} → {new.get(name, 'gone')}"
         for name in sorted({*old, *new})

@@ -86,7 +86,7 @@ def test_changes_version_hash_patches_and_lock(
     output = capsys.readouterr().out
     assert '-    version="1.0",\n+    version="2.0",\n' in output
     assert "+@@ -3,7 +3,7 @@" in output
-    assert "envs/build/tiny_up.lock: build " in output
+    assert "envs/build/tiny_up.lock: new, " in output
     assert "tiny-up 1.0 → 2.0: 4 files changed" in output
 
 
