@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from cuwheel.check.explain.log_text import LINES_OF_MESSAGE, Block, in_english, undecorated
 
-_CHARACTERS = 2000  # of a line that are read
+CHARACTERS = 2000  # of a line that are read
 _BEFORE = 2  # lines shown around an unknown error
 _AFTER = 6
 _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
@@ -27,17 +27,15 @@ class Lines:
     Attributes:
         start: of the line, in the block's text.
         end: of the line.
-        message_end: of the last line of its message.
         is_translated: whether its window is in English.
     """
 
-    def __init__(self, block: Block, lowered: bytes, before: list[str]) -> None:
+    def __init__(self, block: Block, before: list[str]) -> None:
         self._block = block
-        self._lowered = lowered
         self._plain = _without_numbers(block.text)
         self._before = before
         self._size = len(block.text)
-        self.start, self.end, self.message_end = 0, -1, 0
+        self.start, self.end, self._message_end = 0, -1, 0
         self.is_translated = False
         self._counted = (0, block.number)  # a line's start and its number
         self._window = ""
@@ -45,26 +43,22 @@ class Lines:
 
     def go_to(self, offset: int) -> None:
         """Go to the line of a byte."""
-        find = self._block.text.find
-        self.start = self._block.text.rfind(b"\n", 0, offset) + 1
-        end = find(b"\n", offset)
-        self.end = self.message_end = self._size if end < 0 else end
-        for _ in range(LINES_OF_MESSAGE - 1):
-            end = find(b"\n", self.message_end + 1)
-            if end < 0:
-                self.message_end = self._size
-                break
-            self.message_end = end
-        self._window = ""
-        self._near = b""
+        if not self.start <= offset <= self.end:
+            self.start = self._block.text.rfind(b"\n", 0, offset) + 1
+            self.end = _end_of_line(self._block.text, offset)
+            self._message_end = 0
+            self._window = ""
+            self._near = b""
 
-    def at(self, start: int, number: int) -> Lines:
-        """Return a cursor at a line whose start and number are known."""
-        there = copy.copy(self)
-        there.is_translated = False
-        there.go_to(start)
-        there._counted = (start, number)  # noqa: SLF001 - its own class
-        return there
+    @property
+    def message_end(self) -> int:
+        """The end of the last line of the message."""
+        if not self._message_end:
+            end = self.end
+            for _ in range(LINES_OF_MESSAGE - 1):
+                end = _end_of_line(self._block.text, min(end + 1, self._size))
+            self._message_end = end
+        return self._message_end
 
     @property
     def number(self) -> int:
@@ -119,9 +113,9 @@ class Lines:
     def near(self) -> bytes:
         """The line and the next ones of its message, as far as they are read, in lower case."""
         if not self._near:
-            near = self._lowered[self.start : self.message_end]
-            if len(near) > _CHARACTERS:
-                near = b"\n".join(line[:_CHARACTERS] for line in near.split(b"\n"))
+            near = self._block.text[self.start : self.message_end].lower()
+            if len(near) > CHARACTERS:
+                near = b"\n".join(line[:CHARACTERS] for line in near.split(b"\n"))
             self._near = near
         return self._near
 
@@ -160,7 +154,7 @@ class Lines:
 
     def end_of_traceback(self) -> Lines | None:
         """Return a cursor at an exception that no pattern names: the first line with the indent."""
-        indent = self._lowered.find(b"traceback", self.start) - self.start
+        indent = self._block.text[self.start : self.end].lower().find(b"traceback")
         limit = self.end + _TRACEBACK
         match = _line_from(indent).search(self._block.text, self.end, limit)
         if not match:
@@ -182,14 +176,14 @@ class Lines:
             start = text.rfind(b"\n", 0, max(0, start - 1)) + 1
         above = [_decoded(line) for line in text[start : self.start].split(b"\n")[:-1]]
         above = [*self._before, *above][-_BEFORE:]
-        below = text[self.start : self.end + _AFTER * _CHARACTERS].split(b"\n")[: 1 + _AFTER]
+        below = text[self.start : self.end + _AFTER * CHARACTERS].split(b"\n")[: 1 + _AFTER]
         lines = [*above, *map(_decoded, below)]
         return {self.number - len(above) + index: line for index, line in enumerate(lines)}
 
 
 def last_lines(block: Block) -> list[str]:
     """Return the last lines of a block that the next one doesn't repeat."""
-    last = block.text[max(0, block.fresh - _BEFORE * _CHARACTERS) : block.fresh].split(b"\n")
+    last = block.text[max(0, block.fresh - _BEFORE * CHARACTERS) : block.fresh].split(b"\n")
     return [_decoded(line) for line in last[-_BEFORE - 1 : -1]]
 
 
@@ -205,7 +199,7 @@ def _end_of_line(text: bytes, offset: int) -> int:
 
 
 def _decoded(line: bytes) -> str:
-    return line[:_CHARACTERS].decode("utf-8", "replace")
+    return line[:CHARACTERS].decode("utf-8", "replace")
 
 
 def _without_numbers(text: bytes) -> bytes:
