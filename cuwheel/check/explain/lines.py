@@ -45,7 +45,8 @@ class Lines:
         """Go to the line of a byte."""
         if not self.start <= offset <= self.end:
             self.start = self._block.text.rfind(b"\n", 0, offset) + 1
-            self.end = _end_of_line(self._block.text, offset)
+            end = self._block.text.find(b"\n", offset)
+            self.end = self._size if end < 0 else end
             self._message_end = 0
             self._window = ""
             self._near = b""
@@ -56,7 +57,10 @@ class Lines:
         if not self._message_end:
             end = self.end
             for _ in range(LINES_OF_MESSAGE - 1):
-                end = _end_of_line(self._block.text, min(end + 1, self._size))
+                end = self._block.text.find(b"\n", end + 1)
+                if end < 0:
+                    end = self._size
+                    break
             self._message_end = end
         return self._message_end
 

@@ -161,8 +161,6 @@ class Matches:
 
     def spans(self, index: int, message: Message, lines: Lines) -> Spans | None:
         """Return the named groups of a pattern's match, or None."""
-        if not self._uses[index].may_match(lines.near):
-            return None
         if not self._is_shared(index, message):
             message = message.exact(lines.message)
         if index not in message.spans:
