@@ -27,15 +27,17 @@ class Lines:
     Attributes:
         start: of the line, in the block's text.
         end: of the line.
+        message_end: of the last line of its message.
         is_translated: whether its window is in English.
     """
 
-    def __init__(self, block: Block, before: list[str]) -> None:
+    def __init__(self, block: Block, lowered: bytes, before: list[str]) -> None:
         self._block = block
+        self._lowered = lowered
         self._plain = _without_numbers(block.text)
         self._before = before
         self._size = len(block.text)
-        self.start, self.end, self._message_end = 0, -1, 0
+        self.start, self.end, self.message_end = 0, -1, 0
         self.is_translated = False
         self._counted = (0, block.number)  # a line's start and its number
         self._window = ""
@@ -43,26 +45,26 @@ class Lines:
 
     def go_to(self, offset: int) -> None:
         """Go to the line of a byte."""
-        if not self.start <= offset <= self.end:
-            self.start = self._block.text.rfind(b"\n", 0, offset) + 1
-            end = self._block.text.find(b"\n", offset)
-            self.end = self._size if end < 0 else end
-            self._message_end = 0
-            self._window = ""
-            self._near = b""
+        find = self._block.text.find
+        self.start = self._block.text.rfind(b"\n", 0, offset) + 1
+        end = find(b"\n", offset)
+        self.end = self.message_end = self._size if end < 0 else end
+        for _ in range(LINES_OF_MESSAGE - 1):
+            end = find(b"\n", self.message_end + 1)
+            if end < 0:
+                self.message_end = self._size
+                break
+            self.message_end = end
+        self._window = ""
+        self._near = b""
 
-    @property
-    def message_end(self) -> int:
-        """The end of the last line of the message."""
-        if not self._message_end:
-            end = self.end
-            for _ in range(LINES_OF_MESSAGE - 1):
-                end = self._block.text.find(b"\n", end + 1)
-                if end < 0:
-                    end = self._size
-                    break
-            self._message_end = end
-        return self._message_end
+    def at(self, start: int, number: int) -> Lines:
+        """Return a cursor at a line whose start and number are known."""
+        there = copy.copy(self)
+        there.is_translated = False
+        there.go_to(start)
+        there._counted = (start, number)  # noqa: SLF001 - its own class
+        return there
 
     @property
     def number(self) -> int:
@@ -117,7 +119,7 @@ class Lines:
     def near(self) -> bytes:
         """The line and the next ones of its message, as far as they are read, in lower case."""
         if not self._near:
-            near = self._block.text[self.start : self.message_end].lower()
+            near = self._lowered[self.start : self.message_end]
             if len(near) > CHARACTERS:
                 near = b"\n".join(line[:CHARACTERS] for line in near.split(b"\n"))
             self._near = near
@@ -158,7 +160,7 @@ class Lines:
 
     def end_of_traceback(self) -> Lines | None:
         """Return a cursor at an exception that no pattern names: the first line with the indent."""
-        indent = self._block.text[self.start : self.end].lower().find(b"traceback")
+        indent = self._lowered.find(b"traceback", self.start) - self.start
         limit = self.end + _TRACEBACK
         match = _line_from(indent).search(self._block.text, self.end, limit)
         if not match:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from cuwheel.check.explain.catalogue import FailureCause, Pattern, Signs
@@ -127,14 +127,12 @@ class Matches:
     def __init__(
         self,
         uses: tuple[Use, ...],
-        of_text: Sequence[Sequence[int]],
-        of_english: Sequence[Sequence[int]],
+        of_text: tuple[tuple[int, ...], ...],
         translations: Mapping[str, str],
         search: Callable[[bytes], list[tuple[int, int, int]]],
     ) -> None:
         self._uses = uses
         self._of_text = of_text
-        self._of_english = of_english
         self._translations = translations
         self._search = search
         self._known: dict[tuple[bytes, tuple[int, ...]], Message] = {}
@@ -173,7 +171,7 @@ class Matches:
         if exact.english is None:
             there = lines.translated(self._translations)
             found = {text for text, _, _ in self._search(there.near.partition(b"\n")[0])}
-            indexes = {index for text in found for index in self._of_english[text]}
+            indexes = {index for text in found for index in self._of_text[text]}
             usable = (index for index in sorted(indexes) if self._uses[index].kind in _OF_ENGLISH)
             exact.english = Message(tuple(usable), is_exact=True)
             exact.english.lines = (there.window, there.near)

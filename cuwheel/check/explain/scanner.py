@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import bisect
-import copy
 import functools
-import operator
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import IO
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
@@ -30,7 +28,6 @@ _KEPT_REMEDIES = 20
 _FIRST = ("diagnostics", "wrappers")  # failures whose first line counts; of others the last
 _LAST = ("exceptions", "messages")
 _OF_A_PART = ("isolated-build",)  # signs of what a part is, not of the machine
-_UNKNOWN: Spans = (("", 0, 0),)
 _STRUCTURE = frozenset({"begin", "done", "failed", "failing", "again", "chain"})
 # What a build prints as it goes on; its last line before the end is no error then.
 _PROGRESS = re.compile(r"\W*(?:running|copying|creating|writing|adding|reading|building|\d+/\d+)\b")
@@ -113,14 +110,46 @@ class Scanner:
         search = functools.partial(self._search.find_matches_as_indexes, overlapping=True)
         run = _Run(self._uses, self._indexes, self._translations, search)
         with ThreadPoolExecutor(1) as searcher:  # the search releases the interpreter's lock
-            searching: deque[tuple[Block, Future[Hits]]] = deque()
+            searching: deque[tuple[Block, bytes, Future[Hits]]] = deque()
             for block in blocks(stream):
-                searching.append((block, searcher.submit(search, block.text.lower())))
+                lowered = block.text.lower()
+                searching.append((block, lowered, searcher.submit(search, lowered)))
                 if len(searching) > _AHEAD:
                     run.examine(*searching.popleft())
             while searching:
                 run.examine(*searching.popleft())
         return run.result()
+
+
+class _UnreadLine:
+    """A line of a failure or of advice, which is read only if no later one replaces it.
+
+    Attributes:
+        index: of its pattern.
+        lines: a cursor that was there, and has moved since.
+        spans: the pattern's groups; None: not known yet.
+        window: the lines in English, if they were translated.
+        before: the failure that stays if this line is none.
+        message: what its spans are found in, if they aren't known yet.
+    """
+
+    __slots__ = ("before", "index", "lines", "message", "number", "spans", "start", "window")
+
+    def __init__(
+        self,
+        index: int,
+        lines: Lines,
+        spans: Spans | None,
+        before: FailureLine | _UnreadLine | None,
+    ) -> None:
+        self.index = index
+        self.lines = lines
+        self.number = lines.number
+        self.start = lines.start
+        self.spans = spans
+        self.window = lines.window if lines.is_translated else ""
+        self.before = before
+        self.message: Message | None = None
 
 
 class _Run:
@@ -135,23 +164,20 @@ class _Run:
     ) -> None:
         self.scan = Scan()
         self._uses = uses
-        self._of_text = [[i for i in of_text if not _is_late(uses[i])] for of_text in indexes]
-        self._matches = Matches(uses, self._of_text, indexes, translations, search)
-        self._live = [list(of_text) for of_text in self._of_text]
-        # By text and kind, the patterns of which only the first or the last matches count.
-        self._late = [_by_late_kind(uses, of_text) for of_text in indexes]
-        self._waiting: list[tuple[int, int]] = []  # such texts of a block, and their offsets
-        self._read = Counter[str]()  # how many of them were read for failures, and for remedies
+        self._matches = Matches(uses, indexes, translations, search)
+        self._of_text = indexes
+        self._live = [list(of_text) for of_text in indexes]
         self._ended: set[int] = set()  # patterns that were met often enough
         self._times: Counter[int] = Counter()  # matches of a pattern
         self._before: list[str] = []  # the last lines of the block before
         self._signed: dict[str, int] = {}  # lines of signs that a success overcomes
         # By part of the log and kind.
-        self._failures: dict[tuple[int, str], FailureLine] = {}
+        self._failures: dict[tuple[int, str], FailureLine | _UnreadLine] = {}
         self._last_attempt = 0  # the line that announces it
-        self._remedies: deque[MatchedLine] = deque(maxlen=_KEPT_REMEDIES + 1)
+        self._remedies: deque[MatchedLine | _UnreadLine] = deque(maxlen=_KEPT_REMEDIES + 1)
         self._tracebacks: deque[int] = deque(maxlen=_MOST_CHAINS + 1)
         self._newest = 0  # at least the number of any failure's line
+        self._has_unread = False
 
     @functools.cached_property
     def _texts_of(self) -> dict[int, list[int]]:
@@ -162,12 +188,11 @@ class _Run:
                 texts_of[index].append(text)
         return texts_of
 
-    def examine(self, block: Block, searched: Future[Hits]) -> None:
+    def examine(self, block: Block, lowered: bytes, searched: Future[Hits]) -> None:
         """Match the patterns against each line with one of their texts."""
-        lines = Lines(block, self._before)
-        self._there = copy.copy(lines)
+        lines = Lines(block, lowered, self._before)
         texts: list[int] = []  # in the line
-        end, limit, live, late = -1, 0, self._live, self._late
+        end, limit, live = -1, 0, self._live
         for text, start, _ in searched.result():
             if start > end:
                 if texts:
@@ -175,34 +200,32 @@ class _Run:
                     texts = []
                 if start >= block.fresh:
                     break
+                if not live[text]:
+                    continue
                 lines.go_to(start)
                 end, limit = lines.end, lines.start + CHARACTERS
             if start < limit:
-                if late[text]:
-                    self._waiting.append((text, start))
-                if live[text]:
-                    texts.append(text)
+                texts.append(text)
         if texts:
             self._examine_line(lines, texts)
-        self._read_failures(block.fresh)
-        self._read_advice(block.fresh)
-        self._waiting.clear()
-        self._read.clear()
+        self._read_late_failures()
+        self._read_late_remedies()
         self._before = last_lines(block)
         self.scan.lines = block.number + block.text.count(b"\n") - block.text.endswith(b"\n")
 
     def result(self) -> Scan:
         """Return the scan after the last block."""
         self._forget_attempts()
-        self.scan.failures = sorted(self._failures.values(), key=lambda one: one.line.number)
-        self.scan.remedies = list(self._remedies)
+        failures = [one for one in self._failures.values() if isinstance(one, FailureLine)]
+        self.scan.failures = sorted(failures, key=lambda one: one.line.number)
+        self.scan.remedies = [one for one in self._remedies if isinstance(one, MatchedLine)]
         self.scan.tracebacks = list(self._tracebacks)
         return self.scan
 
     def _forget_attempts(self) -> None:
         """Drop the errors before a last attempt that succeeded or failed for a known cause."""
         numbers = [line.number for lines in self.scan.causes.values() for line in lines]
-        numbers += [failure.line.number for failure in self._failures.values()]
+        numbers += map(_number, self._failures.values())
         is_over = self.scan.lines > self._last_attempt >= max(numbers, default=0)
         has_cause = any(
             line.number > self._last_attempt
@@ -216,118 +239,82 @@ class _Run:
 
     def _examine_line(self, lines: Lines, texts: list[int]) -> None:
         """Match the patterns of a line's texts."""
-        message = self._matches.message(lines, tuple(dict.fromkeys(texts)))
-        tried, known = set(), message.spans
+        message = self._matches.message(lines, tuple(texts))
+        if not message.texts:
+            return
+        spans, live = message.spans, self._live
+        if len(message.texts) == 1:
+            for index in tuple(live[message.texts[0]]):
+                if spans.get(index, ()) is not None:
+                    self._try(index, lines, message)
+            return
+        met: set[int] = set()
+        tried: set[int] = set()
         for text in message.texts:
-            for index in tuple(self._live[text]):
+            alive = live[text]
+            if text in met or not alive:
+                continue
+            met.add(text)
+            for index in tuple(alive):
                 if index not in tried:
                     tried.add(index)
-                    spans = known.get(index, _UNKNOWN)
-                    if spans is _UNKNOWN:
-                        spans = self._matches.spans(index, message, lines)
-                    if spans is not None:
-                        self._keep(index, lines, spans, message)
+                    if spans.get(index, ()) is not None:
+                        self._try(index, lines, message)
 
-    def _examine_english(self, index: int, lines: Lines, message: Message) -> None:
-        """Match the patterns against the translation of a line; its structure needs none."""
-        self._times[index] += 1
-        if self._times[index] == _MOST_TRANSLATED:
-            self._end(index)
-        english, there = self._matches.english(message, lines)
-        for other in [other for other in english.texts if other not in self._ended]:
-            spans = self._matches.spans(other, english, there)
-            if spans is not None:
-                self._keep(other, there, spans, english)
-
-    def _keep(self, index: int, lines: Lines, spans: Spans, message: Message) -> None:
-        """Keep a match."""
-        use, scan = self._uses[index], self.scan
+    def _try(self, index: int, lines: Lines, message: Message) -> None:
+        use = self._uses[index]
         if use.kind == "foreign":
-            self._examine_english(index, lines, message)
-        elif use.kind == "failure":
-            self._fail(use, lines, spans)
-        elif use.kind == "remedy":
-            self._read_advice(lines.end)
-            self._remedies.append(_matched(use, lines, spans))
-        elif use.kind in _STRUCTURE:
-            self._structure(use, lines, spans)
-        elif use.kind == "cause":
-            scan.causes.setdefault(use.name, []).append(_matched(use, lines, spans))
-            self._times[index] += 1
-            if self._times[index] == _KEPT:
-                self._end(index)
-        elif use.kind == "fact":
-            scan.facts = _captures(lines, spans) | scan.facts
-            self._end(index)
+            self._try_in_english(index, lines, message)
+            return
+        if use.kind == "failure":
+            part = len(self.scan.structure.failed)
+            if part >= MOST_FAILED or (use.name in _FIRST and (part, use.name) in self._failures):
+                return
+            if use.name in _LAST and not lines.is_translated:
+                self._fail_late(index, lines, message)
+                return
+        spans = self._matches.spans(index, message, lines)
+        if spans is None:
+            return
+        if use.kind == "failure":
+            self._fail(index, lines, spans)
+            return
+        if use.kind == "remedy":
+            self._remedies.append(_UnreadLine(index, lines, spans, None))
+            return
+        captures = {name: lines.window[start:end] for name, start, end in spans}
+        if use.kind in _STRUCTURE:
+            self._structure(use, lines.number, captures)
+            self._look_ahead(index, lines, spans)
         else:
-            scan.signs.add(use.name)
-            if use.name in _OF_A_PART:
-                self._signed[use.name] = lines.number
-                self._times[index] = _KEPT  # a sign of the next part too
-            self._end(index)
+            self._keep(index, lines, captures)
 
-    def _fail(self, use: Use, lines: Lines, spans: Spans) -> None:
-        """Keep a line that reports a failure, unless an earlier one counts."""
-        self._read_failures(lines.end)
-        part = len(self.scan.structure.failed)
-        if part >= MOST_FAILED or (use.name in _FIRST and (part, use.name) in self._failures):
-            return
-        if use.name == "endings" and self._is_no_ending(lines.text_above):
-            return
-        self._add_failure(part, _failure(use, lines, spans))
+    def _fail(self, index: int, lines: Lines, spans: Spans) -> None:
+        """Keep a line that reports a failure."""
+        use = self._uses[index]
+        late = _UnreadLine(index, lines, spans, None)
+        failure: FailureLine | _UnreadLine = late
+        if use.name == "endings":
+            if self._is_no_ending(lines.text_above):
+                return
+            failure = _failure(use, late, lines)
+        self._failures[len(self.scan.structure.failed), use.name] = failure
+        self._newest = max(self._newest, lines.number)
 
-    def _add_failure(self, part: int, failure: FailureLine) -> None:
-        self._failures[part, failure.kind] = failure
-        self._newest = max(self._newest, failure.line.number)
-
-    def _unread(self, name: str, end: int) -> list[tuple[int, int]]:
-        """Return texts in lines up to an offset that weren't read."""
-        start = self._read[name]
-        self._read[name] = bisect.bisect_right(
-            self._waiting, end, start, key=operator.itemgetter(1)
-        )
-        return self._waiting[start : self._read[name]]
-
-    def _read_failures(self, end: int) -> None:
-        """Find the failures in lines up to an offset, while they are in memory."""
-        waiting = self._unread("failures", end)
-        part = len(self.scan.structure.failed)
-        for kind in _FIRST:
-            if part < MOST_FAILED and (part, kind) not in self._failures:
-                self._read_failure(part, kind, waiting)
-        waiting.reverse()
-        for kind in _LAST:
-            self._read_failure(part, kind, waiting)
-
-    def _read_failure(self, part: int, kind: str, waiting: Iterable[tuple[int, int]]) -> None:
-        """Keep the first failure of a kind."""
-        for text, start in waiting:
-            for index in self._late[text].get(kind, ()):
-                use, there = self._uses[index], self._there
-                if use.kind == "failure" and part >= MOST_FAILED:
-                    continue
-                there.go_to(start)
-                spans = use.spans(there)
-                if spans is None:
-                    continue
-                end = there if use.kind == "failure" else there.end_of_traceback()
-                if end:
-                    self._add_failure(part, _failure(use, end, spans))
-                    return
-
-    def _read_advice(self, end: int) -> None:
-        """Find the last remedies in lines up to an offset."""
-        remedies: dict[tuple[int, int], MatchedLine] = {}
-        for text, start in reversed(self._unread("remedies", end)):
-            for index in reversed(self._late[text].get("remedy", ())):
-                self._there.go_to(start)
-                use, place = self._uses[index], (index, self._there.start)
-                spans = None if place in remedies else use.spans(self._there)
-                if spans is not None:
-                    remedies[place] = _matched(use, self._there, spans)
-            if len(remedies) > _KEPT_REMEDIES:
-                break
-        self._remedies.extend(reversed(remedies.values()))
+    def _fail_late(self, index: int, lines: Lines, message: Message) -> None:
+        """Keep a line that may report a failure; an earlier one stays if it doesn't."""
+        key = (len(self.scan.structure.failed), self._uses[index].name)
+        before = self._failures.get(key)
+        spans = message.spans.get(index)
+        if spans is None and before is None:  # results are in the order of first failures
+            spans = self._matches.spans(index, message, lines)
+            if spans is None:
+                return
+        before = None if spans is not None else before
+        late = _UnreadLine(index, lines, spans, before)
+        late.message = message
+        self._failures[key] = late
+        self._has_unread = True
 
     @functools.cached_property
     def _is_no_ending(self) -> Callable[[str], bool]:
@@ -337,14 +324,84 @@ class _Run:
             lambda text: bool(_PROGRESS.match(text)) or any(w.regex.search(text) for w in wrappers)
         )
 
-    def _structure(self, use: Use, lines: Lines, spans: Spans) -> None:
+    def _try_in_english(self, index: int, lines: Lines, message: Message) -> None:
+        """Match the patterns against the translation of a line; its structure needs none."""
+        self._times[index] += 1
+        if self._times[index] == _MOST_TRANSLATED:
+            self._end(index)
+        english, there = self._matches.english(message, lines)
+        for other in [other for other in english.texts if other not in self._ended]:
+            self._try(other, there, english)
+
+    def _look_ahead(self, index: int, lines: Lines, spans: Spans) -> None:
+        """Find the end of a traceback, or of what a test printed, that begins at a line."""
+        name, number = self._uses[index].name, lines.number
+        if name == "captured" and len(self.scan.captured) < _MOST_CHAINS:
+            end = number + lines.lines_to_heading()
+            self.scan.captured.append(Node(level=0, start=number, end=end))
+        elif name == "traceback":
+            key = (len(self.scan.structure.failed), "exceptions")
+            before = self._failures.get(key)
+            if before is None and lines.end_of_traceback() is None:
+                return
+            self._failures[key] = _UnreadLine(index, lines, spans, before)
+            self._has_unread = True
+
+    def _read_late_failures(self) -> None:
+        """Read the failures that no later one replaced, while their lines are in memory."""
+        for key, late in list(self._failures.items()):
+            if isinstance(late, _UnreadLine):
+                if failure := self._read(late):
+                    self._failures[key] = failure
+                    self._newest = max(self._newest, failure.line.number)
+                else:
+                    del self._failures[key]
+
+    def _read_late_remedies(self) -> None:
+        for place, late in enumerate(self._remedies):
+            if isinstance(late, _UnreadLine):
+                there = late.lines.at(late.start, late.number)
+                self._remedies[place] = _failure(self._uses[late.index], late, there).line
+
+    def _read(self, late: FailureLine | _UnreadLine | None) -> FailureLine | None:
+        """Return the failure, or of tracebacks the last one whose exception is found."""
+        while isinstance(late, _UnreadLine):
+            use, there = self._uses[late.index], late.lines.at(late.start, late.number)
+            if late.spans is None and late.message:
+                late.spans = self._matches.spans(late.index, late.message, there)
+            if use.kind == "failure" and late.spans is not None:
+                return _failure(use, late, there)
+            if use.kind != "failure" and (end := there.end_of_traceback()):
+                return _failure(use, late, end)
+            late = late.before
+        return late
+
+    def _keep(self, index: int, lines: Lines, captures: dict[str, str]) -> None:
+        """Keep a line of a cause, a sign or a fact."""
+        use, scan = self._uses[index], self.scan
+        if use.kind == "cause":
+            scan.causes.setdefault(use.name, []).append(
+                MatchedLine(
+                    pattern=use.pattern, number=lines.number, text=lines.text, captures=captures
+                )
+            )
+            self._times[index] += 1
+            if self._times[index] == _KEPT:
+                self._end(index)
+        else:
+            if use.kind == "sign":
+                scan.signs.add(use.name)
+                if use.name in _OF_A_PART:
+                    self._signed[use.name] = lines.number
+                    self._times[index] = _KEPT  # a sign of the next part too
+            else:
+                scan.facts = captures | scan.facts
+            self._end(index)
+
+    def _structure(self, use: Use, number: int, captures: dict[str, str]) -> None:
         """Let a line begin or end a part of the log."""
-        structure, number = self.scan.structure, lines.number
-        names = _captures(lines, spans).get("names", "")
+        structure, names = self.scan.structure, captures.get("names", "")
         if use.name == "captured":
-            if len(self.scan.captured) < _MOST_CHAINS:
-                end = number + lines.lines_to_heading()
-                self.scan.captured.append(Node(level=0, start=number, end=end))
             return
         if use.name == "traceback":
             self._tracebacks.append(number)
@@ -358,11 +415,9 @@ class _Run:
         if use.kind == "begin":
             structure.begin(use.name, names, number)
         elif use.kind == "done":
-            self._read_failures(lines.end)
             self._overcome(structure.succeed(use.name, names, number))
         elif not structure.is_full:
             is_running = use.kind == "failing"
-            self._read_failures(lines.start - 1 if is_running else lines.end)
             if use.kind == "again":
                 self._last_attempt = number
             structure.fail(use.name, names, number, goes_on=is_running)
@@ -379,14 +434,16 @@ class _Run:
             if not lines:
                 del scan.causes[slug]
                 scan.overcome.add(slug)
+        if self._has_unread:
+            self._read_late_failures()
+            self._has_unread = False
         if any(part.start <= self._newest for part in parts):
             self._failures = {
                 key: failure
                 for key, failure in self._failures.items()
-                if not any(failure.line.number in part for part in parts)
+                if not any(_number(failure) in part for part in parts)
             }
-            numbers = (failure.line.number for failure in self._failures.values())
-            self._newest = max(numbers, default=0)
+            self._newest = max(map(_number, self._failures.values()), default=0)
         self._revive()
 
     def _revive(self) -> None:
@@ -414,39 +471,18 @@ def _drop(lines: list[MatchedLine], parts: list[Node]) -> None:
             ]
 
 
-def _is_late(use: Use) -> bool:
-    """Return True for failures and remedies, of which only the first or the last count."""
-    return use.kind == "remedy" or (use.kind == "failure" and use.name != "endings")
+def _number(failure: FailureLine | _UnreadLine) -> int:
+    """Return the number of a failure's line."""
+    return failure.number if isinstance(failure, _UnreadLine) else failure.line.number
 
 
-def _by_late_kind(uses: Sequence[Use], indexes: Iterable[int]) -> dict[str, tuple[int, ...]]:
-    """Return the patterns that are read late, by kind; a traceback is an exception."""
-    by_kind: dict[str, tuple[int, ...]] = {}
-    for index in indexes:
-        use = uses[index]
-        kind = "exceptions" if use.name == "traceback" else use.name or use.kind
-        if use.name == "traceback" or _is_late(use):
-            by_kind[kind] = (*by_kind.get(kind, ()), index)
-    return by_kind
-
-
-_offset = operator.itemgetter(1)
-
-
-def _captures(lines: Lines, spans: Spans) -> dict[str, str]:
-    return {name: lines.window[start:end] for name, start, end in spans}
-
-
-def _matched(use: Use, lines: Lines, spans: Spans) -> MatchedLine:
-    """Return the line of a match."""
-    captures = _captures(lines, spans)
-    return MatchedLine(pattern=use.pattern, number=lines.number, text=lines.text, captures=captures)
-
-
-def _failure(use: Use, lines: Lines, spans: Spans) -> FailureLine:
-    """Return the failure at a cursor."""
-    line = _matched(use, lines, spans)
-    if use.name == "endings":
-        line = replace(line, number=line.number - 1, text=lines.text_above)
+def _failure(use: Use, late: _UnreadLine, lines: Lines) -> FailureLine:
+    """Read the failure at a cursor."""
+    window = late.window or late.lines.at(late.start, late.number).window
+    captures = {name: window[start:end] for name, start, end in late.spans or ()}
     kind = use.name if use.kind == "failure" else "exceptions"
+    number, text = lines.number, lines.text
+    if kind == "endings":
+        number, text = number - 1, lines.text_above
+    line = MatchedLine(pattern=use.pattern, number=number, text=text, captures=captures)
     return FailureLine(kind=kind, line=line, context=lines.context())
