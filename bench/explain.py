@@ -4,19 +4,23 @@
 file `logs/ID.log` beside them), or folders of files `CAUSE--NAME.log`; `… precision CASES…` writes
 how often each cause was right, which limits its weight; `… speed LOGS…` makes
 a log of 500 MB out of each one, or of each in a folder, and reads it beside `grep` with the
-catalogue's own texts, and beside plain reading. The last line is the log with the most CPU time.
+catalogue's own texts, and beside plain reading; each log as it is, as one line, and with another
+word in each line. The last line is the log with the most CPU time.
 """  # noqa: INP001 - run by path, not a package
 
 from __future__ import annotations
 
 import argparse
+import base64
 import gzip
 import io
+import itertools
 import json
+import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,10 +117,11 @@ def main(arguments: Sequence[str]) -> None:
     console = Console(width=110)
     if asked.kind == "speed":
         worst: dict[str, float] = {}
-        for log in _logs(asked.logs):
-            taken = take_turns(log, asked.size * _MB, asked.turns)
-            console.print(speed_table(log, asked.size * _MB, taken))
-            worst[log.name] = min(turn.cpu_seconds for turn in taken[_OURS])
+        for log, kind in itertools.product(_logs(asked.logs), KINDS):
+            taken = take_turns(log, asked.size * _MB, asked.turns, KINDS[kind])
+            name = f"{log.name}, {kind}"
+            console.print(speed_table(name, asked.size * _MB, taken))
+            worst[name] = min(turn.cpu_seconds for turn in taken[_OURS])
         slowest = max(worst, key=worst.__getitem__)
         console.print(f"the most CPU time of {len(worst)}: {slowest}, {worst[slowest]:.1f} s")
         return
@@ -206,21 +211,21 @@ def _figures(answers: Sequence[Answer]) -> list[str]:
     return [str(len(answers)), str(points[1]), str(points[_HALF]), str(silent), f"{score:.3f}"]
 
 
-def take_turns(log: Path, size: int, turns: int) -> dict[str, list[Turn]]:
+def take_turns(log: Path, size: int, turns: int, changed: Change) -> dict[str, list[Turn]]:
     """Read a log of a size; the contenders take turns, so that all meet the same machine."""
     taken: dict[str, list[Turn]] = {name: [] for name in CONTENDERS}
     with tempfile.TemporaryDirectory() as folder:
         large = Path(folder, "large.log")
-        _repeat(log, large, size)
+        _repeat(log, large, size, changed)
         for _ in range(turns):
             for name, script in CONTENDERS.items():
                 taken[name].append(take_turn(script, large))
     return taken
 
 
-def speed_table(log: Path, size: int, taken: Mapping[str, Sequence[Turn]]) -> Table:
+def speed_table(log: str, size: int, taken: Mapping[str, Sequence[Turn]]) -> Table:
     """The best turn of each contender."""
-    table = Table(title=f"{log.name}, repeated to {size / _MB:.0f} MB")
+    table = Table(title=f"{log}, repeated to {size / _MB:.0f} MB")
     for title in ("contender", "s", "CPU s", "MB/s", "peak MiB"):
         table.add_column(title, justify="left" if title == "contender" else "right")
     for name, of_name in taken.items():
@@ -236,12 +241,34 @@ def _logs(names: Iterable[Path]) -> Iterator[Path]:
         yield from sorted(name.glob("*.log*")) if name.is_dir() else (name,)
 
 
-def _repeat(log: Path, large: Path, size: int) -> None:
+def _as_one_line(content: bytes) -> bytes:
+    return content.replace(b"\n", b" ")
+
+
+def _with_other_words(content: bytes) -> bytes:
+    """Put a word that no other line has into each line, at its middle blank."""
+    lines = []
+    for line in content.split(b"\n"):
+        words = line.split(b" ")
+        words.insert(len(words) // 2, base64.b32encode(random.randbytes(5)))  # noqa: S311
+        lines.append(b" ".join(words) if line else line)
+    return b"\n".join(lines)
+
+
+Change = Callable[[bytes], bytes]
+KINDS: Mapping[str, Change] = {
+    "as it is": bytes,
+    "as one line": _as_one_line,
+    "other words in each line": _with_other_words,
+}
+
+
+def _repeat(log: Path, large: Path, size: int, changed: Change) -> None:
     content = gzip.decompress(log.read_bytes()) if log.suffix == ".gz" else log.read_bytes()
     content += b"\n" * (not content.endswith(b"\n"))
     with large.open("wb") as stream:
         while stream.tell() < size:
-            stream.write(content)
+            stream.write(changed(content))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from cuwheel.check.explain.log_text import LINES_OF_MESSAGE, Block, in_english, undecorated
 
-_CHARACTERS = 2000  # of a line that are read
+CHARACTERS = 2000  # of a line that are read
 _BEFORE = 2  # lines shown around an unknown error
 _AFTER = 6
 _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
@@ -120,8 +120,8 @@ class Lines:
         """The line and the next ones of its message, as far as they are read, in lower case."""
         if not self._near:
             near = self._lowered[self.start : self.message_end]
-            if len(near) > _CHARACTERS:
-                near = b"\n".join(line[:_CHARACTERS] for line in near.split(b"\n"))
+            if len(near) > CHARACTERS:
+                near = b"\n".join(line[:CHARACTERS] for line in near.split(b"\n"))
             self._near = near
         return self._near
 
@@ -182,14 +182,14 @@ class Lines:
             start = text.rfind(b"\n", 0, max(0, start - 1)) + 1
         above = [_decoded(line) for line in text[start : self.start].split(b"\n")[:-1]]
         above = [*self._before, *above][-_BEFORE:]
-        below = text[self.start : self.end + _AFTER * _CHARACTERS].split(b"\n")[: 1 + _AFTER]
+        below = text[self.start : self.end + _AFTER * CHARACTERS].split(b"\n")[: 1 + _AFTER]
         lines = [*above, *map(_decoded, below)]
         return {self.number - len(above) + index: line for index, line in enumerate(lines)}
 
 
 def last_lines(block: Block) -> list[str]:
     """Return the last lines of a block that the next one doesn't repeat."""
-    last = block.text[max(0, block.fresh - _BEFORE * _CHARACTERS) : block.fresh].split(b"\n")
+    last = block.text[max(0, block.fresh - _BEFORE * CHARACTERS) : block.fresh].split(b"\n")
     return [_decoded(line) for line in last[-_BEFORE - 1 : -1]]
 
 
@@ -205,7 +205,7 @@ def _end_of_line(text: bytes, offset: int) -> int:
 
 
 def _decoded(line: bytes) -> str:
-    return line[:_CHARACTERS].decode("utf-8", "replace")
+    return line[:CHARACTERS].decode("utf-8", "replace")
 
 
 def _without_numbers(text: bytes) -> bytes:

@@ -14,7 +14,7 @@ from typing import IO
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
 from cuwheel.check.explain.catalogue import FailureCause, Pattern, Signs, Weight
-from cuwheel.check.explain.lines import Lines, last_lines
+from cuwheel.check.explain.lines import CHARACTERS, Lines, last_lines
 from cuwheel.check.explain.log_text import Block, blocks
 from cuwheel.check.explain.matches import Matches, Message, Spans, Use, uses
 from cuwheel.check.explain.structure import MOST_FAILED, Node, Structure
@@ -192,7 +192,7 @@ class _Run:
         """Match the patterns against each line with one of their texts."""
         lines = Lines(block, lowered, self._before)
         texts: list[int] = []  # in the line
-        end, live = -1, self._live
+        end, limit, live = -1, 0, self._live
         for text, start, _ in searched.result():
             if start > end:
                 if texts:
@@ -203,8 +203,9 @@ class _Run:
                 if not live[text]:
                     continue
                 lines.go_to(start)
-                end = lines.end
-            texts.append(text)
+                end, limit = lines.end, lines.start + CHARACTERS
+            if start < limit:
+                texts.append(text)
         if texts:
             self._examine_line(lines, texts)
         self._read_late_failures()

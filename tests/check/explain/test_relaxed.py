@@ -78,17 +78,21 @@ def test_answers_repeated_lines_like_single_ones(
     assert _content(explanations[0]) == _content(explanations[1])
 
 
-def test_tries_a_pattern_once_for_lines_that_differ_in_digits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tries: list[matches.Use] = []
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch) -> list[matches.Use]:
+    """Return the patterns that are tried, one by one."""
+    tried: list[matches.Use] = []
     spans = matches.Use.spans
 
     def count(use: matches.Use, lines: Lines) -> matches.Spans | None:
-        tries.append(use)
+        tried.append(use)
         return spans(use, lines)
 
     monkeypatch.setattr(matches.Use, "spans", count)
+    return tried
+
+
+def test_tries_a_pattern_once_for_lines_that_differ_in_digits(tries: list[matches.Use]) -> None:
     lines = "".join(
         f"[rank{n % 8}]: RuntimeError: value {n:06} at 0x7f{n:08x}\n" for n in range(500)
     )
@@ -96,6 +100,17 @@ def test_tries_a_pattern_once_for_lines_that_differ_in_digits(
     Explainer().explain(io.BytesIO(lines.encode()))
 
     assert len(tries) < 500
+
+
+@pytest.mark.parametrize(("before", "is_tried"), [(1900, True), (2000, False)])
+def test_tries_what_is_read_of_a_long_line(
+    tries: list[matches.Use], before: int, *, is_tried: bool
+) -> None:
+    line = "-" * before + "RuntimeError: CUDA error: out of memory, nvcc fatal, not found\n"
+
+    Explainer().explain(io.BytesIO(line.encode()))
+
+    assert bool(tries) == is_tried
 
 
 def _content(explanation: Explanation) -> tuple[object, ...]:
