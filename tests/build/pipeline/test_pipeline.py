@@ -164,8 +164,13 @@ def test_stage_whose_output_is_gone_runs_again(tmp_path: Path) -> None:
     assert [name for name in STAGES if workspace.has(name)] == ["source"]
 
 
-@pytest.mark.e2e
-@pytest.mark.parametrize("lost", ["wheel", "provenance", "index", "tampered"])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        *(pytest.param(lost, marks=pytest.mark.e2e) for lost in ("wheel", "tampered")),
+        *(pytest.param(lost, marks=pytest.mark.nightly) for lost in ("provenance", "index")),
+    ],
+)
 def test_restores_what_is_gone_from_dist(lost: str, copied: Callable[[str], Engine]) -> None:
     engine = copied("tiny-capi")
     [wheel] = engine.wheels()
@@ -193,7 +198,7 @@ def test_stages_can_be_run_one_by_one(engine: Engine) -> None:
     assert "is up to date" in engine.build("tiny-capi").output
 
 
-@pytest.mark.e2e
+@pytest.mark.nightly
 def test_wheel_of_stages_with_other_settings_is_made_again(engine: Engine) -> None:
     """Published stage by stage, for another arch than the next build wants."""
     first = [engine.build("tiny-capi", "--arch", "80", "--stage", stage) for stage in STAGES[:6]]

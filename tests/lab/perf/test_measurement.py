@@ -328,6 +328,7 @@ def test_compares_with_another_wheel(tmp_path: Path, code: str, answer: str) -> 
     assert run.cases[0].comparison.answer == answer
 
 
+@pytest.mark.e2e
 def test_case_without_memory_leaves_the_comparison_undecided(tmp_path: Path) -> None:
     two = WITH_OTHER.replace("(np.ones(9),)}", '(np.ones(9),), "memory": 1 << 30}')
     request = with_old(request_for(tmp_path, probe=two), tmp_path)
@@ -339,6 +340,7 @@ def test_case_without_memory_leaves_the_comparison_undecided(tmp_path: Path) -> 
     assert "other was to be timed: too little GPU memory" in run.undecided[0]
 
 
+@pytest.mark.e2e
 def test_larger_error_than_the_old_wheels_is_a_fault(tmp_path: Path) -> None:
     probe = PROBE.replace("1e-12", "1e-3")
     less = "def double(x):\n    return 2.0001 * x\n"
