@@ -34,9 +34,11 @@ BENCHMARKS = (
     *("audit", "builds", "determinism", "diagnose", "elf", "explain", "first-minute", "index"),
     *("known-sources", "memory", "pick", "shards", "start"),
 )
-FAST = ("-n", "4")  # on 2 cores, as tests wait for two fifths of their time
+# 4 on 2 cores, as tests wait for two fifths of their time; a module's tests stay together, as they
+# share what it has compiled.
+FAST = ("-n", "4", "--dist", "worksteal")
 # A file's tests share what they build; the first files take longest.
-LONG = (*FAST, "--dist", "loadfile", "--no-loadscope-reorder", "--durations=40")
+LONG = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder", "--durations=40")
 # Starts a program of the environment, which finds others there first: actionlint shellcheck.
 _PROGRAM = """import os, sys, sysconfig
 folder = sysconfig.get_path("scripts")

@@ -304,6 +304,7 @@ def test_names_index_that_is_out_of_reach(fresh: Checkout) -> None:
     assert "because  pip's last attempt: 'NewConnectionError(" in output
 
 
+@pytest.mark.e2e
 def test_offline_uses_no_index(fresh: Checkout) -> None:
     (fresh.folder / "wheels").rename(fresh.folder / "gone")
 
@@ -321,6 +322,7 @@ def as_mirror(checkout: Checkout) -> Path:
     return folder
 
 
+@pytest.mark.e2e
 def test_takes_wheels_from_served_mirror(fresh: Checkout) -> None:
     folder = as_mirror(fresh)
     files = {f"/m/{path.relative_to(folder)}": path for path in folder.rglob("*")}

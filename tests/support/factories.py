@@ -162,11 +162,33 @@ def write_compiler(folder: Path, name: str, version: str) -> Path:
     return path
 
 
+_COMPILED: dict[tuple[object, ...], bytes] = {}  # by all that a compiler is given
+_SOURCES = frozenset({".c", ".cpp", ".cu"})
+_READS_MORE = ("-I", "-L", "-l", "@")  # options that name files which the key hasn't
+
+
 def compile_library(path: Path, *words: str | Path) -> Path:
-    """Run a compiler: `words` are it and its arguments; it writes the library `path`."""
+    """Run a compiler: `words` are it and its arguments; it writes the library `path`.
+
+    What a test before has compiled from the same text is copied.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
+    key = (os.environ["PATH"], *map(_as_read, words))
+    if content := _COMPILED.get(key):
+        path.write_bytes(content)
+        path.chmod(0o755)
+        return path
     process.run([*words, "-shared", "-o", path], env={"PATH": os.environ["PATH"]})
+    if not any(str(word).startswith(_READS_MORE) for word in words):
+        _COMPILED[key] = path.read_bytes()
     return path
+
+
+def _as_read(word: str | Path) -> object:
+    if not isinstance(word, Path):
+        return word
+    place = word.name if word.suffix in _SOURCES else word
+    return (place, word.read_bytes() if word.is_file() else b"")
 
 
 def compile_cuda(path: Path, home: Path, source: Path, *flags: str) -> Path:

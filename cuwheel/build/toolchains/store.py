@@ -52,6 +52,8 @@ from cuwheel.build.workspace.workspace import Workspace
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _RECORD = "cuwheel.json"  # written last, and no part of what it describes
 _TICK = 1_000_000_000  # ns; the kernel's are 10 ms at most, a file server's clock may be coarser
+_SIZE = 2  # in a stamp
+_LITTLE = 256 << 20  # bytes that are read sooner than the records of tens of other folders
 _THREADS = 4  # hashlib releases the interpreter lock
 
 
@@ -237,7 +239,8 @@ def describe_tree(
 
     Args:
         known: the result of an earlier call, by path below the folder.
-        others: returns contents by stamp of the same disk's files, where a file has another stamp.
+        others: returns contents by stamp of the same disk's files, where many bytes have another
+            stamp.
 
     Raises:
         OSError: something can't be read.
@@ -248,7 +251,8 @@ def describe_tree(
         name for name, stamp in stamps.items() if name not in known or known[name].stamp != stamp
     ]
     tree = {name: known[name] for name in stamps.keys() - set(changed)}
-    elsewhere = others() if changed else {}
+    is_much = sum(stamps[name][_SIZE] for name in changed) > _LITTLE
+    elsewhere = others() if is_much else {}
     for name in changed:
         if content := elsewhere.get(stamps[name]):
             tree[name] = StoredFile(content=content, stamp=stamps[name])

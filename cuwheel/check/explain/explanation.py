@@ -6,6 +6,7 @@ of exceptions those of the last one. Without a match the answer is the failure's
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -138,13 +139,18 @@ class Explanation:
     lines: int
 
 
+@functools.cache
+def _scanner() -> Scanner:
+    return Scanner(causes().values(), signs())
+
+
 class Explainer:
     """A reader of many logs by the failure catalogue."""
 
     def __init__(self) -> None:
         self._causes = causes()
         self._signs = signs()
-        self._scanner = Scanner(self._causes.values(), self._signs)
+        self._scanner = _scanner()
 
     def explain(self, stream: IO[bytes], known: Mapping[str, str] | None = None) -> Explanation:
         """Return the causes of a log's failure.

@@ -13,9 +13,6 @@ import statistics
 import warnings
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-from scipy.stats import bootstrap
-
 from cuwheel.lab.perf.records import Answer, Comparison, Timing
 
 # Share of the time that counts as the same, by what measured it. An H100 was within 0.1 % of itself
@@ -137,6 +134,9 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     """Return the confidence interval of a median, by bootstrap (scipy's percentile method)."""
     if len(set(values)) == 1:
         return values[0], values[0]
+    import numpy as np  # noqa: PLC0415 - with scipy it takes a second, and few commands judge times
+    from scipy.stats import bootstrap  # noqa: PLC0415 - likewise
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of rounds that hardly differ
         result = bootstrap(

@@ -107,12 +107,14 @@ def test_caller_sets_nothing(hostile_build: HostileBuild, home: Path) -> None:
     assert output.count("the package passes -lineinfo to nvcc, which was removed") == 1
 
 
+@pytest.mark.e2e
 def test_reaches_no_network(hostile_build: HostileBuild) -> None:
     require("sandbox", "that a build reaches no network")
 
     assert hostile_build.facts["reached"] is False
 
 
+@pytest.mark.e2e
 @pytest.mark.usefixtures("hostile_build")
 def test_uses_no_program_of_the_caller(home: Path) -> None:
     assert list(home.glob("used-*")) == []

@@ -33,7 +33,7 @@ from tests.support.requirements import require
 from tests.support.toolchains.small_toolchain import copy_project
 
 # Stages by how often a kill in them is tried; the others: at night.
-_KILLED = {"build": [], "environment": [pytest.mark.e2e]}
+_KILLED = {"build": [pytest.mark.e2e]}
 
 
 _MARK = r"\.source\.h[0-9a-f]{12}"  # of a source given with --source
@@ -42,7 +42,9 @@ _MARK = r"\.source\.h[0-9a-f]{12}"  # of a source given with --source
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("tiny-skbuild", r"py3-none-manylinux_2_\d+_x86_64\.whl"),
+        pytest.param(
+            *("tiny-skbuild", r"py3-none-manylinux_2_\d+_x86_64\.whl"), marks=pytest.mark.e2e
+        ),
         ("tiny-capi", r"cp3\d+-cp3\d+-manylinux_2_\d+_x86_64\.whl"),
     ],
 )
@@ -93,6 +95,7 @@ def test_failed_preparation_is_silent(tmp_path: Path) -> None:
     assert heard(workspace) == ""
 
 
+@pytest.mark.e2e
 def test_writes_provenance_of_the_wheel(built: Callable[[str], Engine]) -> None:
     engine = built("tiny-skbuild")
     [wheel] = engine.wheels()
@@ -114,14 +117,14 @@ def times_of(folder: Path) -> dict[Path, int]:
 
 def test_does_no_work_when_nothing_has_changed(copied: Callable[[str], Engine]) -> None:
     """But the wheel has not failed, and what killed runs of any target left is removed."""
-    engine = copied("tiny-skbuild")
+    engine = copied("tiny-capi")
     before = times_of(engine.dist)
     for folder in (engine.dist, engine.dist / ".cuwheel"):
         (folder / ".other-1.0-py3-none-any.whl.abc.cuwheel-part").touch()
     [record] = (path for path in engine.dist.glob(".cuwheel/tiny*.json"))
     write_failure(SmokeError("it failed"), engine.dist, record.stem)
 
-    done = engine.build("tiny-skbuild")
+    done = engine.build("tiny-capi")
 
     [wheel] = engine.wheels()
     shown = [line.split()[0] for line in done.output.splitlines()[-3:]]
@@ -161,8 +164,13 @@ def test_stage_whose_output_is_gone_runs_again(tmp_path: Path) -> None:
     assert [name for name in STAGES if workspace.has(name)] == ["source"]
 
 
-@pytest.mark.e2e
-@pytest.mark.parametrize("lost", ["wheel", "provenance", "index", "tampered"])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        *(pytest.param(lost, marks=pytest.mark.e2e) for lost in ("wheel", "tampered")),
+        *(pytest.param(lost, marks=pytest.mark.nightly) for lost in ("provenance", "index")),
+    ],
+)
 def test_restores_what_is_gone_from_dist(lost: str, copied: Callable[[str], Engine]) -> None:
     engine = copied("tiny-capi")
     [wheel] = engine.wheels()
@@ -190,7 +198,7 @@ def test_stages_can_be_run_one_by_one(engine: Engine) -> None:
     assert "is up to date" in engine.build("tiny-capi").output
 
 
-@pytest.mark.e2e
+@pytest.mark.nightly
 def test_wheel_of_stages_with_other_settings_is_made_again(engine: Engine) -> None:
     """Published stage by stage, for another arch than the next build wants."""
     first = [engine.build("tiny-capi", "--arch", "80", "--stage", stage) for stage in STAGES[:6]]

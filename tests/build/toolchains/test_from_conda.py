@@ -243,6 +243,7 @@ def test_verifying_fills_in_what_index_lacked(workspace: Workspace, job: LockSpe
     assert files == {package.name: (package.sha256, package.size) for package in known.packages}
 
 
+@pytest.mark.e2e
 def test_verifying_refuses_other_file(workspace: Workspace, job: LockSpec) -> None:
     known = read_conda_lock(job.lock)
     first, *others = known.packages

@@ -68,6 +68,7 @@ def pypi_workspace(
     return make_workspace(tmp_path, cache=module_caches["pypi"])
 
 
+@pytest.mark.e2e
 def test_makes_home_that_compiles_and_links(pypi_workspace: Workspace, tmp_path: Path) -> None:
     toolchain = provide_toolchain(TOOLKIT, "pypi", pypi_workspace)
 

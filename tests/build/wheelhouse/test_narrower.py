@@ -203,6 +203,7 @@ def test_refuses_before_anything_is_compiled(build: Callable[..., Path], tmp_pat
     assert "would have sm_75; users would lose sm_80" in caught.value.why
 
 
+@pytest.mark.e2e
 def test_site_takes_none_from_another_folder(build: Callable[..., Path], tmp_path: Path) -> None:
     folders = (build("a", "80 90").parent, build("b", "75", tag="1").parent)
     site = tmp_path / "site"

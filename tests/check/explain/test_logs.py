@@ -72,16 +72,21 @@ def test_every_log_has_a_decisive_line() -> None:
     assert {path.stem for path in LOGS} == set(DECISIVE)
 
 
-@pytest.mark.parametrize("case", MADE, ids=lambda case: case["id"])
-def test_is_right_or_abstains(case: dict[str, Any], explainer: Explainer) -> None:
+def test_is_right_or_abstains(explainer: Explainer) -> None:
+    wrong = [case["id"] for case in MADE if not is_right_or_abstains(case, explainer)]
+
+    assert wrong == []
+
+
+def is_right_or_abstains(case: dict[str, Any], explainer: Explainer) -> bool:
     with (LABELS.parent / "logs" / f"{case['id']}.log").open("rb") as stream:
         explanation = explainer.explain(stream)
 
     named = {cause.slug for cause in explanation.causes[: 2 if explanation.question else 1]}
-    assert not named or named & {case["cause"], *case["also"]} or case["id"] in OTHERWISE
+    is_right = not named or named & {case["cause"], *case["also"]} or case["id"] in OTHERWISE
     is_acceptable = case["cause"] == "none" and bool(named & set(case["also"]))
     has_failed = case["cause"] != "none" or is_acceptable or case["id"] in OTHERWISE
-    assert explanation.failed == (has_failed and case["id"] not in UNSEEN)
+    return bool(is_right) and explanation.failed == (has_failed and case["id"] not in UNSEEN)
 
 
 @pytest.mark.parametrize("path", HEALTHY, ids=lambda path: path.stem)
@@ -109,14 +114,12 @@ def test_line_of_a_healthy_log_is_no_failure(line: str, explainer: Explainer) ->
     assert (explanation.failed, explanation.causes) == (False, ())
 
 
-@pytest.mark.parametrize("slug", sorted(FORMS))
-def test_knows_forms(slug: str, explainer: Explainer) -> None:
-    results = {log: explain(explainer, log).causes for log in FORMS[slug]}
-
+def test_knows_forms(explainer: Explainer) -> None:
     wrong = {
-        log: [cause.slug for cause in causes]
-        for log, causes in results.items()
-        if not causes or causes[0].slug != slug
+        log: slugs
+        for slug, logs in FORMS.items()
+        for log in logs
+        if (slugs := [cause.slug for cause in explain(explainer, log).causes])[:1] != [slug]
     }
 
     assert wrong == {}

@@ -131,11 +131,11 @@ def test_wrong_command_line_leaves_no_state(
     copied: Callable[[str], Engine],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    engine = copied("tiny-skbuild")
+    engine = copied("tiny-capi")
     engine.work.mkdir()
     use_environment(engine, monkeypatch)
     folder, before = engine.dist.parent, _content(engine.dist.parent)
-    words = ["tiny-skbuild-130", "--work", str(engine.work), *options]
+    words = ["tiny-capi-130", "--work", str(engine.work), *options]
     words += [] if session == "verify" else ["--dist", str(engine.dist)]
 
     with pytest.raises(CuwheelError):
@@ -149,12 +149,12 @@ def test_dry_run_tells_needs_and_leaves_no_state(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    engine = copied("tiny-skbuild")
+    engine = copied("tiny-capi")
     use_environment(engine, monkeypatch)
     before = _content(engine.dist.parent)
     folders = ("--work", str(engine.work), "--dist", str(engine.dist))
 
-    run_command("build", ["tiny-skbuild-130", *folders, "--dry-run", "--no-cache"], Console())
+    run_command("build", ["tiny-capi-130", *folders, "--dry-run", "--no-cache"], Console())
 
     assert _content(engine.dist.parent) == before
     printed = capsys.readouterr().err
@@ -174,15 +174,15 @@ def _content(folder: Path) -> dict[Path, bytes]:
 @pytest.fixture
 def published(copied: Callable[[str], Engine], monkeypatch: pytest.MonkeyPatch) -> Engine:
     """An engine with a published wheel, and no work folder."""
-    engine = copied("tiny-skbuild")
+    engine = copied("tiny-capi")
     use_environment(engine, monkeypatch)
     return engine
 
 
 def _run(session: str, engine: Engine, *options: str) -> None:
     folders = ("--work", str(engine.work), "--dist", str(engine.dist))
-    source = ("--source", str(PACKAGES / "tiny_skbuild"), "--python", sys.executable)
-    run_command(session, ["tiny-skbuild-130", *folders, *source, *options], Console())
+    source = ("--source", str(PACKAGES / "tiny_capi"), "--python", sys.executable)
+    run_command(session, ["tiny-capi-130", *folders, *source, *options], Console())
 
 
 def test_names_wheel_as_it_is_typed_where_nox_was_started(
@@ -201,7 +201,7 @@ def test_tries_published_wheel_without_work_folder(
 ) -> None:
     _run("smoke", published, "--json")
 
-    assert '"imported": ["tiny_skbuild"]' in capsys.readouterr().out
+    assert '"imported": ["tiny_capi"]' in capsys.readouterr().out
 
 
 def test_tries_wheel_that_has_its_statement_alone(
@@ -211,7 +211,7 @@ def test_tries_wheel_that_has_its_statement_alone(
 
     _run("smoke", published, "--json")
 
-    assert '"imported": ["tiny_skbuild"]' in capsys.readouterr().out
+    assert '"imported": ["tiny_capi"]' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("stage", ["audit", "smoke"])

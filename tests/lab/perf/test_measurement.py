@@ -331,7 +331,10 @@ def test_refuses_package_without_distribution(tmp_path: Path) -> None:
     ("code", "answer"),
     [
         ("def double(x):\n    return 2 * x\n", "SAME"),
-        ("import time\ndef double(x):\n    time.sleep(0.02)\n    return 2 * x\n", "SLOWER"),
+        pytest.param(
+            *("import time\ndef double(x):\n    time.sleep(0.002)\n    return 2 * x\n", "SLOWER"),
+            marks=pytest.mark.e2e,  # it measures in many processes, before it says so
+        ),
     ],
 )
 def test_compares_with_another_wheel(tmp_path: Path, code: str, answer: str) -> None:
@@ -345,6 +348,7 @@ def test_compares_with_another_wheel(tmp_path: Path, code: str, answer: str) -> 
     assert run.cases[0].comparison.answer == answer
 
 
+@pytest.mark.e2e
 def test_case_without_memory_leaves_the_comparison_undecided(tmp_path: Path) -> None:
     two = WITH_OTHER.replace("(np.ones(9),)}", '(np.ones(9),), "memory": 1 << 30}')
     request = with_old(request_for(tmp_path, probe=two), tmp_path)
@@ -356,6 +360,7 @@ def test_case_without_memory_leaves_the_comparison_undecided(tmp_path: Path) -> 
     assert "other was to be timed: too little GPU memory" in run.undecided[0]
 
 
+@pytest.mark.e2e
 def test_larger_error_than_the_old_wheels_is_a_fault(tmp_path: Path) -> None:
     probe = PROBE.replace("1e-12", "1e-3")
     less = "def double(x):\n    return 2.0001 * x\n"

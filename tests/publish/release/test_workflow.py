@@ -187,6 +187,7 @@ def test_looks_at_the_run_of_the_records_too(workflow: dict[Any, Any], runner: P
     assert "this is no number" in check_runs(workflow, runner, records="../9")
 
 
+@pytest.mark.e2e
 def test_puts_what_is_new_together(workflow: dict[Any, Any], runner: Path) -> None:
     """A wheel of an earlier release is known by its record; its links lead to that release."""
     cell = runner / "cells" / "cell-toy-130"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import venv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,9 +201,7 @@ class Env:
 
 def make_env(folder: Path) -> Env:
     """An environment without any package."""
-    options = ("--without-pip", "--symlinks")
-    command = [sys.executable, "-m", "venv", *options, str(folder / "venv")]
-    process.run(command, env={"PATH": os.defpath})
+    venv.EnvBuilder(symlinks=True).create(folder / "venv")
     return Env(folder=folder)
 
 

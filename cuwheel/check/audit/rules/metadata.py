@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 from collections.abc import Iterable, Iterator
@@ -310,7 +311,7 @@ def _installer_findings(case: AuditCase) -> Iterator[AuditFinding]:
         return  # a finding of `_specification_findings`
     minors = {minor_of(tag) for tag in case.tags}
     pythons = range(_MINORS) if None in minors else filter(None, minors)
-    served = {n: [p for p in range(_PATCHES) if allowed.contains(f"3.{n}.{p}")] for n in pythons}
+    served = {n: _served_patches(allowed, n) for n in pythons}
     if minors and not any(served.values()):
         fact = f"Requires-Python is {required}, but the tag is {list_tags(case.tags)}"
         yield finding("METADATA", "metadata", fact)
@@ -320,6 +321,11 @@ def _installer_findings(case: AuditCase) -> Iterator[AuditFinding]:
         is_whole = all(n in cut for n, patches in served.items() if patches)
         fact += f"3.{n}, meant is =={'3.' + str(n)}.* or <3.{n + 1}"
         yield finding("METADATA", "metadata", fact, "error" if is_whole else "warning")
+
+
+@functools.lru_cache(maxsize=1024)  # many wheels state the same; a comparison takes microseconds
+def _served_patches(allowed: SpecifierSet, minor: int) -> tuple[int, ...]:
+    return tuple(p for p in range(_PATCHES) if allowed.contains(f"3.{minor}.{p}"))
 
 
 def _requirement_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -371,6 +377,18 @@ def _alone_findings(required: Requirement, case: AuditCase) -> Iterator[AuditFin
         yield finding("METADATA", "metadata", fact, severity)  # type: ignore[arg-type]
 
 
+@functools.lru_cache(maxsize=16)
+def _rendering_fault(description: str) -> str:
+    """Return the first fault of reStructuredText, with its line; empty: it can be rendered."""
+    # docutils takes 0.1 s to import, and few descriptions are reStructuredText.
+    from readme_renderer import rst  # noqa: PLC0415
+
+    messages = io.StringIO()
+    if rst.render(description, stream=messages) is not None:
+        return ""
+    return " ".join(messages.getvalue().split()).removeprefix("<string>:")[:_LONGEST]
+
+
 def _description_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield a finding for a description that the index's own renderer can't render."""
     raw, _ = parse_email(case.scan.metadata)
@@ -378,12 +396,7 @@ def _description_findings(case: AuditCase) -> Iterator[AuditFinding]:
     stated = (raw.get("description_content_type") or "").partition(";")[0].strip().lower()
     if not description.strip() or stated in _PLAIN or len(description) > _DESCRIPTION_MAX:
         return
-    # docutils takes 0.1 s to import, and few descriptions are reStructuredText.
-    from readme_renderer import rst  # noqa: PLC0415
-
-    messages = io.StringIO()
-    if rst.render(description, stream=messages) is None:
-        fault = " ".join(messages.getvalue().split()).removeprefix("<string>:")[:_LONGEST]
+    if fault := _rendering_fault(description):
         kind = (
             "reStructuredText" if stated else "read as reStructuredText because no type is stated,"
         )

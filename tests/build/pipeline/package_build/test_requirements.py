@@ -29,6 +29,7 @@ def package(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
+@pytest.mark.e2e
 def test_names_all_that_the_source_states(package: Callable[..., Path], engine: Engine) -> None:
     tree = package(
         pyproject=("[project]\n", '[project]\ndependencies = ["einops>=0.8", "numpy"]\n')

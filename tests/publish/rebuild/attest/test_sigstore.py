@@ -280,6 +280,7 @@ def test_knows_the_public_service_without_a_network(
     golden.check("attest/public-roots.txt", _reasons(verdict))
 
 
+@pytest.mark.e2e
 def test_names_roots_that_are_none(wheel: Path, sigstore: LocalSigstore) -> None:
     with pytest.raises(PolicyError, match=r"can't be read from .*gone"):
         _check(wheel, [_bundle(wheel, sigstore, ALICE)], root="gone.json")
@@ -330,6 +331,7 @@ def test_signs_by_the_identity_of_a_job(
     assert (who, verdict.counted, verdict.refused) == (ALICE, ("alice",), ())
 
 
+@pytest.mark.e2e
 def test_writes_nothing_that_others_would_refuse(
     wheel: Path, server: SigstoreServer, signer: Sigstore, tmp_path: Path
 ) -> None:
@@ -343,6 +345,7 @@ def test_writes_nothing_that_others_would_refuse(
     assert "invalid log entry" in caught.value.why
 
 
+@pytest.mark.e2e
 def test_reports_that_a_job_may_not_have_an_identity(
     signer: Sigstore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,6 +358,7 @@ def test_reports_that_a_job_may_not_have_an_identity(
     assert "`permissions: id-token: write`" in caught.value.fix
 
 
+@pytest.mark.e2e
 def test_reports_that_nothing_gives_an_identity(
     signer: Sigstore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -379,6 +383,7 @@ def test_reports_that_the_public_service_cannot_be_reached(monkeypatch: pytest.M
     assert "TUFError: " in caught.value.why
 
 
+@pytest.mark.e2e
 def test_writes_nothing_into_the_environment(signer: Sigstore) -> None:
     """Another cuwheel that looks at it meanwhile would find it changed, and make it again."""
     environment = tool_python(
