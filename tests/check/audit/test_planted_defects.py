@@ -1526,6 +1526,7 @@ BROKEN = (
         error("grafted library", "pkg.libs/libpthread.so.0"),
         {"pkg.libs/libpthread.so.0": Code()},
     ),
+    Plant("empty line", error(META, "METADATA"), {}, {"metadata": f"Summary: a\n\n{LOST[11:]}"}),
     Plant("fast math", warning("library", LIB), {LIB: Code(FAST_MATH)}),
     Plant(
         "packed without a mark", error("platform tag", EXTENSION), {EXTENSION: PACKED}, {"tag": OLD}
@@ -1601,6 +1602,7 @@ FIXED = (
     ),
     Plant("math that is called", None, {LIB: Code(DENORMALS + "void *f(void) { return set; }\n")}),
     Plant("packed relocations of today", None, {EXTENSION: PACKED}, {"tag": CP312}),
+    Plant("text", None, package(""), {"metadata": "\nText.\n\nRequires-Dist: numpy\n"}),
     Plant("name", None, {f"pkg/{'a' * 255}": ""}),
     Plant("script of its Python", None, script("python3.12"), STARTED),
     Plant(
