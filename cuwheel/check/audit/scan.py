@@ -56,6 +56,8 @@ _OTHER_LIBRARIES = (
 )
 # Of ctypes, cffi and PyTorch; a program that is started needs the variable.
 _LOADS = re.compile(rb"\b(CDLL|PyDLL|LoadLibrary|load_library|dlopen|RTLD_\w+|LD_LIBRARY_PATH)\b")
+# Before NumPy 2 its headers have only the first name.
+_NUMPY_API, _NUMPY = b"._multiarray_umath", re.compile(rb"numpy\.(_?core)\._multiarray_umath\0")
 # A text with the name of a library, which `dlopen` gets.
 _NAMED = b".so"
 # Data files in which code may look up which libraries it loads, and the names in them.
@@ -63,9 +65,11 @@ _LIST = re.compile(r"\.(json|toml|ya?ml|cfg|ini|txt)$")
 _LISTED = re.compile(rb"(?<![\w.-])(lib[\w+-]{1,60}\.so(?:\.\d+)*)(?![\w.-])")
 _OPENED = re.compile(rb"\0(lib[\w+-]{1,60}\.so(?:\.\d+)*)\0")
 _OPENED_BY_PATH = re.compile(rb"\0(/[\w./+-]{1,200}/lib[\w+-]{1,60}\.so(?:\.\d+)*)\0")
+# OpenSSH's form begins with a line that is the same in all keys, full of zeros.
+_PRIVATE_KEY = rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+(?:b3Blbn[\w+/]+\s+)?([\w+/=\s]{100})"
 # A key of its owner, or a token of a service, in the forms that GitHub's secret scanning lists.
 _SECRETS = (
-    (b"PRIVATE KEY-----", "a private key", rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[\w+/=\s]{100}"),
+    (b"PRIVATE KEY-----", "a private key", _PRIVATE_KEY),
     (b"gh", "a token of GitHub", rb"\bgh[oprsu]_[A-Za-z0-9]{36}\b|\bgithub_pat_\w{60,}"),
     (b"glpat-", "a token of GitLab", rb"\bglpat-[\w-]{20}"),
     (b"pypi-AgE", "a token of a package index", rb"\bpypi-AgE[\w-]{60,}"),
@@ -90,6 +94,7 @@ class ScannedLibrary:
         device_code: archs of the code that a GPU can run, in all sections; None if there is none.
         damage: why it, or its device code, can't be read; empty for an intact one.
         cudart: the release of CUDA's runtime that is linked into it, `13.0`; empty: none.
+        numpy: the major release of NumPy whose headers it was compiled with; 0: none's.
         opened: libraries that its code names, where it calls `dlopen`.
         code_sizes: bytes of its device code of each kind, of all sections.
         undefined: required symbols without a library and a version; weak ones are left out.
@@ -101,6 +106,7 @@ class ScannedLibrary:
     device_code: DeviceCode | None
     damage: str = ""
     cudart: str = ""
+    numpy: int = 0
     opened: tuple[str, ...] = ()
     code_sizes: Mapping[ElementKind, int] = field(default_factory=dict, compare=False, repr=False)
     undefined: tuple[str, ...] = field(default=(), compare=False, repr=False)
@@ -137,6 +143,7 @@ class WheelScan:
         sources: small modules and scripts, by name, as far as `limits.SOURCES` allows.
         secrets: members with keys and tokens, and of what kind.
         executables: members that a user may start.
+        byte_code: the magic numbers of compiled modules, by name.
     """
 
     file_name: str
@@ -157,6 +164,7 @@ class WheelScan:
     secrets: tuple[tuple[str, str], ...] = ()
     executables: frozenset[str] = frozenset()
     entry_points: str = ""
+    byte_code: Mapping[str, int] = field(default_factory=dict)
 
 
 def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
@@ -173,6 +181,7 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
         libraries: list[ScannedLibrary] = []
         loaders: list[str] = []
         listed: set[str] = set()
+        byte_code: dict[str, int] = {}
         sources: dict[str, bytes] = {}
         secrets: list[tuple[str, str]] = []
         space = limits.SOURCES
@@ -182,6 +191,7 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
             device_files |= {member.name: member.code} if member.code else {}
             loaders += [member.name] if member.is_loader else []
             listed |= member.listed
+            byte_code |= {member.name: member.magic} if member.name.endswith(".pyc") else {}
             secrets += [(member.name, kind) for kind in member.secrets]
             is_source = member.name.endswith((".py", ".pth")) or ".data/scripts/" in member.name
             if is_source and member.is_small and (space := space - len(member.text)) > 0:
@@ -201,6 +211,7 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
             loaders=tuple(loaders),
             listed=frozenset(listed),
             sources=sources,
+            byte_code=byte_code,
             secrets=tuple(secrets),
             executables=wheel.executables,
             entry_points=wheel.read_text("entry_points.txt"),
@@ -287,6 +298,7 @@ class MemberReading:
         self._windows = Windows()
         self._fatbins = FatbinFinder(member.size)
         self._has_cudart = False
+        self._numpy: set[bytes] = set()  # modules that have its C API
         self._names: set[bytes] = set()  # texts in it, of CUDA's libraries
         self.text = bytearray()
         self.secrets: tuple[str, ...] = ()
@@ -306,6 +318,11 @@ class MemberReading:
         """Hash and size of what was read."""
         return self._hash.content()
 
+    @property
+    def magic(self) -> int:
+        """The first two bytes, a number of Python's release in byte code."""
+        return int.from_bytes(self._start[:2], "little")
+
     def finish(self) -> None:
         """Collect the member's facts, after the last piece."""
         self._search(self._windows.finish())
@@ -318,7 +335,10 @@ class MemberReading:
             kind
             for word, kind, pattern in _SECRETS
             if word in self.text
-            and any(not _PLACEHOLDER.search(match[0]) for match in re.finditer(pattern, self.text))
+            and any(
+                not _PLACEHOLDER.search(match[match.lastindex or 0])
+                for match in re.finditer(pattern, self.text)
+            )
         )
         if self.is_small and ".dist-info/" not in self.name and _LIST.search(self.name):
             names = _LISTED.findall(self.text)[: limits.FAULTS]
@@ -337,6 +357,8 @@ class MemberReading:
         self._leaks.search(self.name, window, is_library=is_library)
         self._fatbins.search(window)
         self._has_cudart = self._has_cudart or CUDART_TEXT in window.data
+        if is_library and _NUMPY_API in window.data:
+            self._numpy.update(_NUMPY.findall(window.data))
         if is_library and _NAMED in window.data and len(self._names) < limits.FAULTS:
             found = (_OPENED.findall(window.data), _OPENED_BY_PATH.findall(window.data))
             self._names.update(*found)
@@ -374,6 +396,7 @@ class MemberReading:
             elf=elf,
             device_code=code,
             cudart=cudart,
+            numpy=(2 if b"_core" in self._numpy else 1) if self._numpy else 0,
             code_sizes=self._fatbins.sizes,
             opened=self._opened(elf),
             undefined=undefined,

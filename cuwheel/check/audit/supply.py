@@ -7,6 +7,7 @@ tag; the second follows from which package loads what.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,6 +28,7 @@ from cuwheel.check.linkage.search_path import resolve_entry
 
 _PREFIX = PurePosixPath("/")  # `sys.prefix`, and where site-packages is below it
 _SITE = PurePosixPath("/lib/python3/site-packages")
+_SCRIPT = re.compile(r"\.data/(scripts|data/bin)/")
 _OWN_CODE = "the wheel's Python code"
 
 
@@ -151,11 +153,25 @@ class Chain:
 
     def _from_wheel(self, library: ScannedLibrary, soname: str) -> Supply:
         folders = self.case.files.get(soname, ())
-        if self.case.loader_graph.finds(library.name, soname, folders):
+        if self.case.loader_graph.finds(library.name, soname, folders) or (
+            self._is_found_from_prefix(library, folders)
+        ):
             return Supply(library.name, soname, "wheel")
         if self._is_opened(library, soname):
             return _loaded_before(Supply(library.name, soname, "wheel"), _OWN_CODE)
         return Supply(library.name, soname, "wheel", "", (self._lost_in_wheel(library, soname),))
+
+    def _is_found_from_prefix(
+        self, library: ScannedLibrary, folders: Iterable[PurePosixPath]
+    ) -> bool:
+        """Return True if a script's entry leads into the site-packages of the tag's only Python."""
+        minor, name = self.case.newest_python, library.name
+        site = _PREFIX / f"lib/python3.{minor}/site-packages"
+        if minor != self.case.oldest_python or not _SCRIPT.search(name) or not library.elf:
+            return False
+        place = _PREFIX / "bin" / PurePosixPath(name).name
+        found = {resolve_entry(place, entry) for entry in library.elf.search_path}
+        return any(site / folder in found for folder in folders)
 
     def _is_opened(self, library: ScannedLibrary, soname: str) -> bool:
         """Return True if Python code names a needed library, or imports it before a plugin.
@@ -273,7 +289,7 @@ class Chain:
         if is_other_accelerator(soname):
             supplier = "another accelerator's software"
         elif self.case.contract:
-            fault = self._missing(soname)
+            fault = self._missing(library, soname)
         elif loaders and not is_cuda_library(soname):
             supplier = loader = loaders[0]
             rest = f"in the wheel, nor on every system; loaded before by {loader}"
@@ -293,13 +309,14 @@ class Chain:
             rest = f"from {importing}, which Python code imports, and no requirement installs"
             fault = Fault("warning", "comes", "come", rest)
         else:
-            fault = self._missing(soname)
+            fault = self._missing(library, soname)
         supply = Supply(library.name, soname, supplier, condition, (fault,) if fault else ())
         return _loaded_before(supply, loader)
 
-    def _missing(self, soname: str) -> Fault:
+    def _missing(self, library: ScannedLibrary, soname: str) -> Fault:
         is_cuda = is_cuda_library(soname)
         is_vital = self.case.loader_graph.is_vital((soname,))
+        is_vital |= self.case.code.is_always_loaded(library.name)
         # NVIDIA's wheels have libraries for other machines, which others open by name.
         severity: Severity = "error" if is_vital and not self.case.is_supplier else "warning"
         if self.case.contract:

@@ -53,9 +53,9 @@ def first_with(symbols: Iterable[str], machine: str) -> str:
 
 
 def minor_of(tag: Tag) -> int | None:
-    """Return 12 for `cp312-cp312`; None if a tag includes several Pythons."""
+    """Return 12 for `cp312-cp312` and `cp312-none`; None if a tag includes several Pythons."""
     minor = tag.interpreter.removeprefix("cp3")
-    return int(minor) if minor.isdigit() and tag.abi.startswith(tag.interpreter) else None
+    return int(minor) if minor.isdigit() and not tag.abi.startswith("abi3") else None
 
 
 def oldest_minor(tags: Iterable[Tag]) -> int | None:
@@ -85,7 +85,8 @@ def describe_pythons(tags: Iterable[Tag]) -> str:
     for tag in tags:
         digits = re.sub(r"\D", "", tag.interpreter)
         release = f"{digits[0]}.{digits[1:]}" if len(digits) > 1 else digits
-        newer = " or newer" if tag.abi in {"abi3", "abi3t", "none"} and len(digits) > 1 else ""
+        is_open = tag.abi.startswith("abi3") or tag.interpreter.startswith("py")
+        newer = " or newer" if is_open and len(digits) > 1 else ""
         threads = " without GIL" if re.fullmatch(r"cp\d+t", tag.abi) else ""
         names.add(f"{release}{threads}{newer}")
     return ", ".join(sorted(names))

@@ -45,7 +45,7 @@ _OTHER_ACCELERATOR = re.compile(
     r"lib(amdhip64|amd_comgr|hsa-runtime64|MIOpen|migraphx\w*|rccl"
     r"|hip(blas|blaslt|dnn|fft|rand|rtc|rtc-builtins|solver|sparse|sparselt|tensor)"
     r"|roc(alution|blas|fft|m_smi64|profiler\w*|rand|solver|sparse|tracer64|tx64)"
-    r"|sycl|svml|imf|intlc|irng|ccl|ze_loader|ze_intel_gpu|ur_loader|mkl_\w+)"
+    r"|sycl|svml|imf|intlc|irng|ccl|ze_loader|ze_intel_gpu|ur_loader|mkl_sycl\w*)"
     r"(-[0-9a-f]{8})?\.so(\.\d+)*"
 )
 _GRAFTED_NAME = re.compile(r"[-.][0-9a-f]{8}(?=\.so)")

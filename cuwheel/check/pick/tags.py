@@ -153,8 +153,8 @@ def _describe(tag: Tag) -> str:
         pypy = _PYPY.fullmatch(tag.interpreter)
         return f"PyPy {pypy[1]}{'.' * bool(pypy[2])}{pypy[2]}" if pypy else tag.interpreter
     release = f"Python {match[1]}.{match[2]}"
-    if tag.abi in {"abi3", "none"}:
-        return f"{release} or newer" + " with GIL" * (tag.abi == "abi3")
+    if tag.abi == "abi3":
+        return f"{release} or newer with GIL"
     return release + " without GIL" * ("t" in match[3])
 
 

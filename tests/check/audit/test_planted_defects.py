@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -1427,6 +1427,209 @@ CONTRADICTIONS = (
     ),
 )
 
+SSH_KEY = (
+    "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAAB\n"
+)
+SSH_KEY += "QyNTUxOQAAACD8x3kT" * 8 + "\n"
+GOMP, IOMP = "libgomp.so.1", "libiomp5.so"
+OPENMP: dict[str, str | Code] = {
+    "pkg/libgomp.so.1": Code(),
+    "pkg/libiomp5.so": Code(),
+}
+UMATH = MODULE + 'const char *name = "numpy.core._multiarray_umath";\n'
+BOTH_UMATH = UMATH + 'const char *other = "numpy._core._multiarray_umath";\n'
+DENORMALS = """static void set(void) {
+    unsigned mode;
+    __asm__ volatile("stmxcsr %0" : "=m"(mode));
+    mode |= 0x8040;
+    __asm__ volatile("ldmxcsr %0" : : "m"(mode));
+}
+"""
+FAST_MATH = "__attribute__((constructor)) " + DENORMALS
+PACKED = Code(
+    "static int a; int *p = &a;\n" + MODULE, (), ("-nostdlib", "-Wl,-z,pack-relative-relocs")
+)
+MKL = Code(MODULE, ("libmkl_rt.so.2",))
+ENVIRON = "import os\n"
+TOOL_NEEDS = Code("int main(void) { return 0; }\n", ("libone.so.1",), is_program=True)
+
+
+def script(folder: str) -> dict[str, str | Code]:
+    flags = (f"-Wl,-rpath,$ORIGIN/../lib/{folder}/site-packages/pkg",)
+    return {"pkg/libone.so.1": Code(), SCRIPT: replace(TOOL_NEEDS, flags=flags)}
+
+
+STARTED = {"modes": {SCRIPT: 0o755}, "tag": CP312}
+
+# Each with a sound wheel of `FIXED` that looks like it.
+BROKEN = (
+    Plant("OpenSSH key", warning("secret", "pkg/key"), {"pkg/key": SSH_KEY}),
+    *(
+        Plant(f"{line} of {code}", error(PY, "entry_points.txt"), entry(line, code))
+        for line, code in (
+            ("a = .cli:main", "def main(): ...\n"),
+            ("a = pkg.cli:main", "async def main(): ...\n"),
+            ("a = pkg.cli:main", "def main(argv): ...\n"),
+            ("a = pkg.cli:main", "def main(*, argv): ...\n"),
+            ("a = pkg.cli:main", "main = '1.0'\n"),
+        )
+    ),
+    Plant(
+        "plugin that isn't there",
+        error(PY, "entry_points.txt"),
+        {ENTRY: "[jax_plugins]\na = jax_plugins.pkg:f\n", **package("")},
+    ),
+    Plant(
+        "hidden extension",
+        warning(PY, EXTENSION),
+        {EXTENSION: Code(MODULE), "pkg/_C/__init__.py": ""},
+    ),
+    Plant(
+        "old byte code", error("byte code", "pkg/a.pyc"), {"pkg/a.pyc": "o\r\r\n"}, {"tag": CP312}
+    ),
+    Plant(
+        "two OpenMP runtimes",
+        warning("grafted library", f"pkg-1.2.3-{CP312}.whl"),
+        {**OPENMP, LIB: Code(needs=(GOMP, IOMP), flags=rpath("pkg"))},
+        {"tag": CP312},
+    ),
+    *(
+        Plant(
+            f"NumPy 1 and {line}",
+            breach("undefined symbol", EXTENSION),
+            {EXTENSION: Code(UMATH)},
+            requiring(line),
+        )
+        for line, breach in (("numpy>=2", error), ("numpy>=1.22", warning))
+    ),
+    Plant("Windows", error(PY, "pkg/__init__.py"), package("import winreg\n"), {"tag": CP312}),
+    Plant(
+        "variable", error(PY, "pkg/__init__.py"), package(f"{ENVIRON}x = os.environ['CUDA_PATH']\n")
+    ),
+    Plant("MKL", error(NEEDED, EXTENSION), {EXTENSION: MKL}, {"tag": CP312}),
+    *(
+        Plant(text[:40], warning(META, "METADATA"), {}, {"metadata": f"{text}\n"})
+        for text in (
+            "Project-URL: https://a.example",
+            f"Project-URL: {'a' * 33}, https://a.example",
+            f"Summary: {'a' * 513}",
+        )
+    ),
+    Plant(
+        "no such tag",
+        error("platform tag", "pkg-1.2.3-py3-none-manylinux2_34_x86_64.whl"),
+        {LIB: Code()},
+        {"tag": "py3-none-manylinux2_34_x86_64"},
+    ),
+    Plant(
+        "part of glibc",
+        error("grafted library", "pkg.libs/libpthread.so.0"),
+        {"pkg.libs/libpthread.so.0": Code()},
+    ),
+    Plant("empty line", error(META, "METADATA"), {}, {"metadata": f"Summary: a\n\n{LOST[11:]}"}),
+    Plant("fast math", warning("library", LIB), {LIB: Code(FAST_MATH)}),
+    Plant(
+        "packed without a mark", error("platform tag", EXTENSION), {EXTENSION: PACKED}, {"tag": OLD}
+    ),
+    Plant("long name", error("archive", f"pkg/{'a' * 256}"), {f"pkg/{'a' * 256}": ""}),
+    Plant("script of another Python", warning(NEEDED, SCRIPT), script("python3.11"), STARTED),
+    Plant(
+        "need of one module",
+        error(NEEDED, EXTENSION),
+        {EXTENSION: Code(MODULE, ("libone.so.1",)), "pkg/liby.so": Code(), **IMPORTS},
+        {"tag": CP312},
+    ),
+)
+FIXED = (
+    *(
+        Plant(f"entry point of {code}", None, entry("a = pkg.cli:main", code))
+        for code in (
+            "def main(argv=None): ...\n",
+            "def main(*args, x=1): ...\n",
+            "@click\ndef main(argv): ...\n".replace("@click", "def click(f): ...\n@click"),
+            "def main(argv): ...\nmain = print\n",
+        )
+    ),
+    *(
+        Plant(f"plugin {text}", None, {ENTRY: f"{text}\n", **package("")}, wheel)
+        for text, wheel in (
+            ("[x]\na = host.pkg:f", {"requires": ("host",)}),
+            ("[host.x]\na = host.pkg:f", {}),
+            ("[x]\na = json:dumps", {}),
+        )
+    ),
+    Plant(
+        "part of a family",
+        None,
+        {"host_pkg-1.2.3.dist-info/entry_points.txt": "[x]\na = host.pkg:f\n", "own.py": ""},
+        {"name": "host_pkg"},
+    ),
+    Plant("byte code", None, {"pkg/a.pyc": "o\r\r\n"}, {"tag": CP312.replace("312", "310")}),
+    Plant(
+        "extension beside stubs",
+        None,
+        {EXTENSION: Code(MODULE), "pkg/_C/a.pyi": ""},
+        {"tag": CP312},
+    ),
+    Plant(
+        "one OpenMP runtime",
+        None,
+        {**OPENMP, LIB: Code(needs=(GOMP,), flags=rpath("pkg"))},
+        {"tag": CP312},
+    ),
+    Plant("NumPy 1", None, {EXTENSION: Code(UMATH)}, requiring("numpy<2")),
+    Plant("NumPy 1 and 2", None, {EXTENSION: Code(BOTH_UMATH)}, requiring("numpy>=1.22")),
+    Plant(
+        "Windows, perhaps",
+        None,
+        package("try: import winreg\nexcept ImportError: ...\n"),
+        {"tag": CP312},
+    ),
+    *(
+        Plant(f"variable, {code}", None, package(f"{ENVIRON}{code}\n"))
+        for code in (
+            "x = os.environ.get('CUDA_PATH')",
+            "x = os.environ['HOME']",
+            "def f(): return os.environ['CUDA_PATH']",
+            "os.environ['CUDA_PATH'] = '1'",
+            "if 'CUDA_PATH' in os.environ: ...\nx = os.environ['CUDA_PATH']",
+        )
+    ),
+    Plant("MKL, required", None, {EXTENSION: MKL}, requiring("mkl")),
+    *(
+        Plant(text[:40], None, package(""), {"metadata": f"{text}\n"})
+        for text in ("Project-URL: Home, https://a.example", f"Summary: {'a' * 512}")
+    ),
+    Plant("math that is called", None, {LIB: Code(DENORMALS + "void *f(void) { return set; }\n")}),
+    Plant("packed relocations of today", None, {EXTENSION: PACKED}, {"tag": CP312}),
+    Plant("text", None, package(""), {"metadata": "\nText.\n\nRequires-Dist: numpy\n"}),
+    Plant("name", None, {f"pkg/{'a' * 255}": ""}),
+    Plant("script of its Python", None, script("python3.12"), STARTED),
+    Plant(
+        "program that gets its bit",
+        None,
+        {TOOL: PROGRAM, **package("import os\nos.chmod('tool', 0o755)\n")},
+    ),
+    Plant(
+        "Python's own before the wheel's",
+        None,
+        package(
+            "import logging\nfrom . import a\n",
+            a="from . import logging\nlogging.info(1)\n",
+            logging="info = 1\n",
+        ),
+    ),
+    Plant(
+        "one Python without its ABI",
+        None,
+        {
+            EXTENSION: Code(calling("_PyThreadState_UncheckedGet") + MODULE),
+            **package("import cgi\nfrom . import _C\n"),
+        },
+        {"tag": CP312.replace("312-cp312", "312-none")},
+    ),
+)
+
 CONSISTENT = (
     *(
         Plant(f"beside each other {names[0]}", None, {}, requiring(*names))
@@ -1592,14 +1795,16 @@ def found(
     return breaches(audited(folder, files, **plant.wheel))
 
 
-@pytest.mark.parametrize("plant", [*DEFECTS, *CONTRADICTIONS], ids=lambda plant: plant.name)
+@pytest.mark.parametrize(
+    "plant", [*DEFECTS, *CONTRADICTIONS, *BROKEN], ids=lambda plant: plant.name
+)
 def test_finds_planted_defect(
     plant: Plant, tmp_path: Path, build: Callable[[str | Code], bytes]
 ) -> None:
     assert plant.breach in found(plant, tmp_path, build)
 
 
-@pytest.mark.parametrize("plant", [*SOUND, *CONSISTENT], ids=lambda plant: plant.name)
+@pytest.mark.parametrize("plant", [*SOUND, *CONSISTENT, *FIXED], ids=lambda plant: plant.name)
 def test_sound_wheel_passes(
     plant: Plant, tmp_path: Path, build: Callable[[str | Code], bytes]
 ) -> None:

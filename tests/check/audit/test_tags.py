@@ -70,9 +70,15 @@ def test_names_oldest_systems_that_have_all(symbols: tuple[str, ...], tag: str) 
 
 
 def test_reads_minor_release_of_tag() -> None:
-    tags = ("cp312-cp312-any", "cp313-cp313t-any", "cp310-abi3-any", "py3-none-any")
+    tags = (
+        "cp312-cp312-any",
+        "cp313-cp313t-any",
+        "cp312-none-any",
+        "cp310-abi3-any",
+        "py3-none-any",
+    )
 
-    assert [minor_of(next(iter(parse_tag(tag)))) for tag in tags] == [12, 13, None, None]
+    assert [minor_of(next(iter(parse_tag(tag)))) for tag in tags] == [12, 13, 12, None, None]
 
 
 def test_finds_oldest_python() -> None:
@@ -107,6 +113,7 @@ def test_knows_the_oldest_glibc(platform: str, glibc: str) -> None:
         ("cp313-cp313t", "3.13 without GIL"),
         ("py3-none", "3"),
         ("py39-none", "3.9 or newer"),
+        ("cp312-none", "3.12"),
         ("py2.py3-none", "2, 3"),
     ],
 )

@@ -22,7 +22,7 @@ OLD = TargetMachine(python="3.12", platform="x86_64", glibc="2.14")
         (PYPY, "cp310-cp310-any", "is for Python 3.10, this is PyPy 3.10 (pypy310_pp73)"),
         (PYPY, "cp39-abi3-any", "is for Python 3.9 or newer with GIL, this is PyPy 3.10"),
         (PYPY, "pp39-pypy39_pp73-any", "is for PyPy 3.9, this is PyPy 3.10"),
-        (PYPY, "cp310-none-any", "is for Python 3.10 or newer, this is PyPy 3.10"),
+        (PYPY, "cp310-none-any", "is for Python 3.10, this is PyPy 3.10"),
         (
             FREE,
             "pp310-pypy310_pp73-any",

@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+# GPUs of the generations that lie between others.
+_BETWEEN = (("70", "72", "75"), ("80", "86", "89"), ("90",), ("100", "103", "107"))
+
 
 def runs_on(code: DeviceCode, capability: str) -> str:
     """Return how a GPU runs code: `SASS`, `PTX`; empty: not at all.
@@ -27,6 +30,17 @@ def runs_on(code: DeviceCode, capability: str) -> str:
         for arch in code.ptx
     )
     return "PTX" if is_ptx else ""
+
+
+def gaps_of(code: DeviceCode) -> list[str]:
+    """Return the generations between the oldest and the newest of the code that don't run it."""
+    oldest, newest = code.sass[0], code.sass[-1]
+    return [
+        f"{gpus[0][:-1]}.x"
+        for gpus in _BETWEEN
+        if int(oldest.rstrip("af")) < int(gpus[0]) < int(newest.rstrip("af"))
+        and not any(runs_on(code, gpu) for gpu in gpus)
+    ]
 
 
 def archs_for(gpus: Iterable[str], declared: Sequence[str]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import struct
 from collections.abc import Iterable, Iterator
@@ -66,6 +67,14 @@ _DEFINED, _DEFINED_COUNT = 0x6FFFFFFC, 0x6FFFFFFD
 _FLAG_TEXT_RELOCATIONS, _FLAG_BIND_NOW, _FLAG_1_NOW = 4, 8, 1
 _FLAG_STATIC_TLS, _FLAG_1_PIE, _FLAG_1_NO_OPEN = 0x10, 0x08000000, 0x40
 _FILTER = 0x7FFFFFFF
+_INIT_ARRAY, _INIT_ARRAY_SIZE, _RELATIVE_TABLE = 25, 27, 36
+_CONSTRUCTORS = 64  # of a file that are read
+_CONSTRUCTOR = 48  # bytes of each
+# `stmxcsr`, 0x8040 (FTZ and DAZ), `ldmxcsr`, on the stack; before it no return and no jump.
+_FAST_MATH = re.compile(
+    rb"[^\xc3\xe9\xeb]{0,12}\x0f\xae[\x58-\x5f].{1,16}\x40\x80\0\0.{0,12}?\x0f\xae[\x50-\x57]",
+    re.DOTALL,
+)
 
 _MODULE_START = "PyInit_"  # PEP 489: the symbol that an import requires
 _LOADERS = ("dlopen", "dlmopen")
@@ -132,6 +141,8 @@ class Elf:
         instruction_set: the required level of x86-64, `x86-64-v3`; empty: none is stated.
         page_size: the largest pages of memory with which the loader maps it, bytes (glibc,
             elf/dl-map-segments.h and dl-load.c); 0 where there is nothing to map.
+        has_relative_table: it has `DT_RELR`, which glibc ignores before 2.36 (its NEWS).
+        is_fast_math: it sets denormal numbers to zero when it is loaded (gcc's crtfastmath.o).
     """
 
     machine: str
@@ -162,6 +173,8 @@ class Elf:
     static_tls: int
     instruction_set: str
     page_size: int
+    has_relative_table: bool = False
+    is_fast_math: bool = False
 
     @property
     def search_path(self) -> tuple[str, ...]:
@@ -254,6 +267,8 @@ def _read(image: ElfImage) -> Elf:
         static_tls=_static_tls(image),
         instruction_set=_instruction_set(image),
         page_size=_page_size(image),
+        has_relative_table=bool(tags[_RELATIVE_TABLE]),
+        is_fast_math=image.machine == _X86_64 and image.is_wide and _is_fast_math(image),
     )
 
 
@@ -286,6 +301,18 @@ def _static_tls(image: ElfImage) -> int:
     if not image.first(_FLAGS) & _FLAG_STATIC_TLS:
         return 0
     return sum(segment.memory for segment in image.segments if segment.kind == _TLS)
+
+
+def _is_fast_math(image: ElfImage) -> bool:
+    """Return True if a constructor of the file sets the processor's modes for denormal numbers."""
+    start = image.offset_of_tag(_INIT_ARRAY)
+    size = min(image.first(_INIT_ARRAY_SIZE), _CONSTRUCTORS * 8)
+    places = (place for (place,) in image.records("Q", start, size) if start)
+    for place in filter(None, places):
+        with contextlib.suppress(ElfFormatError):  # others are filled in by relocations
+            if _FAST_MATH.match(image.read(image.offset_of(place), _CONSTRUCTOR)):
+                return True
+    return False
 
 
 def _page_size(image: ElfImage) -> int:

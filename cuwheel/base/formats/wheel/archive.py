@@ -38,6 +38,7 @@ from cuwheel.base.system.quantities import show_size
 from cuwheel.base.system.regular_files import open_descriptor
 
 _CHUNK = 1 << 20  # bytes
+_NAME_MAX = 255  # bytes of a file's name, NAME_MAX
 _SHOWN = 5  # faults that a message names
 # zlib-ng's own types call its error class an exception, not a kind of one.
 _DAMAGE: tuple[Any, ...] = (
@@ -220,6 +221,8 @@ def member_faults(wheel: Wheel) -> tuple[tuple[str, str], ...]:
     faults = [*_table_faults(wheel)]
     texts = (name for name in ("METADATA", "WHEEL", "RECORD") if not wheel.is_text(name))
     faults += [(f"{wheel.dist_info}/{name}", "it isn't UTF-8") for name in texts]
+    long = (name for name in wheel.names if max(map(len, name.encode().split(b"/"))) > _NAME_MAX)
+    faults += [(name, f"no system has names of more than {_NAME_MAX} bytes") for name in long]
     return (*faults, *_scheme_faults(wheel.names))
 
 

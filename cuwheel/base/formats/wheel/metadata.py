@@ -31,6 +31,7 @@ _HEADER = re.compile(rb"[!-9;-~]*:|[ \t]")  # of e-mail (RFC 5322, section 2.2),
 _FIELD = re.compile(
     r"(Requires|Provides|Classifier|License|Name|Version|Author|Project|Dynamic)\b.*:"
 )
+_RESOLVED = re.compile(r"Requires-(Dist|Python): ")
 _LIBRARY = re.compile(r"\.so(\.\d+)*$")
 
 
@@ -52,13 +53,15 @@ def header(text: str, name: str) -> tuple[str, ...]:
 
 
 def unread_headers(text: str) -> tuple[int, tuple[str, ...]]:
-    """Return the number of the line that ends the headers without being empty; 0: none does.
+    """Return the number of the line that ends the headers too early; 0: none does.
 
-    And the names, as written, of the headers that follow it up to the next empty line.
+    It isn't empty, or a resolver's headers follow in the next paragraph. And the names, as written,
+    of the headers that follow it up to the next empty line.
     """
     blocks, rest = _split_headers(text.encode())
-    lines = rest.replace(b"\r", b"").partition(b"\n\n")[0].decode().split("\n")
-    if not lines or not lines[0]:
+    is_empty = rest[:1] in b"\r\n"
+    lines = rest.replace(b"\r", b"").lstrip(b"\n").partition(b"\n\n")[0].decode().split("\n")
+    if is_empty and not any(map(_RESOLVED.match, lines)):
         return 0, ()
     names = (line.partition(":")[0] for line in lines if _FIELD.match(line))
     return b"".join(blocks).count(b"\n") + 1, tuple(dict.fromkeys(names))

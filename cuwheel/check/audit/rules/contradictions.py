@@ -25,6 +25,7 @@ from cuwheel.check.cuda.frameworks import extras_of, has_common_release, is_know
 
 _FILE = "METADATA"
 _TORCH = re.compile(r"(?:torch|pt)(\d)\.?(\d{1,2})(?!\d)")  # in `+cu128torch2.6`, `+pt26`
+_CLAIMED = re.compile(r"(?<=[+._])sm_?([1-9]\d{1,2}[af]?)(?=[._]|-|$)")
 _NEWER = r"(?:or|and) (?:newer|later|higher|above|up)|\+"
 _NUMBER = r"([3-9]\d\d)(?:\.\d+)*"
 # `driver 525 or newer`, `driver version >= 525.60.13`; three digits since 304.
@@ -152,6 +153,8 @@ def claim_findings(case: AuditCase) -> Iterator[AuditFinding]:
     yield from _named_cuda_findings(case)
     yield from _version_findings(case)
     yield from _description_findings(case)
+    if not case.contract:
+        yield from _arch_findings(case)
 
 
 def _torch_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -213,10 +216,23 @@ def _description_findings(case: AuditCase) -> Iterator[AuditFinding]:
         promised = [_GENERATIONS[name.lower()] for name in _PROMISED.findall(text)]
         promised += ["".join(digits) for digits in _CAPABILITY.findall(text)]
         arch = max(promised, key=int, default="")  # older ones may be of other wheels
+        fact = f"the description promises GPUs from {arch[:-1]}.{arch[-1:]} on, which don't run "
         if arch and not runs_on(code, arch):
-            fact = f"the description promises GPUs from {arch[:-1]}.{arch[-1]} on, which don't "
-            fact += f"run its code: {describe_code(code)}"
-            yield finding(_FILE, "archs", fact, "warning")
+            yield finding(_FILE, "archs", f"{fact}its code: {describe_code(code)}", "warning")
+            return
+        for name, part in device_codes(case) if arch else ():
+            if (part.sass or part.ptx) and not runs_on(part, arch):
+                yield finding(name, "archs", f"{fact}it: {describe_code(part)}", "note")
+
+
+def _arch_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield archs in the version, `+cu130.sm90`, for which no code runs."""
+    code = join_codes(code for _, code in device_codes(case))
+    for arch in _CLAIMED.findall(case.scan.dist_info) if code.sass or code.ptx else ():
+        is_served = arch.isdecimal() and bool(runs_on(code, arch))
+        if arch not in (*code.sass, *code.ptx) and not is_served:
+            fact = f"its version says sm_{arch}, it contains {describe_code(code)}"
+            yield finding(case.scan.file_name, "archs", fact, "warning")
 
 
 def _version(case: AuditCase) -> Version | None:

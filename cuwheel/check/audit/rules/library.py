@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from cuwheel.base.formats.binaries.archs import DeviceCode, runs_on
+from cuwheel.base.formats.binaries.archs import DeviceCode, gaps_of
 from cuwheel.base.formats.binaries.elf import Elf
 from cuwheel.base.formats.binaries.fatbin import LOADED_SECTION, RELOCATABLE_SECTION
 from cuwheel.base.formats.wheel.metadata import installed_path
@@ -46,13 +46,14 @@ _MERGED = tuple(f"manylinux_2_{minor}_" for minor in range(34, 100))
 # glibc reserves 1,664 bytes for libraries that are loaded later, or fewer (elf/dl-tls.c), and
 # alignment may add to them: with glibc 2.36 1,700 bytes load, and 1,800 don't.
 _STATIC_TLS = 1664 + 128
-_CLAIMED = re.compile(r"(?<=[+._])sm_?([1-9]\d{1,2}[af]?)(?=[._]|-|$)")
 _ORIGINS = ("$ORIGIN", "${ORIGIN}")
 _ANYBODYS = re.compile(r"/(tmp|var/tmp|dev/shm)(/|$)|/.*/stubs/?$")
 _SYSTEMS = re.compile(r"/usr/local/(cuda|lib)|/usr/lib|/lib|/opt/cuda")
 _RECENT = ("x86-64-v3", "x86-64-v4")  # which CPUs in use lack
 _OF_ARCH = re.compile(r"\d{2}|volta|turing|ampere|ada|hopper|blackwell")
+_AMPERE = 80  # an arch
 _OLDEST_IN_USE = 90  # an arch: without code for it, or older, a wheel serves few GPUs
+_MODIFIED = "it is marked with DT_TEXTREL, for which the loader makes its code writable"
 _SHOWN = 3  # names in one finding; a library may need hundreds
 # The largest pages of a system for arm64 (Linux, arch/arm64/Kconfig, ARM64_64K_PAGES), bytes.
 _LARGEST_PAGE = {"EM_AARCH64": 64 << 10}
@@ -136,6 +137,8 @@ def _import_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFind
         yield finding(name, "library", fact)
     if not elf.python_modules and elf.is_dynamic and case.code.is_always_loaded(name):
         fact = f"code imports it, but it exports no PyInit_{match['module']}: importing it fails"
+        if not elf.section(".text") and elf.section(".debug_info"):
+            fact = "importing it fails: it has debug information alone, without the code"
         yield finding(name, "library", fact)
     if elf.python_modules and elf.refuses_import:
         fact = f"importing it fails: {elf.refuses_import}"
@@ -205,10 +208,11 @@ def _realtime_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[Aud
 
 def _symbol_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield symbol versions that the oldest systems of the tag don't have."""
+    implied = [("libc.so.6", "GLIBC_ABI_DT_RELR")] if elf.has_relative_table else []
     for policy in case.policies:
         missing = [
             (supplier, symbol)
-            for supplier, symbol in elf.versions
+            for supplier, symbol in dict.fromkeys((*elf.versions, *implied))
             if supplier not in case.own and is_missing(symbol, policy)
         ]
         better = first_with((symbol for _, symbol in missing), policy.name.split("_", 3)[-1])
@@ -252,12 +256,15 @@ def _hardening_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditF
         # Others may be for `LD_PRELOAD`, with which a process reserves enough.
         severity: Severity = "error" if case.is_imported(name) else "note"
         yield finding(name, "library", f"{fact}import gets about 1,700 at most", severity)
+    if elf.is_fast_math:
+        fact = "compiled with -ffast-math, it sets denormal numbers to zero in the whole thread"
+        yield finding(name, "library", fact, "warning")
     if elf.has_writable_code:
         fact = "a part of its memory can be written and executed, which hardened systems refuse"
         yield finding(name, "text relocations", fact, case.severity("note"))
     if elf.has_text_relocations:
         severity = case.severity("warning")
-        yield finding(name, "text relocations", "the loader has to modify its code", severity)
+        yield finding(name, "text relocations", _MODIFIED, severity)
     if elf.is_dynamic and elf.relro == "none":
         fact = "its relocated data stays writable (no PT_GNU_RELRO)"
         is_foreign = is_grafted(name) and not case.contract  # NVIDIA's, which users can't change
@@ -380,7 +387,6 @@ def _arch_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield files with device code for other archs than the recipe's."""
     contract, codes = case.contract, device_codes(case)
     if contract is None:
-        yield from _claim_findings(case, join_codes(code for _, code in codes))
         for name, code in {**dict(codes), **case.scan.device_files}.items():
             yield from _ptx_findings(name, code, case)
         return
@@ -398,15 +404,6 @@ def _arch_findings(case: AuditCase) -> Iterator[AuditFinding]:
                     f"the target requires {_archs(kind, required)}"
                 )
                 yield finding(name, "archs", fact)
-
-
-def _claim_findings(case: AuditCase, code: DeviceCode) -> Iterator[AuditFinding]:
-    """Yield archs in the version, `+cu130.sm90`, for which no code runs."""
-    for arch in _CLAIMED.findall(case.scan.dist_info) if code.sass or code.ptx else ():
-        is_served = arch.isdecimal() and bool(runs_on(code, arch))
-        if arch not in (*code.sass, *code.ptx) and not is_served:
-            fact = f"its version says sm_{arch}, it contains {_archs('sm', code.sass)}"
-            yield finding(case.scan.file_name, "archs", fact, "warning")
 
 
 def _removed_findings(name: str, elf: Elf) -> Iterator[AuditFinding]:
@@ -443,7 +440,11 @@ def _ptx_findings(name: str, code: DeviceCode, case: AuditCase) -> Iterator[Audi
         fact = f"it has only {_archs('sm', code.sass)}, and no PTX: no other kind of GPU runs it"
         wider = _wider_than(name, code, case)
         fact += f", but {wider} is for more" if wider else ""
-        yield finding(name, "archs", fact, "warning" if wider else "note")
+        is_bad = wider or (case.is_imported(name) and _is_old(case))
+        yield finding(name, "archs", fact, "warning" if is_bad else "note")
+    elif code.sass and not code.ptx and (gaps := gaps_of(code)):
+        fact = f"it has only {_archs('sm', code.sass)}, and no PTX: GPUs of {' and '.join(gaps)} "
+        yield finding(name, "archs", f"{fact}can't run it", "note")
     elif code.ptx and not any(map(str.isdecimal, code.ptx)):
         fact = f"its only PTX is {_archs('compute', code.ptx)}, which newer GPUs can't compile"
         yield finding(name, "archs", fact, "note")
@@ -462,6 +463,13 @@ def _wider_than(name: str, code: DeviceCode, case: AuditCase) -> str:
         if is_wider and all(map(str.isdecimal, own)):
             return PurePosixPath(other).name
     return ""
+
+
+def _is_old(case: AuditCase) -> bool:
+    """Return True if no code of the wheel runs on a GPU since Ampere."""
+    codes = [code for _, code in device_codes(case)]
+    newest = max(int(arch.rstrip("af")) for code in codes for arch in (*code.sass, *code.ptx, "0"))
+    return newest < _AMPERE
 
 
 def _is_for_few(archs: tuple[str, ...]) -> bool:

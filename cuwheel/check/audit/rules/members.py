@@ -18,7 +18,8 @@ from cuwheel.check.audit.case import AuditCase, Contract
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import project_of_module
 from cuwheel.check.audit.leaked_paths import COVERAGE
-from cuwheel.check.audit.rules.python_releases import STANDARD_MODULES
+from cuwheel.check.audit.rules.python_releases import MAGIC, STANDARD_MODULES
+from cuwheel.check.audit.tags import minor_of
 from cuwheel.check.cuda.components import COMPONENTS, KNOWN_COMPONENTS
 from cuwheel.check.cuda.frameworks import preloads
 from cuwheel.check.cuda.suppliers import (
@@ -71,6 +72,7 @@ _IMPORTED = re.compile(rb"^import[ \t]+([A-Za-z]\w*)", re.MULTILINE)
 _ABSOLUTE = re.compile(rb"^/[^\r\n]*", re.MULTILINE)
 # System V ABI, and musl: the loaders of Linux's distributions.
 _LOADER = re.compile(r"/lib(64)?/ld-(linux|musl)[-\w]*\.so\.\d+")
+_OF_GLIBC = re.compile(r"lib(c|m|dl|rt|util|pthread|resolv)\.so\.\d+|ld-linux[-\w]*\.so\.\d+")
 _STANDARD_LIBRARY = "libstdc++"
 _SEVERAL = frozenset({"libcudart", "libnvToolsExt"})
 _ANYBODYS = re.compile(
@@ -89,9 +91,12 @@ _REPLACED = re.compile(r"\.data/(scripts|data/bin)/((python|pip)(3(\.\d+)?)?|act
 _OF_RECORD = re.compile(r"^its (hash|size) in RECORD|^RECORD (lists it, but|doesn't list)")
 # Of types and documents.
 _NO_CODE = re.compile(r"(\.pyi|/py\.typed|\.md|\.rst|\.txt|/LICENSE)$|\.dist-info/")
-# Homes of build services' users, in a text of Python code.
+# Homes of build services' users, in a text of Python code; anybody's, as the value of a name.
 _BUILDERS = re.compile(
     rb"[\"'](/home/(?:runner|gitlab-runner|vsts|jenkins|circleci|travis|conda)/[\w./+-]+|/__w/[\w./+-]+)"
+    rb"|^\s*\w+ *= *[\"'](/home/(?!users?/|me/|you|name/|foo/|example)[\w-]+/[\w.+-]+/[\w./+-]+)"
+    rb"[\"']\s*$",
+    re.MULTILINE,
 )
 _SHOWN = 6  # names in one finding
 
@@ -115,7 +120,7 @@ def member_findings(case: AuditCase) -> Iterator[AuditFinding]:
         yield finding(leak.name, "build path", fact, severity)
     for name, text in case.scan.sources.items():
         if name.endswith(".py") and (path := _BUILDERS.search(text)):
-            fact = f"it contains {path[1].decode()}, a path of a build service"
+            fact = f"it contains {path[path.lastindex or 0].decode()}, a path of the build machine"
             yield finding(name, "build path", fact, "note")
     yield from _graft_findings(case)
     yield from _renamed_findings(case)
@@ -137,7 +142,6 @@ def layout_findings(case: AuditCase) -> Iterator[AuditFinding]:
     yield from _debug_findings(case)
     yield from _foreign_findings(case)
     yield from _supplier_findings(case)
-    yield from _shadow_findings(case)
     yield from _start_findings(case)
     yield from _program_findings(case)
     yield from _empty_findings(case)
@@ -163,6 +167,9 @@ def _graft_findings(case: AuditCase) -> Iterator[AuditFinding]:
         file = name_before_graft(PurePosixPath(name).name)
         if is_from_driver(sonames.get(name, "")) or is_from_driver(file):
             fact = "it belongs to the GPU's driver, and has to match the one on the user's machine"
+            yield finding(name, "grafted library", fact)
+        elif _OF_GLIBC.fullmatch(file) and case.is_read:
+            fact = "a part of glibc, which has to be of one build with the system's other parts"
             yield finding(name, "grafted library", fact)
         elif is_grafted(name) and not case.is_supplier and not _is_bundled(file, case.contract):
             fact = "a library that belongs to another wheel is copied in"
@@ -222,8 +229,11 @@ def _renamed_findings(case: AuditCase) -> Iterator[AuditFinding]:
     }
     for library, elf in case.host_libraries if renamed else ():
         known = {*map(name_before_graft, (*elf.needed, elf.soname)), *case.own}
+        component = component_of_copy(PurePosixPath(library.name).name)
+        expected = component.opens if component else ()  # has a finding of its own
         for opened in library.opened:
-            if not any(_is_release(name, opened) for name in known):
+            is_expected = any(fnmatchcase(opened, pattern) for pattern in expected)
+            if not is_expected and not any(_is_release(name, opened) for name in known):
                 copies = [name for old, name in renamed.items() if _is_release(old, opened)]
                 for copy in copies[:1]:
                     fact = f"it opens {opened} by name, which the wheel has only as {copy}"
@@ -333,7 +343,15 @@ def _debug_findings(case: AuditCase) -> Iterator[AuditFinding]:
 
 
 def _byte_code_findings(case: AuditCase) -> Iterator[AuditFinding]:
-    """Yield a finding for byte code in `__pycache__`; elsewhere it is the package itself."""
+    """Yield byte code in `__pycache__`, and elsewhere, as the package itself, of another Python."""
+    minors = set(map(minor_of, case.tags))
+    read = {MAGIC.get(minor or 0) for minor in minors}
+    for name, magic in case.scan.byte_code.items():
+        is_known = magic in MAGIC.values() and None not in read and case.tags
+        if is_known and magic not in read and name in case.code.modules.values():
+            release = next(minor for minor, number in MAGIC.items() if number == magic)
+            fact = f"it is byte code of Python 3.{release}, which no Python of the tag imports"
+            yield finding(name, "byte code", fact)
     files = [name for name in case.scan.names if _CACHED.fullmatch(name)]
     if files:
         size = show_size(sum(case.scan.contents[name].size for name in files))
@@ -390,20 +408,6 @@ def _supplier_findings(case: AuditCase) -> Iterator[AuditFinding]:
             return
 
 
-def _shadow_findings(case: AuditCase) -> Iterator[AuditFinding]:
-    """Yield modules that a package of the same name hides."""
-    packages = {
-        str(PurePosixPath(name).parent)
-        for name in case.scan.names
-        if PurePosixPath(name).name == "__init__.py"
-    }
-    for name in case.scan.names:
-        stem, dot, suffix = name.rpartition(".")
-        if dot and suffix in ("py", "so") and stem in packages:
-            fact = f"it is never imported: the package {stem}/ comes first"
-            yield finding(name, "Python code", fact, "note")
-
-
 def _start_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield files that Python runs whenever it starts, and programs of an environment."""
     for name in case.scan.names:
@@ -440,10 +444,11 @@ def _is_missing(module: str, case: AuditCase) -> bool:
 
 def _program_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield programs that can't be started: no execute bit, or no such interpreter."""
+    sets_bit = any(b"chmod(" in text for text in case.scan.sources.values())
     for library, elf in case.host_libraries:
         if elf.is_program and library.name not in case.scan.executables:
             fact = "it is a program without the execute bit: starting it fails"
-            yield finding(library.name, "program", fact, "warning")
+            yield finding(library.name, "program", fact, "note" if sets_bit else "warning")
         if elf.is_program and elf.interpreter and not _LOADER.fullmatch(elf.interpreter):
             fact = f"its loader is {elf.interpreter}, which other machines don't have"
             yield finding(library.name, "program", fact)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _OF_ONE_NAME = 20  # requirements that are compared with each other; real wheels have a few
 _TAG_DASHES = 2  # between a tag's three parts
 _GLIBC = re.compile(r"^manylinux(_\d+_\d+|\d+)")
+_PLATFORM = re.compile(r"linux_|manylinux(1|2010|2014|_\d+_\d+)_|musllinux_\d+_\d+_")
 _NO_MACHINES = ("_amd64", "_arm64", "_x64", "_x86", "_i386", "_sbsa")  # of others' names for them
 _PYTHON_SUFFIX = re.compile(r"\.cpython-3(\d+)t?-[-\w]*\.so$")
 # Setuptools wrote it long before metadata 2.4 had it; twine lets it pass (7.0.0, `package.py`).
@@ -46,6 +47,7 @@ _PATCHES = 100  # more patch releases than any Python has
 _LAST_PATCH, _MINORS = _PATCHES - 1, 40
 _WHEEL_MAJOR = 1  # of Wheel-Version: installers refuse a greater one (PEP 427)
 _DESCRIPTION_MAX = 1 << 20  # bytes that are rendered
+_SUMMARY_MAX, _LABEL_MAX = 512, 32  # characters (Warehouse, `forklift`)
 _LONGEST = 120  # characters of the renderer's message
 # The index's list of classifiers (trove-classifiers, November 2026) in outline: a copy of all would
 # soon lack new ones. Its first parts, and groups with what may follow; no licence is added any more
@@ -154,17 +156,22 @@ def _tag_findings(case: AuditCase) -> Iterator[AuditFinding]:
             yield finding(scan.file_name, "tag", fact)
         if case.is_read and case.host_libraries and policy_of(tag.platform) is None:
             fact = f"{tag.platform} is not a manylinux tag that auditwheel knows"
+            refusal = _refusal(tag.platform)
             if tag.platform == "any":
                 fact = "the tag includes every system, but the wheel has libraries for Linux"
-            is_refused = tag.platform.startswith(("linux", "manylinux", "musllinux")) and (
-                tag.platform.endswith(_NO_MACHINES)
-            )
-            if is_refused:
-                fact = f"{tag.platform} names no machine that installers know: x86_64 or aarch64"
-            is_lost = is_refused or (tag.platform == "any" and _is_linux_alone(case))
+            is_lost = refusal or (tag.platform == "any" and _is_linux_alone(case))
             severity = case.severity("error" if is_lost else "warning")
-            yield finding(scan.file_name, "platform tag", fact, severity)
+            yield finding(scan.file_name, "platform tag", refusal or fact, severity)
     yield from _module_findings(case)
+
+
+def _refusal(platform: str) -> str:
+    """Return why no installer takes a tag of Linux; empty: some do."""
+    if not platform.startswith(("linux", "manylinux", "musllinux")):
+        return ""
+    if platform.endswith(_NO_MACHINES):
+        return f"{platform} names no machine that installers know: x86_64 or aarch64"
+    return "" if _PLATFORM.match(platform) else f"installers know no tag {platform}"
 
 
 def _is_linux_alone(case: AuditCase) -> bool:
@@ -255,6 +262,7 @@ def _specification_findings(case: AuditCase) -> Iterator[AuditFinding]:
             # Only the index refuses the others.
             is_refused = fact.endswith("invalid for 'requires-dist'")
             yield finding("METADATA", "metadata", fact, "error" if is_refused else "warning")
+    yield from _header_findings(case.scan.metadata)
     yield from _claim_findings(case)
 
 
@@ -280,6 +288,20 @@ def _claim_findings(case: AuditCase) -> Iterator[AuditFinding]:
     for extra in sorted({canonicalize_name(extra) for extra in extras} - declared):
         fact = f"requirements are for the extra {extra}, which isn't in Provides-Extra: pip ignores"
         yield finding("METADATA", "metadata", f"{fact} it", "warning")
+
+
+def _header_findings(text: str) -> Iterator[AuditFinding]:
+    """Yield headers that the index refuses for their form."""
+    for line in header(text, "project-url"):
+        label, comma, address = (part.strip() for part in line.partition(","))
+        if not (comma and address and 0 < len(label) <= _LABEL_MAX):
+            fact = f"the index refuses the Project-URL {line}, which isn't a label of up to "
+            fact += f"{_LABEL_MAX} characters, a comma and an address"
+            yield finding("METADATA", "metadata", fact, "warning")
+    for line in header(text, "summary"):
+        if len(line) > _SUMMARY_MAX:
+            fact = f"the index refuses a Summary of {len(line)} characters: {_SUMMARY_MAX} at most"
+            yield finding("METADATA", "metadata", fact, "warning")
 
 
 def _is_refused(classifier: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 import contextlib
 import re
@@ -10,7 +11,7 @@ import sysconfig
 from collections.abc import Iterator
 from importlib.machinery import PathFinder
 from keyword import iskeyword
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from packaging.utils import canonicalize_name
 
@@ -19,7 +20,7 @@ from cuwheel.base.system.regular_files import read_bytes
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by, project_of_module
-from cuwheel.check.audit.python_code import Import, PythonCode
+from cuwheel.check.audit.python_code import Import, PythonCode, names_of, own_level
 from cuwheel.check.audit.rules.python_files import file_findings
 from cuwheel.check.audit.rules.python_imports import ImportOrder
 from cuwheel.check.audit.rules.python_projects import project_findings
@@ -29,6 +30,7 @@ from cuwheel.check.audit.rules.python_releases import (
     REMOVED_MODULES,
     REMOVED_NAMES,
     STANDARD_MODULES,
+    WINDOWS_MODULES,
 )
 from cuwheel.check.cuda.frameworks import extras_of
 
@@ -45,7 +47,9 @@ _SHOWN = 3  # names in one finding
 _FRAMEWORKS = frozenset({"cupy", "jax", "jaxlib", "mxnet", "paddle", "tensorflow", "torch"})
 _SOURCES = ("src", "lib", "python", "source")
 _STARTED = ("console_scripts", "gui_scripts")
-_VALUE = re.compile(r"^(?P<module>[\w.]+)\s*(:\s*(?P<attribute>[\w.]+)\s*)?(\[(?P<extras>.*)\])?$")
+_VALUE = re.compile(
+    r"^(?P<module>\w+(\.\w+)*)\s*(:\s*(?P<attribute>[\w.]+)\s*)?(\[(?P<extras>.*)\])?$"
+)
 # Programs that a script would replace in an environment.
 _PROGRAM = re.compile(r"(python|pip)(3(\.\d+)?)?|activate|easy_install|pyvenv|uv")
 
@@ -69,7 +73,8 @@ def python_findings(case: AuditCase) -> Iterator[AuditFinding]:
     yield from _name_findings(code)
     yield from _nested_findings(code, case)
     yield from _hidden_findings(code)
-    yield from _entry_findings(code, case)
+    yield from _shadow_findings(case)
+    yield from _entry_findings(case)
 
 
 def _name_findings(code: PythonCode) -> Iterator[AuditFinding]:
@@ -103,6 +108,24 @@ def _hidden_findings(code: PythonCode) -> Iterator[AuditFinding]:
         if missing:
             fact = f"line {item.line} imports {missing[0]} of {item.module}, which is Python's own "
             yield finding(item.importer, _RULE, f"{fact}module, without {missing[0]}")
+
+
+def _shadow_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield modules that a package of the same name hides."""
+    packages = {
+        str(PurePosixPath(name).parent)
+        for name in case.scan.names
+        if PurePosixPath(name).name == "__init__.py"
+    }
+    modules = {library.name for library, elf in case.host_libraries if elf.python_modules}
+    for name in case.scan.names:
+        is_module = name.endswith((".py", ".so"))
+        folder, _, file = name.rpartition("/")
+        stem = f"{folder}/{file.partition('.')[0]}".lstrip("/")
+        if is_module and stem in packages:
+            fact = f"it is never imported: the package {stem}/ comes first"
+            is_lost = name in modules and not case.code.loads_by_path
+            yield finding(name, _RULE, fact, "warning" if is_lost else "note")
 
 
 def _source_of(module: str) -> bytes:
@@ -166,7 +189,7 @@ def _release_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFindin
     """Yield imports from the standard library that some allowed Pythons don't have."""
     oldest = case.oldest_python
     done: set[tuple[str, str]] = set()
-    for item in (*code.imports, *code.rest_imports) if oldest else ():
+    for item in (*code.imports, *code.rest_imports):
         is_run = item.importer in code.run
         for name in (item.module, *(f"{item.module}.{name}" for name in item.names)):
             top = name.partition(".")[0]
@@ -175,13 +198,16 @@ def _release_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFindin
             done.add((item.importer, name))
             added = ADDED_MODULES.get(name) or ADDED_NAMES.get(name) or 0
             removed = REMOVED_MODULES.get(top) or REMOVED_NAMES.get(name) or _NEVER
-            if added > (oldest or added):
+            if oldest and added > oldest:
                 fact = f"line {item.line} imports {name}, which Python has from 3.{added} on, but "
                 fact += f"3.{oldest} is allowed"
                 yield finding(item.importer, _RULE, fact, "error" if is_run else "warning")
-            if removed <= case.newest_python and "setuptools" not in case.required:
+            if top in WINDOWS_MODULES and is_run and case.tags and "any" not in case.platforms:
+                fact = f"line {item.line} imports {name}, which only Python for Windows has"
+                yield finding(item.importer, _RULE, fact)
+            if oldest and removed <= case.newest_python and "setuptools" not in case.required:
                 fact = f"line {item.line} imports {name}, which Python has only before 3.{removed}"
-                severity: Severity = "error" if is_run and removed <= (oldest or 0) else "warning"
+                severity: Severity = "error" if is_run and removed <= oldest else "warning"
                 yield finding(item.importer, _RULE, fact, severity)
 
 
@@ -275,7 +301,7 @@ def _undeclared(item: Import, project: str, case: AuditCase) -> AuditFinding:
     )
 
 
-def _entry_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
+def _entry_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield entry points without a module or a function, and scripts that replace programs."""
     parser = configparser.ConfigParser(
         delimiters=("=",), strict=False, interpolation=None, default_section="\0"
@@ -289,7 +315,7 @@ def _entry_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]
         return
     for group in parser.sections():
         for name, value in parser.items(group):
-            if fact := _entry_fault(code, group, value):
+            if fact := _entry_fault(case, group, value):
                 yield finding("entry_points.txt", _RULE, f"{name} = {value}: {fact}")
             elif fact := _extra_fault(value, case):
                 yield finding("entry_points.txt", _RULE, f"{name} = {value}: {fact}", "warning")
@@ -307,12 +333,57 @@ def _extra_fault(value: str, case: AuditCase) -> str:
     return ""
 
 
-def _entry_fault(code: PythonCode, group: str, value: str) -> str:
-    match = _VALUE.match(value)
+def _may_be_elsewhere(module: str, group: str, case: AuditCase) -> bool:
+    """Return True unless no module of that top level is in the wheel, required or Python's."""
+    top = module.partition(".")[0]
+    known = {*case.code.folders, *(name.partition(".")[0] for name in case.code.modules)}
+    installed = installed_by(case.required)
+    # The host of a plugin, whose name the group often has, is there when it is loaded.
+    is_host = top in group and not group.endswith("_plugins")
+    owner = project_of_module(top)
+    is_host |= case.project.startswith(f"{owner}-")
+    is_foreign = installed is None or owner in {*installed, *case.assumed}
+    is_own = module in {*case.code.folders, *case.code.modules}
+    # Other projects may add to a folder without `__init__`, if there are any.
+    is_shared = top in known and bool(case.required)
+    return is_own or is_host or is_foreign or is_shared or top in STANDARD_MODULES
+
+
+def _start_fault(code: PythonCode, module: str, name: str) -> str:
+    """Return why a script can't call a module's function; empty: it can, or that isn't known."""
+    nodes = list(code.statements(code.modules.get(module, "")))
+    bound = [node for part in nodes for node in own_level(part) if name in names_of(node)]
+    node = bound[0] if len(bound) == 1 else None
+    if isinstance(node, ast.ImportFrom) and (
+        inner := {alias.asname or alias.name: alias.name for alias in node.names}.get(name)
+    ):
+        return _start_fault(code, code.target(module, node), inner)
+    is_plain = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    if is_plain and not node.decorator_list:  # type: ignore[union-attr]
+        return _call_fault(node)  # type: ignore[arg-type]
+    values = (part.value for part in nodes if isinstance(part, ast.Assign) and node in part.targets)
+    return "it isn't a function" if any(isinstance(v, ast.Constant) for v in values) else ""
+
+
+def _call_fault(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    args = function.args
+    every = [*args.posonlyargs, *args.args]
+    needed = [each.arg for each in every[: len(every) - len(args.defaults)]]
+    needed += [
+        each.arg for each, value in zip(args.kwonlyargs, args.kw_defaults, strict=True) if not value
+    ]
+    if needed:
+        return f"a script calls it without arguments, and it needs {needed[0]}"
+    is_async = isinstance(function, ast.AsyncFunctionDef)
+    return "a script calls it, and nothing awaits it: it is async" if is_async else ""
+
+
+def _entry_fault(case: AuditCase, group: str, value: str) -> str:
+    code, match = case.code, _VALUE.match(value)
     if match is None or (group in _STARTED and not match["attribute"]):
         return "installers refuse it, they need module:function" if group in _STARTED else ""
     module, first = match["module"], (match["attribute"] or "").partition(".")[0]
-    lacking = code.lacks(module)
+    lacking = code.lacks(module) or ("" if _may_be_elsewhere(module, group, case) else module)
     # A package may find its modules in another of its folders.
     is_elsewhere = any(name.endswith(f".{module.rpartition('.')[2]}") for name in code.modules)
     if lacking and not code.is_dynamic and not is_elsewhere:
@@ -320,4 +391,5 @@ def _entry_fault(code: PythonCode, group: str, value: str) -> str:
     is_known = module in code.modules and first
     if is_known and not code.has_name(module, first):
         return f"{module} has no {first}"
-    return ""
+    is_started = group in _STARTED and match["attribute"] == first
+    return _start_fault(code, module, first) if is_started else ""

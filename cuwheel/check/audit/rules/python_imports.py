@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -18,6 +19,8 @@ _KNOWN = {*dir(builtins), "exit", "quit", "copyright", "credits", "license", "Wi
 _KNOWN |= {"unicode", "xrange", "basestring", "long", "raw_input", "reveal_type", "__class__"}
 _KNOWN |= {"aiter", "anext", "BaseExceptionGroup", "ExceptionGroup", "EncodingWarning"}
 _KNOWN |= {"PythonFinalizationError"}
+_ENVIRON = re.compile(r"(os\.)?environ")
+_ALWAYS_SET = frozenset({"HOME", "PATH", "PWD", "USER"})  # as good as
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _PARTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.With, *_SCOPES)
 
@@ -104,7 +107,7 @@ class ImportOrder:
                 fact = f"line {node.lineno} imports {alias.name} of {target}, which defines it "
                 fact += "later: a circular import"
                 self.faults.append(ImportFault(self._code.modules[module], fact, True))
-            if inner in self._code.modules:
+            if inner in self._bound:  # else the name is of something other than the submodule
                 self._modules[module][alias.asname or alias.name] = inner
 
     def _take_all(self, node: ast.ImportFrom, target: str, module: str) -> None:
@@ -165,6 +168,22 @@ class ImportOrder:
                     self.faults.append(ImportFault(self._code.modules[module], fact, False))
             elif isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
                 self._check_attribute(part, part.value.id, module)
+            elif isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Load):
+                self._check_variable(part, module)
+
+    def _check_variable(self, node: ast.Subscript, module: str) -> None:
+        """Note an environment variable that may not be set, unless code names it elsewhere too."""
+        name = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        if (
+            not isinstance(name, str)
+            or name in _ALWAYS_SET
+            or not _ENVIRON.fullmatch(ast.unparse(node.value))
+        ):
+            return
+        quoted = re.compile(rb"[\"']%b[\"']" % re.escape(name.encode()))
+        if sum(len(quoted.findall(text)) for text in self._code.sources.values()) == 1:
+            fact = f"line {node.lineno} fails where the environment variable {name} isn't set"
+            self.faults.append(ImportFault(self._code.modules[module], fact, False))
 
     def _check_attribute(self, node: ast.Attribute, name: str, module: str) -> None:
         target = self._modules[module].get(name, "")
@@ -207,7 +226,7 @@ def _evaluated_by(node: ast.stmt) -> Iterator[ast.expr]:
 def _sure_parts(node: ast.AST) -> Iterator[ast.expr]:
     queue: list[ast.AST] = [node]
     for part in queue:
-        if isinstance(part, (ast.Name, ast.Attribute)):
+        if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript)):
             yield part
         if isinstance(part, ast.Lambda):
             continue

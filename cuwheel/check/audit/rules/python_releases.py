@@ -31,6 +31,9 @@ REMOVED_MODULES = _by_name(
         "pipes sndhdr spwd sunau telnetlib uu xdrlib",
     }
 )
+# Numbers at the start of byte code, by minor release (Include/internal/pycore_magic_number.h).
+MAGIC = {8: 3413, 9: 3425, 10: 3439, 11: 3495, 12: 3531, 13: 3571, 14: 3627}
+WINDOWS_MODULES = frozenset({"_winapi", "_winreg", "msvcrt", "nt", "winreg", "winsound"})
 STANDARD_MODULES = sys.stdlib_module_names | {
     name.partition(".")[0] for name in (*ADDED_MODULES, *REMOVED_MODULES)
 }

@@ -24,12 +24,14 @@ from cuwheel.check.cuda.suppliers import (
     is_cuda_library,
     is_from_driver,
     is_grafted,
+    name_before_graft,
     stem_of,
 )
 
 _SHOWN = 3  # names in one finding
 _RELEASE = re.compile(r"_(\d+)_(\d+)$")  # `__nvJitLinkCreate_12_8`
 _BUILD_CUDA = re.compile(r"/(usr/local/cuda|opt/cuda|opt/conda|home|root|tmp)[^/]*/")
+_OPENMP = frozenset({"libgomp", "libiomp5", "libomp"})
 _SEVERAL = 2  # CUDA majors in one process
 
 
@@ -38,6 +40,7 @@ def supply_findings(chain: Chain) -> Iterator[AuditFinding]:
     yield from _needed_findings(chain)
     yield from _major_findings(chain)
     yield from _runtime_findings(chain.case)
+    yield from _openmp_findings(chain.case)
     yield from _unused_findings(chain)
     yield from _opened_findings(chain.case)
     yield from _release_findings(chain)
@@ -132,6 +135,16 @@ def _runtime_findings(case: AuditCase) -> Iterator[AuditFinding]:
         fact = "CUDA's runtime is linked into it statically, and other libraries of the wheel need "
         fact += "the shared one: each has its own state, streams of the one are none of the other"
         yield finding(linked[0].name, "mixed CUDA majors", fact, "note")
+
+
+def _openmp_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield two OpenMP runtimes of the wheel that its libraries need."""
+    needed = case.needed & case.own.keys()
+    runtimes = sorted(name for name in needed if stem_of(name_before_graft(name)) in _OPENMP)
+    if len(set(map(stem_of, map(name_before_graft, runtimes)))) > 1:
+        fact = f"its libraries load several OpenMP runtimes, {' and '.join(runtimes)}: each starts "
+        fact += "its own threads, and Intel's stops a process that has two"
+        yield finding(case.scan.file_name, "grafted library", fact, "warning")
 
 
 def _unused_findings(chain: Chain) -> Iterator[AuditFinding]:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
 from abi3info import DATAS, FUNCTIONS
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from cuwheel.base.formats.binaries.elf_symbols import plain_name
 from cuwheel.base.system.quantities import plural
@@ -16,6 +18,7 @@ from cuwheel.check.audit.rules.python_functions import RELEASES, python_function
 from cuwheel.check.audit.scan import ScannedLibrary
 from cuwheel.check.audit.symbols import LINKED, SymbolNeeds, TorchFit
 from cuwheel.check.audit.tags import minor_of, oldest_minor
+from cuwheel.check.cuda.frameworks import extras_of, has_common_release
 from cuwheel.check.cuda.torch_exports import describe_releases, torch_exports
 
 _FOR_PYTHON = re.compile(r"\.cpython-3(\d+)([a-z]?)m?-[-\w]*\.so$")
@@ -25,6 +28,7 @@ _PYTHON = re.compile(r"_?Py[A-Z_]")
 _BRIDGE = re.compile(r"aoti_torch_|torch_(?=[a-z])")
 _DIGITS = re.compile(r"\d+")
 _OF_TORCH = re.compile(r"(?i)(torch|pt)[-_.v]?2\D?\d|[-_]2[._]\d+[._]\d")  # in a file's name
+_NUMPY_2, _OF_NUMPY_2 = SpecifierSet(">=2"), 9  # its oldest Python 3
 _SHOWN = 3  # names in one finding
 _LONGEST = 80  # characters of a mangled name
 # The stable ABI: name, and the minor version of Python 3 that added it.
@@ -40,6 +44,7 @@ def symbol_findings(case: AuditCase) -> Iterator[AuditFinding]:
         yield from _undefined_findings(library, needs)
         yield from _python_findings(library, needs)
         yield from _stable_abi_findings(library, case)
+        yield from _numpy_findings(library, case)
     if needs.is_torch_judged:
         yield from _torch_findings(case, needs)
 
@@ -184,6 +189,19 @@ def _stable_abi_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[A
             f"the tag says 3.{oldest}"
         )
         yield finding(library.name, "stable ABI", fact)
+
+
+def _numpy_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield a module for the C API of NumPy 1, which NumPy 2 refuses to serve."""
+    lines = [each for each in case.requirements if canonicalize_name(each.name) == "numpy"]
+    allowed = [each.specifier for each in lines if "" in extras_of(each)]
+    is_old = library.numpy == 1 and case.newest_python >= _OF_NUMPY_2
+    is_imported = is_old and case.is_imported(library.name)
+    if is_imported and allowed and all(has_common_release(_NUMPY_2, each) for each in allowed):
+        fact = "it was compiled with the headers of NumPy 1: importing it fails with NumPy 2, and "
+        is_sure = not any(has_common_release(SpecifierSet("<2"), each) for each in allowed)
+        fact += f"numpy{allowed[0]} is required"
+        yield finding(library.name, "undefined symbol", fact, "error" if is_sure else "warning")
 
 
 def _is_stable(library: ScannedLibrary, case: AuditCase) -> bool:

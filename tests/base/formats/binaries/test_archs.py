@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code, runs_on
+from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code, gaps_of, runs_on
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,20 @@ def test_names_archs_of_each_kind() -> None:
     text = describe_code(code)
 
     assert text == "sm_80 compute_90 (PTX) lto_80 (LTO-IR) tile_100 (Tile IR)"
+
+
+@pytest.mark.parametrize(
+    ("archs", "gaps"),
+    [
+        (("90", "120"), ["10.x"]),
+        (("75", "90"), ["8.x"]),
+        (("80", "90", "100", "120"), []),
+        (("86", "90"), []),
+        (("90a", "120a"), ["10.x"]),
+        (("90",), []),
+    ],
+)
+def test_finds_generations_that_machine_code_leaves_out(
+    archs: tuple[str, ...], gaps: list[str]
+) -> None:
+    assert gaps_of(DeviceCode(sass=archs)) == gaps
