@@ -1,4 +1,4 @@
-"""What a load proof imports of a distribution."""
+"""The folder of a new environment."""
 
 from __future__ import annotations
 
@@ -7,31 +7,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel.base.errors import UsageError
-from cuwheel.publish.stack.get import _modules, _new_folder
-from tests.support.publish.installations import plant, uv_environment
-
-
-@pytest.mark.parametrize(
-    ("name", "files", "modules"),
-    [
-        ("toy-attn", ("toy_attn/__init__.py", "other/__init__.py"), ("toy_attn",)),
-        (
-            "toy-attn",
-            ("a/__init__.py", "b.py", "c.cpython-311-x86_64-linux-gnu.so"),
-            ("a", "b", "c"),
-        ),
-        ("toy-core", ("cuda/toy/__init__.py", "cuda/toy/deep/__init__.py"), ("cuda.toy",)),
-        ("toy-data", ("toy/data.bin", "_private.py"), ()),
-    ],
-)
-def test_knows_what_to_import(
-    name: str, files: tuple[str, ...], modules: tuple[str, ...], tmp_path: Path
-) -> None:
-    environment = uv_environment(tmp_path / "env")
-    [site] = environment.glob("lib/python*/site-packages")
-    plant(environment, name, dict.fromkeys(files, b""))
-
-    assert _modules(site, name) == modules
+from cuwheel.publish.stack.get import _new_folder
 
 
 def test_refuses_folder_of_another_run(tmp_path: Path) -> None:
