@@ -220,12 +220,14 @@ class EnvironmentDiagnosis:
         self, answers: Mapping[str, FrameworkImport | PackageImport | None]
     ) -> dict[str, VariableChange]:
         """Return the variables with which imports fail, by name of the import."""
+        known: list[VariableChange] = []
         trials = {
             name: partial(
                 find_variable,
                 self._calls[name],
                 self._environ,
                 self._fixed,
+                known,
                 is_import=bool(answer.import_failure),
             )
             for name, answer in answers.items()

@@ -194,11 +194,17 @@ def is_late(failure: str) -> bool:
 
 
 def find_variable(
-    call: ImportCall, environ: Mapping[str, str], fixed: Iterable[str], *, is_import: bool
+    call: ImportCall,
+    environ: Mapping[str, str],
+    fixed: Iterable[str],
+    known: list[VariableChange],
+    *,
+    is_import: bool,
 ) -> VariableChange | None:
     """Repeat what failed without variables, but `fixed`, and return which one is the cause.
 
     Args:
+        known: those of other imports, which are tried first; gets this one's.
         is_import: the import itself failed; what follows may fail for another reason.
     """
 
@@ -206,7 +212,10 @@ def find_variable(
         result = call(changed)
         return not (result.import_failure if is_import else result.problem)
 
-    return find_culprit(works, environ, fixed)
+    change = next((one for one in [*known] if works(one.apply(environ))), None)
+    change = change or find_culprit(works, environ, fixed)
+    known += [change] if change and change not in known else []
+    return change
 
 
 def frameworks_of(environment: PythonEnvironment) -> dict[str, Distribution]:

@@ -82,7 +82,7 @@ def _import_fault(
 def _cuda_fault(name: str, framework: FrameworkFacts, context: RuleContext) -> Iterator[Diagnosis]:
     driver = context.driver
     if framework.is_cpu_only:
-        judged = broken if driver.gpus else warns
+        judged = broken if driver.gpus else notes
         yield judged(
             "built-without-cuda",
             f"{name} is built without CUDA",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -129,6 +132,37 @@ def test_names_folder_of_kernels_that_can_not_be_written(tmp_path: Path) -> None
     assert str(home / ".cupy") in verdict.what
     writable = make_context(distribution, environ={"CUPY_CACHE_DIR": str(tmp_path / "new")})
     assert list(judge_caches(writable)) == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "project", "free", "flag", "end"),
+    [
+        ("TORCHINDUCTOR_CACHE_DIR", "torch", 1 << 30, os.ST_NOEXEC, "is mounted with noexec"),
+        ("TORCHINDUCTOR_CACHE_DIR", "torch", 1 << 30, 0, ""),
+        ("TORCHINDUCTOR_CACHE_DIR", "numba", 1 << 30, os.ST_NOEXEC, ""),
+        ("NUMBA_CACHE_DIR", "numba", 1 << 30, os.ST_NOEXEC, ""),
+        ("TMPDIR", "numba", 1 << 20, 0, "has 1.0 MiB free"),
+        ("TMPDIR", "numpy", 1 << 20, 0, ""),
+    ],
+)
+def test_names_folder_for_what_is_compiled(  # noqa: PLR0913, PLR0917 - a table's columns
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    project: str,
+    free: int,
+    flag: int,
+    end: str,
+) -> None:
+    usage = SimpleNamespace(total=1 << 40, free=free)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    status = SimpleNamespace(f_flag=flag, f_files=0, f_favail=0)
+    monkeypatch.setattr(os, "statvfs", lambda _: status)
+    environ = {variable: str(tmp_path / "new")}
+
+    verdicts = judge_caches(make_context(make_distribution(project), environ=environ))
+
+    assert [one.what.endswith(end) for one in verdicts] == [True] * bool(end)
 
 
 def problems_of_jax(*installed: str, why: str = "") -> list[Diagnosis]:
