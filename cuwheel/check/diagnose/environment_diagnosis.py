@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -19,6 +20,7 @@ from cuwheel.check.diagnose.facts.environment import ChosenPython, Distribution,
 from cuwheel.check.diagnose.facts.gpu_packages import (
     DiagnosedPackage,
     links_torch,
+    loader_of,
     may_be_gpu_package,
     read_package,
     uses_gpu,
@@ -45,6 +47,7 @@ from cuwheel.check.diagnose.facts.installed_files import (
     modules_of,
     read_installation,
 )
+from cuwheel.check.diagnose.facts.library_pairs import LackingLibrary, find_lacking
 from cuwheel.check.diagnose.facts.machine import Driver, HostFacts
 from cuwheel.check.diagnose.facts.probe import Answer, Other, TimedCall
 from cuwheel.check.diagnose.facts.shadows import (
@@ -58,6 +61,7 @@ from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.frameworks import (
     judge_frameworks,
     judge_nvidia_wheels,
+    judge_pairs,
     nvidia_wheels,
     remedies_of,
 )
@@ -79,6 +83,9 @@ _CACHE_TIME_LIMIT = 10.0  # seconds for ldconfig and the system's folders
 _VERIFY_TIME_LIMIT = 600.0  # seconds for reading all files of all packages
 _FAILED_TIME_LIMIT = 300.0  # seconds for reading all files of those that can't be imported
 _PACKAGE_TIME_LIMIT = 120.0  # seconds for the libraries of all packages
+
+
+_OTHER_SIZE = re.compile(r"numpy\.dtype size changed")
 
 
 class EnvironmentDiagnosis:
@@ -184,13 +191,14 @@ class EnvironmentDiagnosis:
             if answer
         }
         facts = self._read_installation(examined, failed, loaded, verifies_files=verifies_files)
+        facts, proven = self._with_cython(facts)
         works = {self._project(name) for name, answer in answers.items() if _works(answer)}
         lacking = find_unmet_requirements(environment)
         files = InstallationJudge(
             context=context,
             facts=facts,
             needed=self._needed(examined),
-            works=frozenset(works),
+            works=frozenset(works - proven),
             replaced=frozenset(unmet.project for unmet in lacking if unmet.installed),
         )
         self.frameworks = tuple(map(files.unless_hidden, self.frameworks))
@@ -267,7 +275,11 @@ class EnvironmentDiagnosis:
         remedies = {**self._remedies_of_loaded(repairs), **remedies_of(context, repairs)}
         self.verdicts += judge_frameworks(context, remedies)
         self.verdicts += judge_caches(context)
-        faulty = frozenset((*files.remedies, *(requirement.project for requirement in lacking)))
+        pairs = judge_pairs(context, self._lacking_pairs())
+        self.verdicts += pairs.values()
+        faulty = frozenset(
+            (*files.remedies, *pairs, *(requirement.project for requirement in lacking))
+        )
         majors = frozenset(major for package in self.packages for major in package.cuda)
         self.verdicts += judge_nvidia_wheels(context, faulty, majors)
         for package in map(self._without_repetition, self.packages):
@@ -391,6 +403,32 @@ class EnvironmentDiagnosis:
         partly = replace(quick, is_complete=False)
         return self._answer(what, TimedCall(limit, partial(read, verified)), partly)
 
+    def _with_cython(self, facts: InstallationFacts) -> tuple[InstallationFacts, set[str]]:
+        """Import extensions that may be for NumPy 1; return the facts, and of whom some are."""
+        failed = {}
+        for name, modules in facts.cython.items():
+            result = import_package(modules, (), self._environment, self._environ)
+            if _OTHER_SIZE.search(result.failure):
+                failed[name] = modules.get(result.module, "")
+        return replace(facts, for_numpy_1={**facts.for_numpy_1, **failed}), {*failed}
+
+    @functools.cached_property
+    def _loader(self) -> InstalledLoader:
+        cache = self._cache.answer({})[0]
+        return loader_of(self._environment, self._environ, self.frameworks, cache)
+
+    def _lacking_pairs(self) -> dict[str, LackingLibrary]:
+        """Return what a library of NVIDIA's wheels lacks of another one, by wheel."""
+        wheels = nvidia_wheels(self._environment)
+
+        def read() -> dict[str, LackingLibrary]:
+            found = (
+                (wheel.name, next(find_lacking(wheel, self._loader), None)) for wheel in wheels
+            )
+            return {name: lacking for name, lacking in found if lacking}
+
+        return self._answer("NVIDIA's wheels", TimedCall(_PACKAGE_TIME_LIMIT, read), {})
+
     def _read_packages(
         self,
         packages: list[Distribution],
@@ -399,22 +437,7 @@ class EnvironmentDiagnosis:
     ) -> None:
         """Read packages; what their import has loaded is known, the rest is searched."""
         environment, choices = self._environment, self.chosen_libraries
-        loader = InstalledLoader(
-            conda=environment.prefix if environment.is_conda else None,
-            library_path=self._environ.get("LD_LIBRARY_PATH", ""),
-            owners={
-                Path(os.path.realpath(path)): distribution.title
-                for distribution in environment.distributions.values()
-                for path in distribution.libraries
-            },
-            preloaded={
-                path.name: (path, framework.name)
-                for framework in self.frameworks
-                if framework.was_imported
-                for path in framework.libraries
-            },
-            cache=self._cache.answer({})[0],
-        )
+        loader = self._loader
         only = {name: (choice.library,) for name, choice in choices.items()}
         major = torch.major if torch else ""
         wanted = [one for one in packages if one.name not in choices or choices[one.name].is_held]

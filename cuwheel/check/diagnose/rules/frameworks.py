@@ -14,11 +14,14 @@ from cuwheel.check.cuda.drivers import oldest_driver
 from cuwheel.check.cuda.suppliers import components_of
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts, is_late
+from cuwheel.check.diagnose.facts.library_pairs import LackingLibrary
 from cuwheel.check.diagnose.facts.machine import Driver
+from cuwheel.check.diagnose.facts.variables import without_entry
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.import_failures import exception_in, explain, explain_variable
 from cuwheel.check.diagnose.rules.known_causes import judge_known
 from cuwheel.check.diagnose.rules.requirements import (
+    OTHER_VERSION,
     extra_fix,
     is_nvidias,
     required_by,
@@ -264,6 +267,40 @@ def remedies_of(context: RuleContext, repairs: Mapping[str, str]) -> dict[str, s
         own.setdefault(name, parts) if parts else None
     firsts = {known.name: own.get(known.name, of_nvidia) for known in context.frameworks}
     return {name: commands[0] for name, commands in firsts.items() if commands}
+
+
+def judge_pairs(context: RuleContext, pairs: Mapping[str, LackingLibrary]) -> dict[str, Diagnosis]:
+    """Return a verdict for each wheel with a library that can't be loaded, by its name."""
+    return {name: _judge_pair(context, name, pair) for name, pair in pairs.items()}
+
+
+def _judge_pair(context: RuleContext, name: str, pair: LackingLibrary) -> Diagnosis:
+    installed, found = context.environment.distributions, pair.found
+    owner = next((own for own in installed.values() if own.title == found.supplier), None)
+    folder = without_entry(context.environ, "LD_LIBRARY_PATH", found.supplier)
+    fix, command = f"remove {found.path}, or keep the loader from its folder", ""
+    if owner:
+        fix, command = _newer(context, owner, installed[name])
+    elif folder:
+        fix, command = folder.advice, folder.command
+    names = [part.name for part in components_of(found.path.name)] if found.path else []
+    return broken(
+        next((OTHER_VERSION[one] for one in names if one in OTHER_VERSION), "diagnose-versions"),
+        f"{pair.user.name} of {installed[name].title} can't be loaded",
+        f"it needs {pair.symbol}, which {owner.title if owner else found.path} lacks",
+        fix,
+        command,
+    )
+
+
+def _newer(context: RuleContext, owner: Distribution, user: Distribution) -> tuple[str, str]:
+    """Return fix and command of a wheel that is older than another one of NVIDIA's needs."""
+    bound = int(owner.version.partition(".")[0]) + 1
+    requirement = f"{owner.name}>{owner.version},<{bound}"
+    users = requirers(context.environment).get(owner.name, {}).values()
+    if any("==" in str(one.specifier) for one in users):
+        return f"install a {user.name} of the time of {owner.title}, which others require", ""
+    return f"install a newer {owner.name}", context.installer.install(requirement)
 
 
 def judge_nvidia_wheels(

@@ -29,7 +29,7 @@ _MISSING = {
     "nccl": "nccl-version-mismatch",
 }
 # The entry about a wheel of another version than the required one.
-_OTHER_VERSION = {
+OTHER_VERSION = {
     "nvJitLink": "nvjitlink-mismatch",
     "cudnn": "cudnn-version-mismatch",
     "nccl": "nccl-version-mismatch",
@@ -442,7 +442,7 @@ def _anchor(root: str, lacking: tuple[UnmetRequirement, ...]) -> str:
     if not of_nvidia:
         return "diagnose-versions"
     first = min(of_nvidia, key=lambda unmet: bool(unmet.installed))
-    table = _OTHER_VERSION if first.installed else _MISSING
+    table = OTHER_VERSION if first.installed else _MISSING
     names = (part.name for part in COMPONENTS if part.distribution == first.project)
     default = "diagnose-versions" if first.installed else "cuda-math-lib-not-found"
     return next((table[name] for name in names if name in table), default)
