@@ -56,6 +56,7 @@ from cuwheel.check.diagnose.facts.shadows import (
     find_standard_shadows,
 )
 from cuwheel.check.diagnose.facts.variables import VariableChange
+from cuwheel.check.diagnose.rules.absent import judge_absent
 from cuwheel.check.diagnose.rules.caches import judge_caches
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.frameworks import (
@@ -74,7 +75,7 @@ from cuwheel.check.diagnose.rules.requirements import (
     is_nvidias,
     required_by,
 )
-from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, worst_level
+from cuwheel.check.diagnose.verdict import Diagnosis, not_examined, worst_level
 from cuwheel.check.linkage.installed_loader import InstalledLoader, read_loader_cache
 
 _GPU_LIBRARIES = ("libcu", "libnv", "libnccl", "libtorch", "libc10")  # beginnings of their names
@@ -258,7 +259,7 @@ class EnvironmentDiagnosis:
     def _judge_distributions(
         self, context: RuleContext, files: InstallationJudge, examined: tuple[Distribution, ...]
     ) -> None:
-        unreadable = files.unreadable
+        unreadable, installed = files.unreadable, context.environment.distributions
         lacking = tuple(
             unmet
             for unmet in find_unmet_requirements(context.environment)
@@ -270,7 +271,10 @@ class EnvironmentDiagnosis:
             examined=frozenset(distribution.name for distribution in examined),
             cuda={package.name: package.cuda for package in self.packages},
         ).judge()
-        self.verdicts += [*files.judge(), *unmet.values()]
+        self.verdicts += files.judge()
+        absent = (item for item in self._requested.items() if item[0] not in installed)
+        self.verdicts += [judge_absent(context, project, name) for project, name in absent]
+        self.verdicts += unmet.values()
         repairs = {root: verdict.command for root, verdict in unmet.items()} | files.remedies
         remedies = {**self._remedies_of_loaded(repairs), **remedies_of(context, repairs)}
         self.verdicts += judge_frameworks(context, remedies)
@@ -284,7 +288,7 @@ class EnvironmentDiagnosis:
         self.verdicts += judge_nvidia_wheels(context, faulty, majors)
         for package in map(self._without_repetition, self.packages):
             choice = self.chosen_libraries.get(package.name)
-            own = context.environment.distributions[package.name]
+            own = installed[package.name]
             optional = set(map(project_of, own.requires))
             needed = required_by(context.environment, (package.name,)) | optional
             used = self._loaded.get(package.name, ())
@@ -339,16 +343,6 @@ class EnvironmentDiagnosis:
         installed = self._environment.distributions
         if not self._requested:
             return [*filter(uses_gpu, filter(may_be_gpu_package, installed.values()))]
-        for project, name in self._requested.items():
-            if project not in installed:
-                verdict = broken(
-                    "diagnose-not-installed",
-                    f"{name} isn't installed",
-                    f"{self._environment.python} has no distribution of that name",
-                    "install it, or name another environment with --python",
-                    self._installer.install(project),
-                )
-                self.verdicts.append(verdict)
         named = [installed[project] for project in self._requested if project in installed]
         read = {self._frameworks[name].name for name in ONLY_READ if name in self._frameworks}
         return [own for own in named if may_be_gpu_package(own) or own.name in read]
@@ -422,10 +416,8 @@ class EnvironmentDiagnosis:
         wheels = nvidia_wheels(self._environment)
 
         def read() -> dict[str, LackingLibrary]:
-            found = (
-                (wheel.name, next(find_lacking(wheel, self._loader), None)) for wheel in wheels
-            )
-            return {name: lacking for name, lacking in found if lacking}
+            found = {own.name: next(find_lacking(own, self._loader), None) for own in wheels}
+            return {name: lacking for name, lacking in found.items() if lacking}
 
         return self._answer("NVIDIA's wheels", TimedCall(_PACKAGE_TIME_LIMIT, read), {})
 

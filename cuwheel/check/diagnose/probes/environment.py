@@ -254,6 +254,9 @@ def _read_cupy(answer: EnvironmentAnswer, cupy: Any) -> None:
     if nvrtc:  # a compiler of kernels, which CuPy opens for the first one
         try:
             nvrtc.getVersion()
+            answer.write(part="compile a kernel")
+            program = nvrtc.createProgram("__global__ void f() {}", "f.cu", (), ())
+            nvrtc.compileProgram(program, ("--gpu-architecture=compute_80",))
         except BaseException as problem:  # the library's of CUDA 11, which needs the driver
             if "InsufficientDriver" not in str(problem):
                 raise

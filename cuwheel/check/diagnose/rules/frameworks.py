@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code, runs_on
 from cuwheel.base.system.quantities import plural
@@ -117,7 +118,10 @@ def _plugin_fault(
     if framework.name == "jax" and len(majors) > 1:
         yield _two_plugins(name, majors, context)
     elif _BARE.search(framework.why_not) and plugin in installed:
-        fix, command = extra_fix(context, installed[plugin])
+        own = installed[plugin]
+        if "JAX plugin" in framework.why_not and jaxlib:  # it is to be of that release
+            own = replace(own, version=jaxlib.version.partition("+")[0])
+        fix, command = extra_fix(context, own)
         anchor = "libcudnn-not-found" if "cuDNN" in framework.why_not else "libcudart-not-found"
         yield broken(anchor, what, framework.why_not, fix, command)
     elif "JAX plugin" in framework.why_not and jaxlib:

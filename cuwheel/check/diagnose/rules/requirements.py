@@ -322,7 +322,7 @@ class UnmetJudge:
         return {
             root: self._judge(root, lacking)
             for root, lacking in groups.items()
-            if not _is_covered(root, groups)
+            if not _is_covered(root, groups) and not _is_replaced(root, groups)
         }
 
     def _judge(self, root: str, lacking: tuple[UnmetRequirement, ...]) -> Diagnosis:
@@ -433,6 +433,20 @@ def _is_covered(root: str, groups: Mapping[str, Iterable[UnmetRequirement]]) -> 
     projects = {unmet.project for unmet in groups[root]}
     others = (lacking for name, lacking in groups.items() if not is_nvidias(name))
     return any(projects <= {unmet.project for unmet in lacking} for lacking in others)
+
+
+def _is_replaced(root: str, groups: Mapping[str, Iterable[UnmetRequirement]]) -> bool:
+    """Return True if another package requires another release of this one, with its own needs."""
+
+    def users(project: str) -> set[str]:
+        return {
+            name
+            for name, lacking in groups.items()
+            for unmet in lacking
+            if unmet.project == project and unmet.installed and name != project
+        }
+
+    return any(not users(user) for user in users(root))
 
 
 def _anchor(root: str, lacking: tuple[UnmetRequirement, ...]) -> str:
