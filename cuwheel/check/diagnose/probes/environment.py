@@ -252,9 +252,9 @@ def _read_cupy(answer: EnvironmentAnswer, cupy: Any) -> None:
     answer.write(available=bool(devices), devices=devices)
     nvrtc = getattr(cupy.cuda, "nvrtc", None)
     if nvrtc:  # a compiler of kernels, which CuPy opens for the first one
+        answer.write(part="compile a kernel")
         try:
             nvrtc.getVersion()
-            answer.write(part="compile a kernel")
             program = nvrtc.createProgram("__global__ void f() {}", "f.cu", (), ())
             nvrtc.compileProgram(program, ("--gpu-architecture=compute_80",))
         except BaseException as problem:  # the library's of CUDA 11, which needs the driver

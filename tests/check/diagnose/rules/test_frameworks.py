@@ -49,6 +49,13 @@ def test_names_driver_below_the_oldest_of_its_cuda(version: str) -> None:
     assert judged(version=version) == [("broken", "driver-too-old")]
 
 
+@pytest.mark.parametrize(("gpus", "level"), [((_GPU,), "broken"), ((), "note")])
+def test_needs_cuda_only_where_there_is_a_gpu(gpus: tuple[DriverGpu, ...], level: str) -> None:
+    torch = FrameworkFacts(name="torch", version="2+cpu", is_cpu_only=True, was_imported=True)
+
+    assert judged(torch, gpus=gpus) == [(level, "built-without-cuda")]
+
+
 @pytest.mark.parametrize(
     ("cuda", "stub", "anchor"),
     [(None, "580.65.06", "built-without-cuda"), ("13.0", "535.104.05", "driver-too-old")],
@@ -168,8 +175,9 @@ def test_names_folder_for_what_is_compiled(  # noqa: PLR0913, PLR0917 - a table'
 def problems_of_jax(*installed: str, why: str = "") -> list[Diagnosis]:
     jax = FrameworkFacts(name="jax", version="0.7.2", cuda="12", was_imported=True, why_not=why)
     wants = ('nvidia-cudnn-cu12; extra == "with-cuda"',)
-    parts = (make_distribution(name, requires=wants) for name in installed)
-    context = make_context(make_distribution("jax"), *parts, frameworks=(jax,))
+    parts = [make_distribution(name, requires=wants) for name in installed]
+    parts += [make_distribution("jax"), make_distribution("jaxlib", version="2.0")]
+    context = make_context(*parts, frameworks=(jax,))
     return [one for one in judge_frameworks(context, {}) if one.level != "ok"]
 
 
@@ -188,6 +196,11 @@ def test_names_second_plugin_of_jax(wheel: str) -> None:
     ("why", "command"),
     [
         ("Unable to load cuDNN. Is it installed?", "'jax-cuda12-plugin[with-cuda]==1.0'"),
+        ("JAX plugin will not be used", "jax-cuda12-plugin==2.0"),
+        (
+            "JAX plugin will not be used; Unable to load CUDA. Is it installed?",
+            "'jax-cuda12-plugin[with-cuda]==2.0'",
+        ),
         ("operation cuInit(0) failed", ""),
     ],
 )
