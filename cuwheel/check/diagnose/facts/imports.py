@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,7 @@ class FrameworkFacts:
         failure: the end of the traceback of its import; or that it took too long.
         trouble: the same of what was asked after the import.
         part: what fails then, `import jax.scipy`; empty: reporting its devices.
+        lacking: libraries of CUDA that it can't use, and why.
     """
 
     name: str
@@ -78,6 +79,7 @@ class FrameworkFacts:
     failure: str = ""
     trouble: str = ""
     part: str = ""
+    lacking: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def major(self) -> str:
@@ -298,6 +300,7 @@ def import_framework(
         ),
         libraries=tuple(map(Path, answer.get("libraries", ()))),
         part=answer.get("part", ""),
+        lacking=answer.get("lacking", {}),
         trouble=answer.get("trouble", "") or (f"{output}\n{fault}" if fault else ""),
     )
     return FrameworkImport(facts=facts, modules=tuple(answer.get("modules", ())))

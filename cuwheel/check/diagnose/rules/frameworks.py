@@ -55,11 +55,22 @@ def judge_frameworks(context: RuleContext, remedies: Mapping[str, str]) -> Itera
         if framework.trouble and project and project.name in context.changes:
             faults.insert(0, _trouble(name, framework, context, remedy))  # nothing works with it
         faults += [] if faults else [*_visibility_fault(name, framework, context, remedy)]
-        yield from faults
+        yield from (*faults, *_lacking(name, framework, context))
         if framework.was_imported and not faults:
             gpus = f"sees {plural(len(framework.devices), 'GPU')}"
             state = gpus if framework.available else "can be imported"
             yield works(f"{name} {state}{f', CUDA {framework.cuda}' if framework.cuda else ''}")
+
+
+def _lacking(name: str, framework: FrameworkFacts, context: RuleContext) -> Iterator[Diagnosis]:
+    """Yield a verdict about parts of a framework that only their first use would show."""
+    if framework.lacking:
+        yield notes(
+            "cuda-math-lib-not-found",
+            f"{name} can't use {', '.join(framework.lacking)}",
+            f"{next(iter(framework.lacking.values()))}; the rest of it works",
+            *extra_fix(context, context.projects[framework.name]),
+        )
 
 
 def _import_fault(

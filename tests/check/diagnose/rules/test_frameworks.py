@@ -57,6 +57,18 @@ def test_needs_cuda_only_where_there_is_a_gpu(gpus: tuple[DriverGpu, ...], level
 
 
 @pytest.mark.parametrize(
+    ("reasons", "levels"), [({"cublas": "libcublas.so.12: no"}, ["note", "ok"]), ({}, ["ok"])]
+)
+def test_names_parts_that_only_their_first_use_would_show(
+    reasons: dict[str, str], levels: list[str]
+) -> None:
+    cupy = FrameworkFacts(name="cupy", version="14", was_imported=True, lacking=reasons)
+    context = make_context(make_distribution("cupy-cuda12x"), frameworks=(cupy,))
+
+    assert [one.level for one in judge_frameworks(context, {})] == levels
+
+
+@pytest.mark.parametrize(
     ("cuda", "stub", "anchor"),
     [(None, "580.65.06", "built-without-cuda"), ("13.0", "535.104.05", "driver-too-old")],
 )
