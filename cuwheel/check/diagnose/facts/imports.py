@@ -23,7 +23,7 @@ _SLACK = 5.0  # seconds, for what a process does before and after
 _MEMORY = 2 << 30  # bytes that the import of a framework and a package may take
 FRAMEWORKS = ("torch", "jax", "cupy", "tensorflow")
 # Their distributions are named for CUDA releases.
-_OF_FRAMEWORK = {
+OF_FRAMEWORK = {
     "tensorflow": ("tensorflow", "tensorflow-cpu"),
     "cupy": ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"),
 }
@@ -226,7 +226,7 @@ def frameworks_of(environment: PythonEnvironment) -> dict[str, Distribution]:
     return {
         name: installed[project]
         for name in FRAMEWORKS
-        for project in _OF_FRAMEWORK.get(name, (name,))
+        for project in OF_FRAMEWORK.get(name, (name,))
         if project in installed
     }
 

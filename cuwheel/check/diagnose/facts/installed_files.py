@@ -372,7 +372,9 @@ def _lost_modules(distribution: Distribution) -> Iterator[FileFault]:
         return is_searched and not _is_for_tests(inside) and not _is_there(path)
 
     for file in _recorded(distribution, is_lost):
-        is_damage = file.path.suffix == ".py" and file.path.parent.is_dir()
+        # Without an empty `__init__.py` its folder is imported too, as a namespace.
+        is_needed = file.path.name != "__init__.py" or file.size != 0
+        is_damage = is_needed and file.path.suffix == ".py" and file.path.parent.is_dir()
         yield _missing(file.path, is_damage=is_damage)
 
 

@@ -56,8 +56,16 @@ def judge_caches(context: RuleContext) -> Iterator[Diagnosis]:
                 "permission-denied",
                 f"{installed[0]} can't {fault}",
                 "it writes there what it compiles, and raises an error otherwise",
-                f"set {cache.variable} to a folder that can be written",
+                f"set {cache.variable} to a folder of another file system",
+                _unset(cache, context, home),
             )
+
+
+def _unset(cache: _Cache, context: RuleContext, home: Path) -> str:
+    """Return the command that brings back the usual folder; empty if that is of no use either."""
+    usual = home / (cache.default or "/tmp")  # noqa: S108 - only looked at
+    is_set = bool(context.environ.get(cache.variable))
+    return f"unset {cache.variable}" if is_set and not _fault(usual, loads=cache.loads) else ""
 
 
 def _fault(folder: Path, *, loads: bool) -> str:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from cuwheel.base.system.process import which
 from cuwheel.base.system.regular_files import read_text
+from cuwheel.check.diagnose.facts.imports import OF_FRAMEWORK
 from cuwheel.check.diagnose.facts.variables import VariableChange, entries_of, without_entry
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns
 
@@ -79,7 +80,7 @@ _BACKENDS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         {
             "jax": ("jax",),
             "openvino": ("openvino",),
-            "tensorflow": ("tensorflow", "tensorflow-cpu"),
+            "tensorflow": OF_FRAMEWORK["tensorflow"],
             "torch": ("torch",),
         },
     ),

@@ -179,9 +179,20 @@ def test_names_folder_for_what_is_compiled(  # noqa: PLR0913, PLR0917 - a table'
     monkeypatch.setattr(os, "statvfs", lambda _: status)
     environ = {variable: str(tmp_path / "new")}
 
-    verdicts = judge_caches(make_context(make_distribution(project), environ=environ))
+    verdicts = [*judge_caches(make_context(make_distribution(project), environ=environ))]
 
     assert [one.what.endswith(end) for one in verdicts] == [True] * bool(end)
+    assert not any(one.command for one in verdicts), "the usual folder is of no use either"
+
+
+def test_brings_back_the_usual_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    environ = {"TRITON_CACHE_DIR": str(tmp_path / "file"), "HOME": str(tmp_path)}
+
+    [verdict] = judge_caches(make_context(make_distribution("triton"), environ=environ))
+
+    assert verdict.what.endswith("file is no folder")
+    assert verdict.command == "unset TRITON_CACHE_DIR"
 
 
 def problems_of_jax(*installed: str, why: str = "") -> list[Diagnosis]:
