@@ -255,7 +255,8 @@ def _read_cupy(answer: EnvironmentAnswer, cupy: Any) -> None:
     reasons = {name: _refusal("cupy_backends.cuda.libs", name) for name in names}
     answer.write(lacking={name: reason for name, reason in reasons.items() if reason})
     nvrtc = getattr(cupy.cuda, "nvrtc", None)
-    if nvrtc:  # a compiler of kernels, which CuPy opens for the first one
+    # A compiler of kernels, which CuPy opens for the first one.
+    if nvrtc and not getattr(runtime, "is_hip", False):
         answer.write(part="compile a kernel")
         try:
             nvrtc.getVersion()

@@ -78,6 +78,6 @@ def _without_metadata(context: RuleContext, name: str, folder: Path) -> Diagnosi
         f"{name} has files and no metadata",
         f"{folder} is there{of and f', of release{of}'}, and no .dist-info of it: an installation "
         "or a removal was interrupted",
-        f"remove that folder, and install the same build again{of}, from where it came",
+        f"remove that folder, and install the same build{of} again, from where it came",
         f"rm -r {shlex.quote(str(folder))} && {again}" if again else "",
     )

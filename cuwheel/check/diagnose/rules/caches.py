@@ -56,7 +56,7 @@ def judge_caches(context: RuleContext) -> Iterator[Diagnosis]:
                 "permission-denied",
                 f"{installed[0]} can't {fault}",
                 "it writes there what it compiles, and raises an error otherwise",
-                f"set {cache.variable} to a folder of another file system",
+                f"set {cache.variable} to another folder",
                 _unset(cache, context, home),
             )
 
