@@ -20,7 +20,7 @@ from cuwheel.check.cuda.library_choice import LibraryPerCuda
 from cuwheel.check.diagnose.facts.environment import Distribution
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts, ModuleRun
 from cuwheel.check.diagnose.rules.context import RuleContext
-from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, warns, works
+from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, notes, warns, works
 
 _SHOWN = 200  # characters of a program's output
 _SIGNIFICANT = re.compile(
@@ -190,7 +190,7 @@ class LibraryJudge:
         has_gpu = bool(self.context.driver.gpus) and self.context.driver.visible != 0
         if framework is None or not choice.wanted:
             state = "isn't installed" if framework is None else "is built without CUDA"
-            judged = broken if has_gpu or framework is None else warns
+            judged = broken if has_gpu or framework is None else notes
             yield judged(
                 "built-without-cuda",
                 f"{title} can't use a GPU",

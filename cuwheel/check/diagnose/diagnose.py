@@ -31,7 +31,12 @@ from cuwheel.check.diagnose.facts.startup import find_ending_file, find_endless_
 from cuwheel.check.diagnose.facts.variables import find_culprit
 from cuwheel.check.diagnose.report import annotate_verdicts, print_report
 from cuwheel.check.diagnose.rules.driver import judge_driver
-from cuwheel.check.diagnose.rules.variables import judge_start, judge_switches, judge_variables
+from cuwheel.check.diagnose.rules.variables import (
+    judge_named,
+    judge_start,
+    judge_switches,
+    judge_variables,
+)
 from cuwheel.check.diagnose.toolkits import (
     Installations,
     find_installations,
@@ -160,6 +165,8 @@ def diagnose(
     verdicts += judge_switches(environ, installed, options.start, has_gpu=bool(driver.gpus))
     if inner:
         inner.judge(driver, host, verifies_files=options.verifies_files)
+    blamed = {verdict.command for verdict in inner.verdicts} if inner else set()
+    verdicts += [one for one in judge_named(environ, installed) if one.command not in blamed]
     has_triton = "triton" in installed and not environ.get("CC")
     frameworks = inner.frameworks if inner else ()
     torch = next((known for known in frameworks if known.name == "torch"), None)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -19,6 +20,7 @@ from cuwheel.check.diagnose.facts.environment import ChosenPython, Distribution,
 from cuwheel.check.diagnose.facts.gpu_packages import (
     DiagnosedPackage,
     links_torch,
+    loader_of,
     may_be_gpu_package,
     read_package,
     uses_gpu,
@@ -45,6 +47,7 @@ from cuwheel.check.diagnose.facts.installed_files import (
     modules_of,
     read_installation,
 )
+from cuwheel.check.diagnose.facts.library_pairs import LackingLibrary, find_lacking
 from cuwheel.check.diagnose.facts.machine import Driver, HostFacts
 from cuwheel.check.diagnose.facts.probe import Answer, Other, TimedCall
 from cuwheel.check.diagnose.facts.shadows import (
@@ -53,11 +56,13 @@ from cuwheel.check.diagnose.facts.shadows import (
     find_standard_shadows,
 )
 from cuwheel.check.diagnose.facts.variables import VariableChange
+from cuwheel.check.diagnose.rules.absent import judge_absent
 from cuwheel.check.diagnose.rules.caches import judge_caches
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.frameworks import (
     judge_frameworks,
     judge_nvidia_wheels,
+    judge_pairs,
     nvidia_wheels,
     remedies_of,
 )
@@ -70,7 +75,7 @@ from cuwheel.check.diagnose.rules.requirements import (
     is_nvidias,
     required_by,
 )
-from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, worst_level
+from cuwheel.check.diagnose.verdict import Diagnosis, not_examined, worst_level
 from cuwheel.check.linkage.installed_loader import InstalledLoader, read_loader_cache
 
 _GPU_LIBRARIES = ("libcu", "libnv", "libnccl", "libtorch", "libc10")  # beginnings of their names
@@ -79,6 +84,9 @@ _CACHE_TIME_LIMIT = 10.0  # seconds for ldconfig and the system's folders
 _VERIFY_TIME_LIMIT = 600.0  # seconds for reading all files of all packages
 _FAILED_TIME_LIMIT = 300.0  # seconds for reading all files of those that can't be imported
 _PACKAGE_TIME_LIMIT = 120.0  # seconds for the libraries of all packages
+
+
+_OTHER_SIZE = re.compile(r"numpy\.dtype size changed")
 
 
 class EnvironmentDiagnosis:
@@ -184,13 +192,14 @@ class EnvironmentDiagnosis:
             if answer
         }
         facts = self._read_installation(examined, failed, loaded, verifies_files=verifies_files)
+        facts, proven = self._with_cython(facts)
         works = {self._project(name) for name, answer in answers.items() if _works(answer)}
         lacking = find_unmet_requirements(environment)
         files = InstallationJudge(
             context=context,
             facts=facts,
             needed=self._needed(examined),
-            works=frozenset(works),
+            works=frozenset(works - proven),
             replaced=frozenset(unmet.project for unmet in lacking if unmet.installed),
         )
         self.frameworks = tuple(map(files.unless_hidden, self.frameworks))
@@ -220,12 +229,14 @@ class EnvironmentDiagnosis:
         self, answers: Mapping[str, FrameworkImport | PackageImport | None]
     ) -> dict[str, VariableChange]:
         """Return the variables with which imports fail, by name of the import."""
+        known: list[VariableChange] = []
         trials = {
             name: partial(
                 find_variable,
                 self._calls[name],
                 self._environ,
                 self._fixed,
+                known,
                 is_import=bool(answer.import_failure),
             )
             for name, answer in answers.items()
@@ -248,7 +259,7 @@ class EnvironmentDiagnosis:
     def _judge_distributions(
         self, context: RuleContext, files: InstallationJudge, examined: tuple[Distribution, ...]
     ) -> None:
-        unreadable = files.unreadable
+        unreadable, installed = files.unreadable, context.environment.distributions
         lacking = tuple(
             unmet
             for unmet in find_unmet_requirements(context.environment)
@@ -260,17 +271,24 @@ class EnvironmentDiagnosis:
             examined=frozenset(distribution.name for distribution in examined),
             cuda={package.name: package.cuda for package in self.packages},
         ).judge()
-        self.verdicts += [*files.judge(), *unmet.values()]
+        self.verdicts += files.judge()
+        absent = (item for item in self._requested.items() if item[0] not in installed)
+        self.verdicts += [judge_absent(context, project, name) for project, name in absent]
+        self.verdicts += unmet.values()
         repairs = {root: verdict.command for root, verdict in unmet.items()} | files.remedies
         remedies = {**self._remedies_of_loaded(repairs), **remedies_of(context, repairs)}
         self.verdicts += judge_frameworks(context, remedies)
         self.verdicts += judge_caches(context)
-        faulty = frozenset((*files.remedies, *(requirement.project for requirement in lacking)))
+        pairs = judge_pairs(context, self._lacking_pairs())
+        self.verdicts += pairs.values()
+        faulty = frozenset(
+            (*files.remedies, *pairs, *(requirement.project for requirement in lacking))
+        )
         majors = frozenset(major for package in self.packages for major in package.cuda)
         self.verdicts += judge_nvidia_wheels(context, faulty, majors)
         for package in map(self._without_repetition, self.packages):
             choice = self.chosen_libraries.get(package.name)
-            own = context.environment.distributions[package.name]
+            own = installed[package.name]
             optional = set(map(project_of, own.requires))
             needed = required_by(context.environment, (package.name,)) | optional
             used = self._loaded.get(package.name, ())
@@ -325,16 +343,6 @@ class EnvironmentDiagnosis:
         installed = self._environment.distributions
         if not self._requested:
             return [*filter(uses_gpu, filter(may_be_gpu_package, installed.values()))]
-        for project, name in self._requested.items():
-            if project not in installed:
-                verdict = broken(
-                    "diagnose-not-installed",
-                    f"{name} isn't installed",
-                    f"{self._environment.python} has no distribution of that name",
-                    "install it, or name another environment with --python",
-                    self._installer.install(project),
-                )
-                self.verdicts.append(verdict)
         named = [installed[project] for project in self._requested if project in installed]
         read = {self._frameworks[name].name for name in ONLY_READ if name in self._frameworks}
         return [own for own in named if may_be_gpu_package(own) or own.name in read]
@@ -389,6 +397,30 @@ class EnvironmentDiagnosis:
         partly = replace(quick, is_complete=False)
         return self._answer(what, TimedCall(limit, partial(read, verified)), partly)
 
+    def _with_cython(self, facts: InstallationFacts) -> tuple[InstallationFacts, set[str]]:
+        """Import extensions that may be for NumPy 1; return the facts, and of whom some are."""
+        failed = {}
+        for name, modules in facts.cython.items():
+            result = import_package(modules, (), self._environment, self._environ)
+            if _OTHER_SIZE.search(result.failure):
+                failed[name] = modules.get(result.module, "")
+        return replace(facts, for_numpy_1={**facts.for_numpy_1, **failed}), {*failed}
+
+    @functools.cached_property
+    def _loader(self) -> InstalledLoader:
+        cache = self._cache.answer({})[0]
+        return loader_of(self._environment, self._environ, self.frameworks, cache)
+
+    def _lacking_pairs(self) -> dict[str, LackingLibrary]:
+        """Return what a library of NVIDIA's wheels lacks of another one, by wheel."""
+        wheels = nvidia_wheels(self._environment)
+
+        def read() -> dict[str, LackingLibrary]:
+            found = {own.name: next(find_lacking(own, self._loader), None) for own in wheels}
+            return {name: lacking for name, lacking in found.items() if lacking}
+
+        return self._answer("NVIDIA's wheels", TimedCall(_PACKAGE_TIME_LIMIT, read), {})
+
     def _read_packages(
         self,
         packages: list[Distribution],
@@ -397,22 +429,7 @@ class EnvironmentDiagnosis:
     ) -> None:
         """Read packages; what their import has loaded is known, the rest is searched."""
         environment, choices = self._environment, self.chosen_libraries
-        loader = InstalledLoader(
-            conda=environment.prefix if environment.is_conda else None,
-            library_path=self._environ.get("LD_LIBRARY_PATH", ""),
-            owners={
-                Path(os.path.realpath(path)): distribution.title
-                for distribution in environment.distributions.values()
-                for path in distribution.libraries
-            },
-            preloaded={
-                path.name: (path, framework.name)
-                for framework in self.frameworks
-                if framework.was_imported
-                for path in framework.libraries
-            },
-            cache=self._cache.answer({})[0],
-        )
+        loader = self._loader
         only = {name: (choice.library,) for name, choice in choices.items()}
         major = torch.major if torch else ""
         wanted = [one for one in packages if one.name not in choices or choices[one.name].is_held]

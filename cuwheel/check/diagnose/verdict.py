@@ -121,8 +121,9 @@ OWN_ENTRIES = {
     "diagnose-variable": VerdictKind(
         title="A variable keeps programs from working",
         text="Python, or an import, fails with a variable such as `LD_PRELOAD`, `LD_LIBRARY_PATH` "
-        "or `PYTHONHOME` and works without it: `diagnose` has tried both. Remove the part of the "
-        "value that the line names, also from the file in which your shell sets it.",
+        "or `PYTHONHOME` and works without it: `diagnose` has tried both; or it names what isn't "
+        "there, as `CXX` without that compiler. Remove the part of the value that the line names, "
+        "also from the file in which your shell sets it.",
     ),
     "diagnose-versions": VerdictKind(
         title="Requirements that aren't met",

@@ -145,6 +145,11 @@ def test_uses_no_pip_without_its_files(env: Env) -> None:
             "OSError: libcudnn.so.9: cannot open shared object file",
             "python -m pip install nvidia-cudnn-cu12",
         ),
+        (
+            'DynamicLibNotFoundError: Failure finding "libnvrtc.so.13 or libnvrtc.so.12": No file',
+            "python -m pip install nvidia-cuda-nvrtc-cu12",
+        ),
+        ('DynamicLibNotFoundError: Failure finding "libcufft.so.11": No file', None),
         ("ValueError: odd", None),
         ("ModuleNotFoundError: No module named 'own'", None),
         ("OSError: libcufft.so.11: cannot open shared object file", None),

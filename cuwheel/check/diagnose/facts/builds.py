@@ -21,8 +21,11 @@ from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnviron
 _CPYTHON = re.compile(r"cp(\d)(\d+)$")
 _THREADED = re.compile(r"cpython-\d+t-")  # in the suffix of an extension
 # The module that NumPy's headers import, of release 1 and of 2 (`numpy/__multiarray_api.h`).
+_NAMED_FOR_CUDA = re.compile(r"-cu(da)?\d\dx?$")
 _NUMPY_1 = b"numpy.core._multiarray_umath"
 _NUMPY_2 = b"numpy._core._multiarray_umath"
+# Of Cython, where a type is smaller than in the headers, and a name of its `numpy/__init__.pxd`.
+_SIZE_TEXT, _TYPE = b"size changed, may indicate binary incompatibility", b"flatiter"
 # The header of ELF: byte order, and the machine's number.
 _ORDER, _BIG = 5, 2
 _MACHINE, _HEAD = 18, 20
@@ -68,7 +71,12 @@ def find_other_build(
 
 
 def was_built_here(distribution: Distribution) -> bool:
-    """Return True if a wheel is tagged for the machine that has built it, as no index takes it."""
+    """Return True if a wheel is tagged for the machine that has built it, as no index takes it.
+
+    One whose name has its CUDA is of an index: CuPy's are tagged so inside.
+    """
+    if _NAMED_FOR_CUDA.search(distribution.name):
+        return False
     return any(re.match(r"linux_\w+$", tag.platform) for tag in _tags_of(distribution))
 
 
@@ -137,16 +145,29 @@ def file_for_numpy_1(distribution: Distribution) -> str:
     What is compiled with the headers of NumPy 2 works with both.
     """
     for path in distribution.libraries:
-        if path.name.endswith(".so") and _is_for_numpy_1(path):
+        if path.name.endswith(".so") and _holds(path, _NUMPY_1, other=_NUMPY_2):
             return path.name
     return ""
 
 
-def _is_for_numpy_1(path: Path) -> bool:
+def modules_of_cython(distribution: Distribution) -> Iterator[tuple[str, str]]:
+    """Yield extensions that may be for NumPy 1, which only their import shows: module and file.
+
+    Those of Cython with NumPy's types and none of its functions.
+    """
+    for path in distribution.libraries:
+        is_module = path.name.endswith(".so") and path.is_relative_to(distribution.site)
+        if is_module and _holds(path, _SIZE_TEXT, _TYPE, other=_NUMPY_2):
+            folders = path.relative_to(distribution.site).parent.parts
+            yield ".".join((*folders, path.name.partition(".")[0])), path.name
+
+
+def _holds(path: Path, *texts: bytes, other: bytes) -> bool:
+    """Return True if a file has all of some texts, and not another one."""
     with (
         suppress(OSError, ValueError),
         open_file(path) as stream,
         mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content,
     ):
-        return content.find(_NUMPY_1) >= 0 and content.find(_NUMPY_2) < 0
+        return all(content.find(text) >= 0 for text in texts) and content.find(other) < 0
     return False

@@ -33,7 +33,7 @@ from cuwheel.check.cuda.suppliers import (
 )
 from cuwheel.check.diagnose.facts.builds import elf_at
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
-from cuwheel.check.diagnose.facts.imports import PackageImport
+from cuwheel.check.diagnose.facts.imports import FrameworkFacts, PackageImport
 from cuwheel.check.diagnose.facts.installed_files import modules_of
 from cuwheel.check.diagnose.facts.torch_symbols import Missing, find_missing
 from cuwheel.check.linkage.installed_loader import DRIVER, FoundLibrary, InstalledLoader
@@ -146,6 +146,31 @@ class DiagnosedPackage:
     def is_for_torch(self) -> bool:
         """True if it links PyTorch."""
         return any(library.is_for_torch for library in self.libraries)
+
+
+def loader_of(
+    environment: PythonEnvironment,
+    environ: Mapping[str, str],
+    frameworks: Iterable[FrameworkFacts],
+    cache: Mapping[str, Path],
+) -> InstalledLoader:
+    """Return the loader in processes of an environment's interpreter."""
+    return InstalledLoader(
+        conda=environment.prefix if environment.is_conda else None,
+        library_path=environ.get("LD_LIBRARY_PATH", ""),
+        owners={
+            Path(os.path.realpath(path)): distribution.title
+            for distribution in environment.distributions.values()
+            for path in distribution.libraries
+        },
+        preloaded={
+            path.name: (path, framework.name)
+            for framework in frameworks
+            if framework.was_imported
+            for path in framework.libraries
+        },
+        cache=cache,
+    )
 
 
 def may_be_gpu_package(distribution: Distribution) -> bool:

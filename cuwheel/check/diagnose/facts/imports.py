@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ _SLACK = 5.0  # seconds, for what a process does before and after
 _MEMORY = 2 << 30  # bytes that the import of a framework and a package may take
 FRAMEWORKS = ("torch", "jax", "cupy", "tensorflow")
 # Their distributions are named for CUDA releases.
-_OF_FRAMEWORK = {
+OF_FRAMEWORK = {
     "tensorflow": ("tensorflow", "tensorflow-cpu"),
     "cupy": ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"),
 }
@@ -62,6 +62,7 @@ class FrameworkFacts:
         failure: the end of the traceback of its import; or that it took too long.
         trouble: the same of what was asked after the import.
         part: what fails then, `import jax.scipy`; empty: reporting its devices.
+        lacking: libraries of CUDA that it can't use, and why.
     """
 
     name: str
@@ -78,6 +79,7 @@ class FrameworkFacts:
     failure: str = ""
     trouble: str = ""
     part: str = ""
+    lacking: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def major(self) -> str:
@@ -194,11 +196,17 @@ def is_late(failure: str) -> bool:
 
 
 def find_variable(
-    call: ImportCall, environ: Mapping[str, str], fixed: Iterable[str], *, is_import: bool
+    call: ImportCall,
+    environ: Mapping[str, str],
+    fixed: Iterable[str],
+    known: list[VariableChange],
+    *,
+    is_import: bool,
 ) -> VariableChange | None:
     """Repeat what failed without variables, but `fixed`, and return which one is the cause.
 
     Args:
+        known: those of other imports, which are tried first; gets this one's.
         is_import: the import itself failed; what follows may fail for another reason.
     """
 
@@ -206,7 +214,10 @@ def find_variable(
         result = call(changed)
         return not (result.import_failure if is_import else result.problem)
 
-    return find_culprit(works, environ, fixed)
+    change = next((one for one in [*known] if works(one.apply(environ))), None)
+    change = change or find_culprit(works, environ, fixed)
+    known += [change] if change and change not in known else []
+    return change
 
 
 def frameworks_of(environment: PythonEnvironment) -> dict[str, Distribution]:
@@ -215,7 +226,7 @@ def frameworks_of(environment: PythonEnvironment) -> dict[str, Distribution]:
     return {
         name: installed[project]
         for name in FRAMEWORKS
-        for project in _OF_FRAMEWORK.get(name, (name,))
+        for project in OF_FRAMEWORK.get(name, (name,))
         if project in installed
     }
 
@@ -289,6 +300,7 @@ def import_framework(
         ),
         libraries=tuple(map(Path, answer.get("libraries", ()))),
         part=answer.get("part", ""),
+        lacking=answer.get("lacking", {}),
         trouble=answer.get("trouble", "") or (f"{output}\n{fault}" if fault else ""),
     )
     return FrameworkImport(facts=facts, modules=tuple(answer.get("modules", ())))

@@ -21,6 +21,7 @@ from cuwheel.check.diagnose.facts.builds import (
     elf_at,
     file_for_numpy_1,
     find_other_build,
+    modules_of_cython,
     other_machine,
 )
 from cuwheel.check.diagnose.facts.environment import (
@@ -40,6 +41,11 @@ _FIRST_LINE = re.compile(
 )
 _TEST = re.compile(r"test_.*|.*_test\.py|conftest\.py")
 _OWN_PROGRAM = re.compile(r"nvidia/.*/bin/|triton/.*/bin/")  # that packages start: ptxas
+NOT_EXECUTABLE = "isn't executable"
+# What compiles when it runs, and the wheels with the headers for it; others do without headers.
+_COMPILES = re.compile(r"cupy(-cuda\d+x)?|nvidia-cuda-nvcc(-cu\d+)?")
+_WITH_HEADERS = re.compile(r"nvidia-cuda-(runtime|crt)(-cu\d+)?")
+_HEADER = re.compile(r"nvidia/.*/include/.*\.h")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +120,7 @@ class InstallationFacts:
     Attributes:
         builds: of distributions that are for another Python or machine.
         for_numpy_1: extensions that need NumPy 1, where NumPy 2 is installed.
+        cython: others that may, module and file: their import shows it.
         hidden: modules `x.py` that a folder `x` of another one hides: both, and the folder.
         is_complete: all files were read in time.
     """
@@ -123,6 +130,7 @@ class InstallationFacts:
     shadows: tuple[Shadow, ...] = ()
     builds: Mapping[str, OtherBuild] = field(default_factory=dict)
     for_numpy_1: Mapping[str, str] = field(default_factory=dict)
+    cython: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     hidden: tuple[tuple[Distribution, Distribution, Path], ...] = ()
     is_complete: bool = True
 
@@ -145,30 +153,33 @@ def read_installation(
     faults: dict[str, tuple[FileFault, ...]] = {}
     checked = tuple(checked)
     builds = {own.name: find_other_build(own, environment) for own in checked}
+    compiles = any(map(_COMPILES.fullmatch, environment.distributions))
     for distribution in checked:
         name = distribution.name
-        found = find_faults(distribution, verifies=name in verified)
+        headers = compiles and bool(_WITH_HEADERS.fullmatch(name))
+        found = find_faults(distribution, verifies=name in verified, headers=headers)
         if own := tuple(fault for fault in found if fault.path not in contested):
             faults[name] = own
+    users = tuple(_users_of_numpy(environment, checked))
+    for_numpy_1 = {own.name: file for own in users if (file := file_for_numpy_1(own))}
+    others = (own for own in users if own.name not in for_numpy_1)
     return InstallationFacts(
         faults=faults,
         shared=shared,
         builds={name: build for name, build in builds.items() if build},
-        for_numpy_1=dict(_for_numpy_1(environment, checked)),
+        for_numpy_1=for_numpy_1,
+        cython={own.name: modules for own in others if (modules := dict(modules_of_cython(own)))},
         hidden=tuple(_hidden(environment, claims)),
     )
 
 
-def _for_numpy_1(
+def _users_of_numpy(
     environment: PythonEnvironment, checked: Iterable[Distribution]
-) -> Iterator[tuple[str, str]]:
-    """Yield distributions with an extension for NumPy 1, where NumPy 2 is installed."""
+) -> Iterator[Distribution]:
+    """Yield distributions that require NumPy, where NumPy 2 is installed."""
     numpy = environment.distributions.get("numpy")
     if numpy and not numpy.version.startswith(("0.", "1.")):
-        for own in checked:
-            requires_numpy = "numpy" in map(project_of, own.requires)
-            if requires_numpy and (file := file_for_numpy_1(own)):
-                yield own.name, file
+        yield from (own for own in checked if "numpy" in map(project_of, own.requires))
 
 
 def _claims(environment: PythonEnvironment) -> dict[Path, dict[str, str]]:
@@ -316,19 +327,27 @@ def missing_of_pip(environment: PythonEnvironment) -> list[Path]:
     return [file.path for file in files if not file.path.exists()]
 
 
-def find_faults(distribution: Distribution, *, verifies: bool) -> tuple[FileFault, ...]:
+def find_faults(
+    distribution: Distribution, *, verifies: bool, headers: bool = False
+) -> tuple[FileFault, ...]:
     """Return libraries that are missing, truncated or zeroed, without reading them whole.
 
     Modules are only searched.
 
     Args:
         verifies: also compare every file with its hash in RECORD.
+        headers: also look for those of C++.
     """
     paths = distribution.libraries
     files = {path: RecordedFile(path=path, digest="", size=None) for path in paths}
     recorded = _recorded(
         distribution,
-        lambda name: verifies or _is_library(name) or bool(_OWN_PROGRAM.match(name)),
+        lambda name: bool(
+            verifies
+            or _is_library(name)
+            or _OWN_PROGRAM.match(name)
+            or (headers and _HEADER.match(name))
+        ),
     )
     files |= {file.path: file for file in recorded}
     here = [file for path, file in files.items() if not _is_left_behind(path, distribution)]
@@ -353,7 +372,9 @@ def _lost_modules(distribution: Distribution) -> Iterator[FileFault]:
         return is_searched and not _is_for_tests(inside) and not _is_there(path)
 
     for file in _recorded(distribution, is_lost):
-        is_damage = file.path.suffix == ".py" and file.path.parent.is_dir()
+        # Without an empty `__init__.py` its folder is imported too, as a namespace.
+        is_needed = file.path.name != "__init__.py" or file.size != 0
+        is_damage = is_needed and file.path.suffix == ".py" and file.path.parent.is_dir()
         yield _missing(file.path, is_damage=is_damage)
 
 
@@ -380,12 +401,10 @@ def _fault_of(file: RecordedFile, *, verifies: bool) -> FileFault | None:
         size = path.stat().st_size
         with open_file(path) as stream:
             start = stream.read(len(_ELF))
-        if is_library and file.size not in (None, size):
-            other = other_machine(path)
-            what = other or f"has {size} bytes, in its wheel it has {file.size}"
-            return FileFault(path=path, what=what, is_damage=bool(other) or not _is_whole(path))
-        if is_library and size and not start.strip(b"\0"):
-            return FileFault(path=path, what="starts with zero bytes", is_damage=True)
+        if fault := _fault_of_library(file, size, start) if is_library else None:
+            return fault
+        if start == _ELF and _is_closed_program(path):
+            return FileFault(path=path, what=NOT_EXECUTABLE, is_damage=True)
         algorithm = file.digest.partition("=")[0] if verifies else ""
         is_known = algorithm in hashlib.algorithms_guaranteed
         if not is_known or digest_of(path, algorithm) == file.digest:
@@ -394,6 +413,23 @@ def _fault_of(file: RecordedFile, *, verifies: bool) -> FileFault | None:
     except OSError as problem:
         return _unreadable(path, problem)
     return FileFault(path=path, what="differs from the file in its wheel", is_damage=is_damage)
+
+
+def _fault_of_library(file: RecordedFile, size: int, start: bytes) -> FileFault | None:
+    path = file.path
+    if file.size not in {None, size}:
+        other = other_machine(path)
+        what = other or f"has {size} bytes, in its wheel it has {file.size}"
+        return FileFault(path=path, what=what, is_damage=bool(other) or not _is_whole(path))
+    if size and not start.strip(b"\0"):
+        return FileFault(path=path, what="starts with zero bytes", is_damage=True)
+    return None
+
+
+def _is_closed_program(path: Path) -> bool:
+    """Return True for a program that a package starts, and may not."""
+    is_program = path.parent.name == "bin" and not _is_library(path.name)
+    return is_program and not os.access(path, os.X_OK)
 
 
 def _unreadable(path: Path, problem: OSError) -> FileFault:

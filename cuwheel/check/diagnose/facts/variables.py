@@ -20,6 +20,7 @@ _SEPARATORS = {
     "PYTHONPATH": ":",
     "XLA_FLAGS": r"\s+",
 }
+_LIKELY = frozenset({*_SEPARATORS, "PYTHONHOME", "PYTHONUSERBASE"})  # tried before all others
 _JOINED = {"XLA_FLAGS": " "}  # the others by `os.pathsep`
 
 
@@ -85,8 +86,13 @@ def find_culprit(
         gone = set(names)
         return works({name: value for name, value in environ.items() if name not in gone})
 
-    # A failure that doesn't come again, as under load, has no such cause.
-    if not suspects or works(environ) or not works_without(suspects):
+    # Each trial is an import, which takes long: what fails without any has no such cause.
+    likely = [name for name in suspects if name in _LIKELY]
+    if likely and works_without(likely):
+        suspects = likely
+    elif likely == suspects or not works_without(suspects):
+        return None
+    if works(environ):  # a failure that doesn't come again, as under load
         return None
     while len(suspects) > 1:
         half = len(suspects) // 2

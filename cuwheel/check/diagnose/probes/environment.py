@@ -250,13 +250,30 @@ def _read_cupy(answer: EnvironmentAnswer, cupy: Any) -> None:
             }
         )
     answer.write(available=bool(devices), devices=devices)
+    # CuPy imports these when one of them is first used.
+    names = ("cublas", "cusolver", "cusparse", "curand")
+    reasons = {name: _refusal("cupy_backends.cuda.libs", name) for name in names}
+    answer.write(lacking={name: reason for name, reason in reasons.items() if reason})
     nvrtc = getattr(cupy.cuda, "nvrtc", None)
-    if nvrtc:  # a compiler of kernels, which CuPy opens for the first one
+    # A compiler of kernels, which CuPy opens for the first one.
+    if nvrtc and not getattr(runtime, "is_hip", False):
+        answer.write(part="compile a kernel")
         try:
             nvrtc.getVersion()
+            program = nvrtc.createProgram("__global__ void f() {}", "f.cu", (), ())
+            nvrtc.compileProgram(program, ("--gpu-architecture=compute_80",))
         except BaseException as problem:  # the library's of CUDA 11, which needs the driver
             if "InsufficientDriver" not in str(problem):
                 raise
+
+
+def _refusal(package: str, name: str) -> str:
+    """Return why `from package import name` fails, in one line; empty: it works."""
+    try:
+        __import__(package, fromlist=[name])
+    except ImportError as problem:
+        return " ".join(str(problem).split())[:_LINE]
+    return ""
 
 
 _READERS = {"torch": _read_torch, "jax": _read_jax, "cupy": _read_cupy}

@@ -1,6 +1,7 @@
 """Rules that turn facts into verdicts: what is wrong, why, and what fixes it."""
 
 __all__ = [
+    "absent",
     "caches",
     "context",
     "driver",

@@ -1,40 +1,84 @@
-"""Verdicts on the folders into which frameworks write the kernels that they compile."""
+"""Verdicts on the folders into which frameworks write what they compile."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+from cuwheel.base.system.machine import lacks_inodes
+from cuwheel.base.system.quantities import show_size
+from cuwheel.check.diagnose.facts.machine import mount_without_programs
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.verdict import Diagnosis, warns
 
-# By project: the variable with the folder, and its default below the home folder. Both make it when
-# a kernel is first compiled, with `os.makedirs` (cupy/cuda/_compiler_cache.py of CuPy 14.2,
+_LEAST = 8 << 20  # bytes; less is left of a full file system, or of its quota
+
+
+class _Cache(NamedTuple):
+    """A folder for what is compiled when it is first used.
+
+    Attributes:
+        default: below the home folder; empty: only what the variable names counts.
+        loads: libraries in it are loaded, or programs started.
+    """
+
+    variable: str
+    projects: str
+    default: str = ""
+    loads: bool = True
+
+
+# Each makes it with `os.makedirs` (cupy/cuda/_compiler_cache.py of CuPy 14.2,
 # triton/runtime/cache.py), which raises PermissionError.
-_CACHES = {
-    "cupy": ("CUPY_CACHE_DIR", ".cupy/kernel_cache"),
-    "triton": ("TRITON_CACHE_DIR", ".triton/cache"),
-}
+_CACHES = (
+    _Cache("CUPY_CACHE_DIR", r"cupy(-cuda\d+x)?", ".cupy/kernel_cache", loads=False),
+    _Cache("TRITON_CACHE_DIR", "triton", ".triton/cache"),
+    _Cache("TORCHINDUCTOR_CACHE_DIR", "torch"),
+    _Cache("TORCH_EXTENSIONS_DIR", "torch"),
+    _Cache("NUMBA_CACHE_DIR", "numba", loads=False),
+    _Cache("TMPDIR", r"torch|triton|cupy(-cuda\d+x)?|numba(-cuda)?|jax", loads=False),
+)
 
 
 def judge_caches(context: RuleContext) -> Iterator[Diagnosis]:
-    """Yield a verdict for each framework that can't write its cache of kernels."""
+    """Yield a verdict for each folder that its framework can't use."""
     home = Path(context.environ.get("HOME") or Path.home())
-    for name, (variable, default) in _CACHES.items():
+    for cache in _CACHES:
         names = context.environment.distributions
-        installed = [own for own in names if own == name or own.startswith(f"{name}-cuda")]
-        folder = Path(context.environ.get(variable) or home / default)
-        if installed and not _is_writable(folder):
+        installed = [own for own in names if re.fullmatch(cache.projects, own)]
+        value = context.environ.get(cache.variable) or cache.default
+        if installed and value and (fault := _fault(home / value, loads=cache.loads)):
             yield warns(
                 "permission-denied",
-                f"{installed[0]} can't write {folder}",
-                "it writes the kernels there that it compiles, and raises an error otherwise",
-                f"set {variable} to a folder that can be written",
+                f"{installed[0]} can't {fault}",
+                "it writes there what it compiles, and raises an error otherwise",
+                f"set {cache.variable} to another folder",
+                _unset(cache, context, home),
             )
 
 
-def _is_writable(folder: Path) -> bool:
-    """Return True if a folder is there and can be written, or can be made."""
+def _unset(cache: _Cache, context: RuleContext, home: Path) -> str:
+    """Return the command that brings back the usual folder; empty if that is of no use either."""
+    usual = home / (cache.default or "/tmp")  # noqa: S108 - only looked at
+    is_set = bool(context.environ.get(cache.variable))
+    return f"unset {cache.variable}" if is_set and not _fault(usual, loads=cache.loads) else ""
+
+
+def _fault(folder: Path, *, loads: bool) -> str:
+    """Return what can't be done with a folder, there or to be made, and why; empty: all can."""
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
-    return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
+    if not existing.is_dir():
+        return f"write {folder}: {existing} is no folder"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return f"write {folder}"
+    disk = shutil.disk_usage(existing)
+    if disk.total and disk.free < _LEAST:  # some file systems count nothing
+        return f"write {folder}: its file system has {show_size(disk.free)} free"
+    if lacks_inodes(existing):
+        return f"write {folder}: its file system has no inode free"
+    mount = mount_without_programs(existing) if loads else None
+    return f"load from {folder}: {mount} is mounted with noexec" if mount else ""

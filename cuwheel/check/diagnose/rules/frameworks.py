@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code, runs_on
 from cuwheel.base.system.quantities import plural
@@ -14,11 +15,14 @@ from cuwheel.check.cuda.drivers import oldest_driver
 from cuwheel.check.cuda.suppliers import components_of
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts, is_late
+from cuwheel.check.diagnose.facts.library_pairs import LackingLibrary
 from cuwheel.check.diagnose.facts.machine import Driver
+from cuwheel.check.diagnose.facts.variables import without_entry
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.import_failures import exception_in, explain, explain_variable
 from cuwheel.check.diagnose.rules.known_causes import judge_known
 from cuwheel.check.diagnose.rules.requirements import (
+    OTHER_VERSION,
     extra_fix,
     is_nvidias,
     required_by,
@@ -51,11 +55,22 @@ def judge_frameworks(context: RuleContext, remedies: Mapping[str, str]) -> Itera
         if framework.trouble and project and project.name in context.changes:
             faults.insert(0, _trouble(name, framework, context, remedy))  # nothing works with it
         faults += [] if faults else [*_visibility_fault(name, framework, context, remedy)]
-        yield from faults
+        yield from (*faults, *_lacking(name, framework, context))
         if framework.was_imported and not faults:
             gpus = f"sees {plural(len(framework.devices), 'GPU')}"
             state = gpus if framework.available else "can be imported"
             yield works(f"{name} {state}{f', CUDA {framework.cuda}' if framework.cuda else ''}")
+
+
+def _lacking(name: str, framework: FrameworkFacts, context: RuleContext) -> Iterator[Diagnosis]:
+    """Yield a verdict about parts of a framework that only their first use would show."""
+    if framework.lacking:
+        yield notes(
+            "cuda-math-lib-not-found",
+            f"{name} can't use {', '.join(framework.lacking)}",
+            f"{next(iter(framework.lacking.values()))}; the rest of it works",
+            *extra_fix(context, context.projects[framework.name]),
+        )
 
 
 def _import_fault(
@@ -82,7 +97,7 @@ def _import_fault(
 def _cuda_fault(name: str, framework: FrameworkFacts, context: RuleContext) -> Iterator[Diagnosis]:
     driver = context.driver
     if framework.is_cpu_only:
-        judged = broken if driver.gpus else warns
+        judged = broken if driver.gpus else notes
         yield judged(
             "built-without-cuda",
             f"{name} is built without CUDA",
@@ -114,7 +129,10 @@ def _plugin_fault(
     if framework.name == "jax" and len(majors) > 1:
         yield _two_plugins(name, majors, context)
     elif _BARE.search(framework.why_not) and plugin in installed:
-        fix, command = extra_fix(context, installed[plugin])
+        own = installed[plugin]
+        if "JAX plugin" in framework.why_not and jaxlib:  # it is to be of that release
+            own = replace(own, version=jaxlib.version.partition("+")[0])
+        fix, command = extra_fix(context, own)
         anchor = "libcudnn-not-found" if "cuDNN" in framework.why_not else "libcudart-not-found"
         yield broken(anchor, what, framework.why_not, fix, command)
     elif "JAX plugin" in framework.why_not and jaxlib:
@@ -264,6 +282,40 @@ def remedies_of(context: RuleContext, repairs: Mapping[str, str]) -> dict[str, s
         own.setdefault(name, parts) if parts else None
     firsts = {known.name: own.get(known.name, of_nvidia) for known in context.frameworks}
     return {name: commands[0] for name, commands in firsts.items() if commands}
+
+
+def judge_pairs(context: RuleContext, pairs: Mapping[str, LackingLibrary]) -> dict[str, Diagnosis]:
+    """Return a verdict for each wheel with a library that can't be loaded, by its name."""
+    return {name: _judge_pair(context, name, pair) for name, pair in pairs.items()}
+
+
+def _judge_pair(context: RuleContext, name: str, pair: LackingLibrary) -> Diagnosis:
+    installed, found = context.environment.distributions, pair.found
+    owner = next((own for own in installed.values() if own.title == found.supplier), None)
+    folder = without_entry(context.environ, "LD_LIBRARY_PATH", found.supplier)
+    fix, command = f"remove {found.path}, or keep the loader from its folder", ""
+    if owner:
+        fix, command = _newer(context, owner, installed[name])
+    elif folder:
+        fix, command = folder.advice, folder.command
+    names = [part.name for part in components_of(found.path.name)] if found.path else []
+    return broken(
+        next((OTHER_VERSION[one] for one in names if one in OTHER_VERSION), "diagnose-versions"),
+        f"{pair.user.name} of {installed[name].title} can't be loaded",
+        f"it needs {pair.symbol}, which {owner.title if owner else found.path} lacks",
+        fix,
+        command,
+    )
+
+
+def _newer(context: RuleContext, owner: Distribution, user: Distribution) -> tuple[str, str]:
+    """Return fix and command of a wheel that is older than another one of NVIDIA's needs."""
+    bound = int(owner.version.partition(".")[0]) + 1
+    requirement = f"{owner.name}>{owner.version},<{bound}"
+    users = requirers(context.environment).get(owner.name, {}).values()
+    if any("==" in str(one.specifier) for one in users):
+        return f"install a {user.name} of the time of {owner.title}, which others require", ""
+    return f"install a newer {owner.name}", context.installer.install(requirement)
 
 
 def judge_nvidia_wheels(

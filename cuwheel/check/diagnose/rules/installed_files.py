@@ -16,6 +16,7 @@ from cuwheel.check.diagnose.facts.environment import LACKING_MODULES, Distributi
 from cuwheel.check.diagnose.facts.gpu_packages import needs_gpu
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts, read_framework
 from cuwheel.check.diagnose.facts.installed_files import (
+    NOT_EXECUTABLE,
     InstallationFacts,
     SharedFiles,
     lost_interpreters,
@@ -458,6 +459,9 @@ class InstallationJudge:
         barriers = dict.fromkeys(fault.barrier for fault in damaged if fault.barrier)
         if barriers:
             fix, again = _open_barriers([*barriers], again, where)
+        elif damaged and all(fault.what == NOT_EXECUTABLE for fault in damaged):
+            fix = "make it executable"
+            again = shlex.join(("chmod", "+x", *(str(fault.path) for fault in damaged)))
         if damaged:
             return broken(anchor, f"{distribution.title} is damaged", cause, fix, again)
         fix = f"{fix}, unless it was changed intentionally"

@@ -33,6 +33,11 @@ _OF_SETUPTOOLS = {
 }
 
 
+# The entry about a library of CUDA that isn't there, by a part of its name; else of the others.
+_ABSENT = {"cudnn": "libcudnn-not-found", "nvrtc": "libnvrtc-missing"}
+_OF_CUDA = "cuda-math-lib-not-found"
+
+
 class KnownCause(NamedTuple):
     """Why something fails, beside its exception, and what helps."""
 
@@ -154,7 +159,8 @@ def _other_interface(
 def _absent_library(
     match: re.Match[str], _: Distribution, context: RuleContext
 ) -> KnownCause | None:
-    suppliers = components_of(match[1])
+    sonames = match[1].split(" or ")
+    suppliers = [part for soname in sonames for part in components_of(soname)]
     major = cuda_of(context)
     fitting = [part for part in suppliers if str(part.cuda or "") in {"", major}]
     wheel = next((part.distribution for part in fitting or suppliers), "")
@@ -162,7 +168,7 @@ def _absent_library(
     if not wheel or any(part.distribution in installed for part in suppliers):
         return None
     return KnownCause(
-        "libcudnn-not-found" if "cudnn" in match[1] else "cuda-math-lib-not-found",
+        next((anchor for part, anchor in _ABSENT.items() if part in match[1]), _OF_CUDA),
         f"install {wheel}",
         context.installer.install(wheel),
         f"no package with {match[1]} is installed",
@@ -270,6 +276,7 @@ _RULES: tuple[tuple[str, _Rule], ...] = (
     (r"module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'", _other_interface),
     (r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)' \(/", _other_interface),
     (r"(lib(?:cu|nv|nccl)[\w.+-]*\.so[\d.]*): cannot open shared object", _absent_library),
+    (r'Failure finding "(lib[^"]+)"', _absent_library),  # of cuda-pathfinder
     (r"MemoryError|Cannot allocate memory|failed to map segment", _memory_limit),
     (r"Failed to load the backend extension: (\w+)", _lost_backend),
     (r"(/[^:]+\.so[\w.-]*): (?:cannot open|failed to map|wrong ELF class)", _refused_library),

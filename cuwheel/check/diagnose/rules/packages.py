@@ -14,6 +14,7 @@ from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.base.system.versions import version_key
 from cuwheel.check.cuda.drivers import code_fault
 from cuwheel.check.cuda.suppliers import components_of, is_from_driver
+from cuwheel.check.diagnose.facts.environment import Distribution
 from cuwheel.check.diagnose.facts.gpu_packages import PARTS_OF_CUDNN, DiagnosedPackage
 from cuwheel.check.diagnose.facts.imports import is_late
 from cuwheel.check.diagnose.facts.installed_files import importable_modules
@@ -157,7 +158,7 @@ class _PackageJudge:
 
     def _import_failure(self) -> Diagnosis:
         package = self.package
-        own = self.context.environment.distributions[package.name]
+        own = self._own
         what = f"{package.title} can't be imported"
         if known := judge_known(what, package.failure, own, self.context, self.remedy):
             return known
@@ -170,13 +171,13 @@ class _PackageJudge:
 
     @property
     def _module(self) -> str:
-        names = importable_modules(self.context.environment.distributions[self.package.name])
+        names = importable_modules(self._own)
         return next(iter(names), self.package.name)
 
     def _without_cuda(self) -> Iterator[Diagnosis]:
         """Judge a package whose part for CUDA doesn't work."""
         package, part = self.package, self.package.part or "use CUDA"
-        own = self.context.environment.distributions[package.name]
+        own = self._own
         failure, what = package.without_cuda, f"{package.title} can't {part}"
         if change := self.context.changes.get(package.name):
             anchor, line, fix, command = explain_variable(failure, change, "it can")
@@ -227,8 +228,16 @@ class _PackageJudge:
         yield from self._system()
 
     @property
+    def _own(self) -> Distribution:
+        return self.context.environment.distributions[self.package.name]
+
+    @property
+    def _end(self) -> str:
+        return exception_in(self.package.failure)
+
+    @property
     def _requires(self) -> tuple[str, ...]:
-        return self.context.environment.distributions[self.package.name].requires
+        return self._own.requires
 
     def _unimportable(self) -> Iterator[Diagnosis]:
         package, context = self.package, self.context
@@ -341,11 +350,12 @@ class _PackageJudge:
     def _unfound(self) -> Iterator[Diagnosis]:
         """Judge the libraries that the package doesn't find, together: one cause, one fix."""
         libraries = self.package.libraries
+        own = {path.name for path in self._own.libraries if f"{path.name}: cannot" not in self._end}
         unfound = {
             library.path: [
                 soname
                 for soname, source in library.needs
-                if source is None and not self._waits_for_torch(soname)
+                if source is None and soname not in own and not self._waits_for_torch(soname)
             ]
             for library in libraries
         }

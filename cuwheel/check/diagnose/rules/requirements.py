@@ -29,7 +29,7 @@ _MISSING = {
     "nccl": "nccl-version-mismatch",
 }
 # The entry about a wheel of another version than the required one.
-_OTHER_VERSION = {
+OTHER_VERSION = {
     "nvJitLink": "nvjitlink-mismatch",
     "cudnn": "cudnn-version-mismatch",
     "nccl": "nccl-version-mismatch",
@@ -322,7 +322,7 @@ class UnmetJudge:
         return {
             root: self._judge(root, lacking)
             for root, lacking in groups.items()
-            if not _is_covered(root, groups)
+            if not _is_covered(root, groups) and not _is_replaced(root, groups)
         }
 
     def _judge(self, root: str, lacking: tuple[UnmetRequirement, ...]) -> Diagnosis:
@@ -435,6 +435,20 @@ def _is_covered(root: str, groups: Mapping[str, Iterable[UnmetRequirement]]) -> 
     return any(projects <= {unmet.project for unmet in lacking} for lacking in others)
 
 
+def _is_replaced(root: str, groups: Mapping[str, Iterable[UnmetRequirement]]) -> bool:
+    """Return True if another package requires another release of this one, with its own needs."""
+
+    def users(project: str) -> set[str]:
+        return {
+            name
+            for name, lacking in groups.items()
+            for unmet in lacking
+            if unmet.project == project and unmet.installed and name != project
+        }
+
+    return any(not users(user) for user in users(root))
+
+
 def _anchor(root: str, lacking: tuple[UnmetRequirement, ...]) -> str:
     if root == "torchvision" and any(unmet.project == "torch" for unmet in lacking):
         return "torchvision-mismatch"
@@ -442,7 +456,7 @@ def _anchor(root: str, lacking: tuple[UnmetRequirement, ...]) -> str:
     if not of_nvidia:
         return "diagnose-versions"
     first = min(of_nvidia, key=lambda unmet: bool(unmet.installed))
-    table = _OTHER_VERSION if first.installed else _MISSING
+    table = OTHER_VERSION if first.installed else _MISSING
     names = (part.name for part in COMPONENTS if part.distribution == first.project)
     default = "diagnose-versions" if first.installed else "cuda-math-lib-not-found"
     return next((table[name] for name in names if name in table), default)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from cuwheel.base.system.process import which
 from cuwheel.base.system.regular_files import read_text
+from cuwheel.check.diagnose.facts.imports import OF_FRAMEWORK
 from cuwheel.check.diagnose.facts.variables import VariableChange, entries_of, without_entry
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns
 
@@ -60,6 +63,33 @@ class _SettingsFile(NamedTuple):
     prefix: str
     needs: str
 
+
+# Variables with a compiler, first word of a command, and what runs it.
+_COMPILERS = {
+    "CC": "Triton, torch.compile and builds",
+    "CXX": "torch.compile and builds of C++",
+    "CUDAHOSTCXX": "nvcc, in builds by CMake,",
+    "NVCC_CCBIN": "nvcc",
+    "NVCC": "CuPy and builds",
+    "PYTORCH_NVCC": "torch.utils.cpp_extension",
+}
+# By variable: who reads it, and of its values the projects of which one has to be installed.
+_BACKENDS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
+    "KERAS_BACKEND": (
+        "keras",
+        {
+            "jax": ("jax",),
+            "openvino": ("openvino",),
+            "tensorflow": OF_FRAMEWORK["tensorflow"],
+            "torch": ("torch",),
+        },
+    ),
+    "DGLBACKEND": ("dgl", {"pytorch": ("torch",), "mxnet": ("mxnet",)}),
+    "GEOMSTATS_BACKEND": ("geomstats", {"pytorch": ("torch",), "autograd": ("autograd",)}),
+}
+_ARCHS = "TORCH_CUDA_ARCH_LIST"
+# As `_get_cuda_arch_flags` of torch.utils.cpp_extension reads a part: `9.0a`, `8.6+PTX`, `Ampere`.
+_ARCH = re.compile(r"(\d+\.\d+[a-z]?|[A-Za-z]+(\+[A-Za-z]+)?)(\+PTX)?")
 
 # Variables come first (numba/core/config.py, `_EnvReloader.update`).
 _FILES = (_SettingsFile(".numba_config.yaml", "NUMBA_", "pyyaml"),)
@@ -153,4 +183,51 @@ def judge_variables(environ: Mapping[str, str]) -> Iterator[Diagnosis]:
                 "the loader prints an error at the start of every program, and goes on without it",
                 f"remove {entry} from LD_PRELOAD",
                 change.command,
+            )
+
+
+def judge_named(environ: Mapping[str, str], installed: Collection[str]) -> Iterator[Diagnosis]:
+    """Yield a verdict on each variable that names what isn't there, or can't be read.
+
+    Args:
+        installed: the names of projects.
+    """
+    yield from _absent_compilers(environ)
+    yield from _absent_backends(environ, installed)
+    parts = [part for part in re.split("[ ;]", environ.get(_ARCHS, "")) if part]
+    wrong = [part for part in parts if not _ARCH.fullmatch(part)]
+    if wrong and "torch" in installed:
+        yield warns(
+            "diagnose-variable",
+            f"{_ARCHS} has {wrong[0]!r}, which torch doesn't know",
+            "a build of an extension ends with ValueError: Unknown CUDA arch",
+            f"write it as in 8.0;9.0+PTX, or unset {_ARCHS}",
+            f"unset {_ARCHS}",
+        )
+
+
+def _absent_compilers(environ: Mapping[str, str]) -> Iterator[Diagnosis]:
+    for name, users in _COMPILERS.items():
+        program = next(iter(environ.get(name, "").split()), "")
+        is_there = Path(program).exists() or which(program, environ.get("PATH", os.defpath))
+        if program and not is_there:
+            yield warns(
+                "diagnose-variable",
+                f"{name} names {program}, which isn't there",
+                f"{users} would run it, and fail",
+                f"unset {name}, or set it to a compiler that is installed",
+                f"unset {name}",
+            )
+
+
+def _absent_backends(environ: Mapping[str, str], installed: Collection[str]) -> Iterator[Diagnosis]:
+    for name, (reader, backends) in _BACKENDS.items():
+        projects = backends.get(environ.get(name, ""), ())
+        if projects and reader in installed and not {*projects} & {*installed}:
+            yield broken(
+                "diagnose-variable",
+                f"{reader} can't be imported with {name}={environ[name]}",
+                f"{projects[0]} isn't installed",
+                f"unset {name}, or install {projects[0]}",
+                f"unset {name}",
             )

@@ -7,12 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.check.diagnose.facts.builds import file_for_numpy_1, find_other_build
+from cuwheel.check.diagnose.facts.builds import (
+    file_for_numpy_1,
+    find_other_build,
+    modules_of_cython,
+    was_built_here,
+)
 from cuwheel.check.diagnose.facts.environment import PythonEnvironment
 from tests.check.diagnose.samples import make_distribution, make_environment
 
 _NUMPY_1 = b"numpy.core._multiarray_umath"
 _NUMPY_2 = b"numpy._core._multiarray_umath\0numpy.core._multiarray_umath"
+_CYTHON = b"%s size changed, may indicate binary incompatibility\0flatiter\0"
 
 
 def make_python(version: str, suffix: str = ".so") -> PythonEnvironment:
@@ -76,3 +82,28 @@ def test_names_extension_for_numpy_1(tmp_path: Path, content: bytes, file: str) 
     library.write_bytes(content)
 
     assert file_for_numpy_1(make_distribution("ext", tmp_path, libraries=(library,))) == file
+
+
+@pytest.mark.parametrize(
+    ("content", "count"), [(_CYTHON, 1), (_CYTHON + _NUMPY_2, 0), (_CYTHON[:-9], 0), (b"", 0)]
+)
+def test_names_modules_of_cython_with_types_of_numpy(
+    tmp_path: Path, content: bytes, count: int
+) -> None:
+    library = tmp_path / "ext" / "part.cpython-312-x86_64-linux-gnu.so"
+    library.parent.mkdir()
+    library.write_bytes(content)
+    own = make_distribution("ext", tmp_path, libraries=(library,))
+
+    assert list(modules_of_cython(own)) == [("ext.part", library.name)] * count
+
+
+@pytest.mark.parametrize(
+    ("name", "is_own"), [("ext", True), ("cupy-cuda12x", False), ("ext-cu13", False)]
+)
+def test_takes_tag_of_a_machine_for_a_build_of_it(
+    tmp_path: Path, name: str, *, is_own: bool
+) -> None:
+    (tmp_path / "WHEEL").write_text("Tag: cp312-cp312-linux_x86_64\n")
+
+    assert was_built_here(make_distribution(name, tmp_path)) == is_own

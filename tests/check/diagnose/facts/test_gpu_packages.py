@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from cuwheel.check.diagnose.facts.library_pairs import find_lacking
+from cuwheel.check.diagnose.rules.frameworks import judge_pairs
+from cuwheel.check.linkage.installed_loader import InstalledLoader
+from tests.check.diagnose.samples import make_context, make_distribution
 from tests.support.check.environments import CALL_OF_TORCH, Env, look_into, verdict_on
 
 
@@ -52,3 +58,41 @@ def test_names_extension_with_other_string_abi(env: Env) -> None:
 
     assert "c10::show" in verdict.cause
     assert "cxx11abiTRUE" in verdict.fix
+
+
+@pytest.mark.parametrize(
+    ("function", "place", "command"),
+    [
+        ("__nvJitLinkNew_12_9", "", "pip install 'nvidia-nvjitlink-cu12>12.1,<13'"),
+        ("__nvJitLinkNew_12_9", "old", "unset LD_LIBRARY_PATH"),
+        ("__nvJitLinkNew_12_1", "", None),
+        ("other", "", None),
+    ],
+)
+def test_names_library_that_lacks_what_another_needs(
+    env: Env, function: str, place: str, command: str | None
+) -> None:
+    old = env.compile("libnvJitLink.so.12", 'extern "C" void __nvJitLinkNew_12_1() {}')
+    code = f'extern "C" void {function}(); void use() {{ {function}(); }}'
+    folder = old.parent / place
+    flags = ("-Wl,--no-as-needed", old, f"-Wl,-rpath,{old.parent}")
+    user = env.compile("libcusparse.so.12", code, *flags)
+    if place:
+        folder.mkdir()
+        old = old.rename(folder / old.name)
+    parts = {"nvidia-cusparse-cu12": (user,), "nvidia-nvjitlink-cu12": () if place else (old,)}
+    wheels = [make_distribution(one, version="12.1", libraries=of) for one, of in parts.items()]
+    environ = {"LD_LIBRARY_PATH": str(folder)} if place else {}
+    context = make_context(*wheels, environ=environ)
+    loader = InstalledLoader(
+        library_path=environ.get("LD_LIBRARY_PATH", ""),
+        owners={path: own.title for own in wheels for path in own.libraries},
+        preloaded={},
+        cache={},
+    )
+
+    pairs = dict(zip([wheels[0].name], find_lacking(wheels[0], loader), strict=False))
+
+    commands = [one.command for one in judge_pairs(context, pairs).values()]
+    assert len(commands) == (command is not None)
+    assert all(one.endswith(str(command)) for one in commands)

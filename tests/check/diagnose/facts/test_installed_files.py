@@ -358,3 +358,41 @@ def test_finds_what_hides_python_from_later_imports(
 
     assert [shadow.user for shadow in shadows] == [env.site / "ext" / "part.py"] * count
     assert list(find_late_shadows(environment, start, owners, ("secrets",))) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "faults"),
+    [
+        (b"\x7fELF", 0o644, ["isn't executable"]),
+        (b"\x7fELF", 0o755, []),
+        (b"TOP = ..", 0o644, []),
+    ],
+)
+def test_names_program_without_permission(
+    tmp_path: Path, content: bytes, mode: int, faults: list[str]
+) -> None:
+    files = {"nvidia/cuda_nvcc/bin/ptxas": content}
+    unpack_wheel(write_wheel(tmp_path / "wheels", files, name="ext"), tmp_path)
+    (tmp_path / "nvidia/cuda_nvcc/bin/ptxas").chmod(mode)
+    own = make_distribution("ext", tmp_path, metadata=tmp_path / "ext-1.2.3.dist-info")
+
+    assert [fault.what for fault in find_faults(own, verifies=False)] == faults
+
+
+@pytest.mark.parametrize(("user", "count"), [("cupy-cuda12x", 1), ("torch", 0)])
+def test_names_lost_headers_where_something_compiles(tmp_path: Path, user: str, count: int) -> None:
+    name, header = "nvidia-cuda-runtime-cu12", "nvidia/cuda_runtime/include/cuda.h"
+    wheel = write_wheel(
+        tmp_path / "wheels", {header: b"//"}, name=name.replace("-", "_"), tag="py3-none-any"
+    )
+    unpack_wheel(wheel, tmp_path)
+    metadata = next(tmp_path.glob("*.dist-info"))
+    own = make_distribution(name, tmp_path, metadata=metadata)
+    environment = make_environment(own, make_distribution(user))
+    environment = replace(environment, version="3.11.1", markers={"platform_machine": "x86_64"})
+    assert read_installation(environment, (), [own], ()).faults == {}
+    (tmp_path / header).unlink()
+
+    facts = read_installation(environment, (), [own], ())
+
+    assert [fault.path.name for fault in facts.faults.get(name, ())] == ["cuda.h"] * count

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel.check.diagnose.facts.variables import VariableChange, find_culprit, without_entry
-from cuwheel.check.diagnose.rules.variables import judge_switches
+from cuwheel.check.diagnose.rules.variables import judge_named, judge_switches
 
 
 @pytest.mark.parametrize(
@@ -93,3 +93,40 @@ def test_names_what_makes_numba_simulate(
         assert (str(file) in verdict.what) == (place == "file")
         subprocess.run(["bash", "-c", verdict.command], check=True)
     assert file.read_text() == "opt: 3\n" + f"{line}\n" * (place != "file")
+
+
+@pytest.mark.parametrize(
+    ("variable", "installed", "cause"),
+    [
+        ("CXX=/no/g++ -O2", "", "would run it"),
+        ("CXX=sh -c", "", ""),
+        ("NVCC_CCBIN=/usr/bin", "", ""),
+        ("TORCH_CUDA_ARCH_LIST=sm80", "torch", "Unknown CUDA arch"),
+        ("TORCH_CUDA_ARCH_LIST=8.0,9.0", "torch", "Unknown CUDA arch"),
+        ("TORCH_CUDA_ARCH_LIST=sm80", "numba", ""),
+        ("TORCH_CUDA_ARCH_LIST=8.0 9.0a+PTX;Volta+Tegra;", "torch", ""),
+        ("KERAS_BACKEND=torch", "keras", "torch isn't installed"),
+        ("KERAS_BACKEND=tensorflow", "keras tensorflow-cpu", ""),
+        ("KERAS_BACKEND=own", "keras", ""),
+        ("DGLBACKEND=pytorch", "torch", ""),
+    ],
+)
+def test_names_variable_that_names_nothing(variable: str, installed: str, cause: str) -> None:
+    name, _, value = variable.partition("=")
+
+    verdicts = list(judge_named({name: value, "PATH": "/bin"}, installed.split()))
+
+    assert [one.command for one in verdicts] == [f"unset {name}"] * bool(cause)
+    assert all(cause in one.cause for one in verdicts)
+
+
+def test_tries_variables_of_paths_before_all_others() -> None:
+    environ = {**{f"A{number}": "" for number in range(64)}, "PYTHONPATH": "/a"}
+    trials = []
+
+    def works(variables: Mapping[str, str]) -> bool:
+        trials.append(variables)
+        return "PYTHONPATH" not in variables
+
+    assert find_culprit(works, environ) == VariableChange(name="PYTHONPATH", taken="/a")
+    assert len(trials) == 3

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -44,6 +47,25 @@ def test_takes_driver_that_is_new_enough(version: str) -> None:
 @pytest.mark.parametrize("version", ["580.9.10", "580.65.05", "575.57.08", "99.100.0"])
 def test_names_driver_below_the_oldest_of_its_cuda(version: str) -> None:
     assert judged(version=version) == [("broken", "driver-too-old")]
+
+
+@pytest.mark.parametrize(("gpus", "level"), [((_GPU,), "broken"), ((), "note")])
+def test_needs_cuda_only_where_there_is_a_gpu(gpus: tuple[DriverGpu, ...], level: str) -> None:
+    torch = FrameworkFacts(name="torch", version="2+cpu", is_cpu_only=True, was_imported=True)
+
+    assert judged(torch, gpus=gpus) == [(level, "built-without-cuda")]
+
+
+@pytest.mark.parametrize(
+    ("reasons", "levels"), [({"cublas": "libcublas.so.12: no"}, ["note", "ok"]), ({}, ["ok"])]
+)
+def test_names_parts_that_only_their_first_use_would_show(
+    reasons: dict[str, str], levels: list[str]
+) -> None:
+    cupy = FrameworkFacts(name="cupy", version="14", was_imported=True, lacking=reasons)
+    context = make_context(make_distribution("cupy-cuda12x"), frameworks=(cupy,))
+
+    assert [one.level for one in judge_frameworks(context, {})] == levels
 
 
 @pytest.mark.parametrize(
@@ -131,11 +153,54 @@ def test_names_folder_of_kernels_that_can_not_be_written(tmp_path: Path) -> None
     assert list(judge_caches(writable)) == []
 
 
+@pytest.mark.parametrize(
+    ("variable", "project", "free", "flag", "end"),
+    [
+        ("TORCHINDUCTOR_CACHE_DIR", "torch", 1 << 30, os.ST_NOEXEC, "is mounted with noexec"),
+        ("TORCHINDUCTOR_CACHE_DIR", "torch", 1 << 30, 0, ""),
+        ("TORCHINDUCTOR_CACHE_DIR", "numba", 1 << 30, os.ST_NOEXEC, ""),
+        ("NUMBA_CACHE_DIR", "numba", 1 << 30, os.ST_NOEXEC, ""),
+        ("TMPDIR", "numba", 1 << 20, 0, "has 1.0 MiB free"),
+        ("TMPDIR", "numpy", 1 << 20, 0, ""),
+    ],
+)
+def test_names_folder_for_what_is_compiled(  # noqa: PLR0913, PLR0917 - a table's columns
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    project: str,
+    free: int,
+    flag: int,
+    end: str,
+) -> None:
+    usage = SimpleNamespace(total=1 << 40, free=free)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    status = SimpleNamespace(f_flag=flag, f_files=0, f_favail=0)
+    monkeypatch.setattr(os, "statvfs", lambda _: status)
+    environ = {variable: str(tmp_path / "new")}
+
+    verdicts = [*judge_caches(make_context(make_distribution(project), environ=environ))]
+
+    assert [one.what.endswith(end) for one in verdicts] == [True] * bool(end)
+    assert not any(one.command for one in verdicts), "the usual folder is of no use either"
+
+
+def test_brings_back_the_usual_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    environ = {"TRITON_CACHE_DIR": str(tmp_path / "file"), "HOME": str(tmp_path)}
+
+    [verdict] = judge_caches(make_context(make_distribution("triton"), environ=environ))
+
+    assert verdict.what.endswith("file is no folder")
+    assert verdict.command == "unset TRITON_CACHE_DIR"
+
+
 def problems_of_jax(*installed: str, why: str = "") -> list[Diagnosis]:
     jax = FrameworkFacts(name="jax", version="0.7.2", cuda="12", was_imported=True, why_not=why)
     wants = ('nvidia-cudnn-cu12; extra == "with-cuda"',)
-    parts = (make_distribution(name, requires=wants) for name in installed)
-    context = make_context(make_distribution("jax"), *parts, frameworks=(jax,))
+    parts = [make_distribution(name, requires=wants) for name in installed]
+    parts += [make_distribution("jax"), make_distribution("jaxlib", version="2.0")]
+    context = make_context(*parts, frameworks=(jax,))
     return [one for one in judge_frameworks(context, {}) if one.level != "ok"]
 
 
@@ -154,6 +219,11 @@ def test_names_second_plugin_of_jax(wheel: str) -> None:
     ("why", "command"),
     [
         ("Unable to load cuDNN. Is it installed?", "'jax-cuda12-plugin[with-cuda]==1.0'"),
+        ("JAX plugin will not be used", "jax-cuda12-plugin==2.0"),
+        (
+            "JAX plugin will not be used; Unable to load CUDA. Is it installed?",
+            "'jax-cuda12-plugin[with-cuda]==2.0'",
+        ),
         ("operation cuInit(0) failed", ""),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -199,3 +200,24 @@ def test_imports_the_part_for_cuda(env: Env, part: str, *, is_broken: bool) -> N
     found = [(one.what.partition(" ")[0], one.cause) for one in verdicts]
     assert found == [("numba-cuda", "OSError: not found")] * is_broken
     assert all(one.command.endswith("'numba-cuda[cu13]==1.2.3'") for one in verdicts)
+
+
+@pytest.mark.parametrize(
+    ("shipped", "end", "count"),
+    [
+        ("libtorchtext.so", "undefined symbol: f", 0),
+        ("libtorchtext.so", "libtorchtext.so: cannot open shared object file", 1),
+        ("libother.so", "undefined symbol: f", 1),
+    ],
+)
+def test_searches_no_library_that_the_package_opens_itself(
+    tmp_path: Path, shipped: str, end: str, count: int
+) -> None:
+    needs = (("libtorchtext.so", None),)
+    library = InstalledLibrary(path=tmp_path / "_ext.so", needs=needs, is_module=True)
+    package = replace(package_of(library), failure=f"OSError: {end}")
+    context = make_context(make_distribution("ext", libraries=(tmp_path / "lib" / shipped,)))
+
+    found = [one.what for one in judge_package(package, context)]
+
+    assert sum("find libtorchtext.so" in what for what in found) == count

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts
-from cuwheel.check.diagnose.rules.requirements import extra_fix, find_unmet_requirements
+from cuwheel.check.diagnose.rules.absent import judge_absent
+from cuwheel.check.diagnose.rules.requirements import (
+    UnmetJudge,
+    extra_fix,
+    find_unmet_requirements,
+)
 from tests.check.diagnose.samples import make_context, make_distribution, make_environment
 from tests.support.check.environments import CALL_OF_TORCH, Env, anchors, look_into, verdict_on
 
@@ -206,3 +214,49 @@ def test_takes_the_extra_with_the_libraries(
     )
 
     assert extra_fix(context, own)[1].rpartition("install ")[2] == command
+
+
+@pytest.mark.parametrize(
+    ("of_jax", "of_part", "roots"),
+    [
+        ("plugin>=2", "part==1", {"jax"}),
+        ("plugin>=1", "part==1", {"plugin"}),
+        ("plugin>=2", "jax==2", {"jax", "plugin"}),
+    ],
+)
+def test_judges_no_needs_of_a_release_that_goes(of_jax: str, of_part: str, roots: set[str]) -> None:
+    own = (make_distribution("jax", requires=(of_jax,)), make_distribution("part", version="2"))
+    context = make_context(*own, make_distribution("plugin", requires=(of_part,)))
+    unmet = find_unmet_requirements(context.environment)
+    examined = frozenset(context.environment.distributions)
+
+    judge = UnmetJudge(context=context, unmet=unmet, examined=examined, cuda={})
+
+    assert judge.judge().keys() == roots
+
+
+@pytest.mark.parametrize(
+    ("files", "anchor", "command"),
+    [
+        ((), "diagnose-not-installed", "python -m pip install torch"),
+        (("site/torch/version.py",), "diagnose-damaged-installation", "torch==2.0"),
+        (("site/torch/lib/a",), "diagnose-damaged-installation", ""),
+        (("lib/python3.9/site-packages/torch-2.0.dist-info/a",), "diagnose-not-installed", ""),
+        (("site/torch/a", "site/own/RECORD"), "diagnose-not-installed", "install torch"),
+    ],
+)
+def test_names_what_is_left_of_a_project(
+    tmp_path: Path, files: tuple[str, ...], anchor: str, command: str
+) -> None:
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("torch/a,," if "RECORD" in file else "__version__ = '2.0'\n")
+    context = make_context(make_distribution("own", metadata=tmp_path / "site" / "own"))
+    scheme = {"purelib": tmp_path / "site"}
+    environment = replace(context.environment, prefix=tmp_path, scheme=scheme)
+
+    verdict = judge_absent(replace(context, environment=environment), "torch", "torch")
+
+    assert (verdict.level, verdict.anchor) == ("broken", anchor)
+    assert verdict.command.endswith(command)
+    assert bool(verdict.command) == bool(command)
