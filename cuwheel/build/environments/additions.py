@@ -88,13 +88,14 @@ def missing_releases(
     if before:
         python, new = environment.python, [after[name] for name in before if name in after]
         pip = any(pin.startswith("pip==") for pin in pins)
-        start = f"{python} -m pip install" if pip else f"uv pip install --python {python}"
+        start = (python, "-m", "pip", "install") if pip else ("uv", "pip", "install")
+        chosen = () if pip else ("--python", python)
+        command = " ".join(map(str, (*start, *chosen, *new)))
         raise InstallError(
             environment.refusal,
             why=f"{', '.join(before.values())} would be replaced by {', '.join(new)}{why}",
-            fix=f"if nothing else there needs {', '.join(before.values())}: `{start} "
-            f"{' '.join(new)}`, then again; or use another environment: python3 -m venv DIR, and "
-            "--python DIR",
+            fix=f"if nothing else there needs {', '.join(before.values())}: `{command}`, then "
+            "again; or use another environment: python3 -m venv DIR, and --python DIR",
         )
     return tuple(f"{name}=={version}" for sign, name, version in planned if sign == "+")
 

@@ -414,6 +414,7 @@ complete -c cuwheel -n '_shtab_cuwheel_using release' -l json -d 'print the rele
 complete -c cuwheel -n '_shtab_cuwheel_using; and test $_shtab_cuwheel_npos -eq 0' -a slim -d 'Write a wheel without other GPUs'"'"' code: -- WHEEL --arch 90.'
 complete -c cuwheel -n '_shtab_cuwheel_using slim' -s h -l help -d 'show this help message and exit'
 complete -c cuwheel -n '_shtab_cuwheel_using slim' -l arch -x -d 'compute capability of the GPUs that it is to serve, repeatable'
+complete -c cuwheel -n '_shtab_cuwheel_using slim' -l python -x -d 'interpreter with what the wheel requires: both wheels are imported by it, nothing is installed'
 complete -c cuwheel -n '_shtab_cuwheel_using slim' -l to -xka "(__fish_complete_directories)" -d 'folder for the new wheel; default: slim/ here'
 complete -c cuwheel -n '_shtab_cuwheel_using slim' -l quiet -s q -d 'print only the new wheel'"'"'s path'
 complete -c cuwheel -n '_shtab_cuwheel_using slim' -l verbose -s v -d 'list libraries whose code stays as it is, too'

@@ -555,6 +555,7 @@ _shtab_cuwheel_release_defaults_added=0
 _shtab_cuwheel_slim_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "*--arch[compute capability of the GPUs that it is to serve, repeatable]:90:"
+  "--python[interpreter with what the wheel requires\: both wheels are imported by it, nothing is installed]:PYTHON:"
   "--to[folder for the new wheel\; default\: slim\/ here]:DIR:_files -/"
   {--quiet,-q}"[print only the new wheel\'s path]"
   {--verbose,-v}"[list libraries whose code stays as it is, too]"

@@ -136,7 +136,8 @@ def test_knows_library_of_driver(soname: str, *, is_driver: bool) -> None:
         ("libamdhip64.so.6", True),
         ("libMIOpen.so.1", True),
         ("libsycl.so.8", True),
-        ("libmkl_core.so.2", True),
+        ("libmkl_sycl_blas.so.5", True),
+        ("libmkl_core.so.2", False),  # the processor's
         ("libcudart.so.13", False),
         ("librocksdb.so.9", False),
         ("libhipster.so", False),

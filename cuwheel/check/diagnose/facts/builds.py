@@ -20,8 +20,8 @@ from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnviron
 
 _CPYTHON = re.compile(r"cp(\d)(\d+)$")
 _THREADED = re.compile(r"cpython-\d+t-")  # in the suffix of an extension
-# The module that NumPy's headers import, of release 1 and of 2 (`numpy/__multiarray_api.h`).
 _NAMED_FOR_CUDA = re.compile(r"-cu(da)?\d\dx?$")
+# The module that NumPy's headers import, of release 1 and of 2 (`numpy/__multiarray_api.h`).
 _NUMPY_1 = b"numpy.core._multiarray_umath"
 _NUMPY_2 = b"numpy._core._multiarray_umath"
 # Of Cython, where a type is smaller than in the headers, and a name of its `numpy/__init__.pxd`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -78,6 +77,6 @@ def _without_metadata(context: RuleContext, name: str, folder: Path) -> Diagnosi
         f"{name} has files and no metadata",
         f"{folder} is there{of and f', of release{of}'}, and no .dist-info of it: an installation "
         "or a removal was interrupted",
-        f"remove that folder, and install the same build{of} again, from where it came",
-        f"rm -r {shlex.quote(str(folder))} && {again}" if again else "",
+        f"install the same build{of} again, from where it came: its files are written anew",
+        again,
     )
