@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -149,10 +150,19 @@ class AuditCase:
         return tuple(sorted(by_name.values(), key=lambda policy: -policy.priority))
 
     @cached_property
+    def markers(self) -> Mapping[str, str]:
+        """The values of requirements' markers that the tags decide."""
+        machines = (name for name in MACHINES for tag in self.platforms if tag.endswith(name))
+        values = {"platform_machine": next(machines, "x86_64")}
+        minors = set(map(minor_of, self.tags))
+        if len(minors) == 1 and (minor := minors.pop()) is not None:
+            values |= {"python_version": f"3.{minor}", "python_full_version": f"3.{minor}.9"}
+        return values
+
+    @cached_property
     def system(self) -> frozenset[str]:
         """Sonames on every system of the tags; without a manylinux tag, of the newest manylinux."""
-        machines = (name for name in MACHINES for tag in self.platforms if tag.endswith(name))
-        fallback = policies(next(machines, "x86_64"))[-1:]
+        fallback = policies(self.markers["platform_machine"])[-1:]
         lists = [policy.whitelist for policy in self.policies or fallback]
         return frozenset[str].intersection(*lists) if lists else frozenset()
 
@@ -196,13 +206,13 @@ class AuditCase:
     @cached_property
     def required(self) -> frozenset[str]:
         """Projects that the wheel requires on Linux without an extra."""
-        always = (each for each in self.requirements if "" in extras_of(each))
+        always = (each for each in self.requirements if "" in extras_of(each, self.markers))
         return frozenset(canonicalize_name(each.name) for each in always)
 
     @cached_property
     def declared(self) -> tuple[Dependency, ...]:
         """Everything that the requirements install, as far as is known."""
-        return dependencies_of(self.requires)
+        return dependencies_of(self.requires, self.markers)
 
     @cached_property
     def unknown_projects(self) -> tuple[str, ...]:
@@ -232,7 +242,7 @@ class AuditCase:
     @cached_property
     def dependencies(self) -> tuple[Dependency, ...]:
         """Everything that the requirements and the assumed frameworks install."""
-        return (*self.declared, *dependencies_of(self.assumed))
+        return (*self.declared, *dependencies_of(self.assumed, self.markers))
 
     @cached_property
     def host_libraries(self) -> tuple[tuple[ScannedLibrary, Elf], ...]:

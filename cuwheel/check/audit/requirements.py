@@ -112,7 +112,9 @@ class SupplierConditions:
         lines = [line for line in self.case.requires if project_of(line) == name]
         if not lines:
             return "which isn't in Requires-Dist"
-        extras = {extra for line in lines for extra in extras_of(Requirement(line))}
+        extras = {
+            extra for line in lines for extra in extras_of(Requirement(line), self.case.markers)
+        }
         if extras:
             return f"which only the extra {' or '.join(sorted(extras))} requires"
         marker = lines[0].partition(";")[2].strip()
@@ -127,7 +129,7 @@ class SupplierConditions:
         if match := _TENSORRT_LIBS.fullmatch(component.distribution):
             names |= {match[1], "tensorrt"}  # which require those of their own release
         lines = [Requirement(line) for line in self.case.requires if project_of(line) in names]
-        active = [line for line in lines if extras_of(line)]
+        active = [line for line in lines if extras_of(line, self.case.markers)]
         if not active or any(self._brings(component, line.specifier) for line in active):
             return ""
         return f"{active[0].name}{active[0].specifier}"

@@ -113,7 +113,7 @@ class SymbolNeeds:
     def torch_requirement(self) -> SpecifierSet | None:
         """The releases of PyTorch that the wheel requires; None: it requires none."""
         lines = [Requirement(text) for text in self.case.requires if project_of(text) == "torch"]
-        active = [line.specifier for line in lines if "" in extras_of(line)]
+        active = [line.specifier for line in lines if "" in extras_of(line, self.case.markers)]
         return reduce(operator.and_, active, SpecifierSet()) if active else None
 
     @property

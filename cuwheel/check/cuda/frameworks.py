@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
@@ -215,17 +216,20 @@ _ROWS = {component.distribution: component for component in reversed(KNOWN_COMPO
 _KNOWN = {*_ROWS, *(rule.owner.name for rule in _RULES)}
 
 
-def dependencies_of(requirements: Iterable[str]) -> tuple[Dependency, ...]:
-    """Return every distribution that requirements install on Linux x86_64, as far as is known.
+def dependencies_of(
+    requirements: Iterable[str], values: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Dependency, ...]:
+    """Return every distribution that requirements install on Linux, as far as is known.
 
     Args:
         requirements: `Requires-Dist` lines of a wheel; invalid ones count as nothing.
+        values: of markers, where they aren't those of Python 3.12 on x86_64.
     """
     dependencies: dict[Dependency, None] = {}
     for line in requirements:
         try:
             requirement = Requirement(line)
-            extras = extras_of(requirement)
+            extras = extras_of(requirement, values)
         except (InvalidRequirement, UndefinedComparison, UndefinedEnvironmentName):
             continue
         by = canonicalize_name(requirement.name)
@@ -297,13 +301,19 @@ def preloads(distribution: str, soname: str = "") -> bool:
     return any(fnmatchcase(soname, name) for name in patterns) if soname else bool(patterns)
 
 
-def extras_of(requirement: Requirement) -> tuple[str, ...]:
-    """Return the wheel's extras under which a requirement applies on Linux; `("",)`: always."""
-    marker = requirement.marker
-    if marker is None or marker.evaluate({**_LINUX, "extra": ""}):
+def extras_of(
+    requirement: Requirement, values: Mapping[str, str] = MappingProxyType({})
+) -> tuple[str, ...]:
+    """Return the wheel's extras under which a requirement applies on Linux; `("",)`: always.
+
+    Args:
+        values: of markers, where they aren't those of Python 3.12 on x86_64.
+    """
+    marker, there = requirement.marker, {**_LINUX, **values}
+    if marker is None or marker.evaluate({**there, "extra": ""}):
         return ("",)
     names = dict.fromkeys(_EXTRA.findall(str(marker)))
-    return tuple(name for name in names if marker.evaluate({**_LINUX, "extra": name}))
+    return tuple(name for name in names if marker.evaluate({**there, "extra": name}))
 
 
 def has_common_release(known: SpecifierSet, required: SpecifierSet) -> bool:

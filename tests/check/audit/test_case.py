@@ -82,3 +82,24 @@ def test_counts_no_requirement_for_an_extra_as_required(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "is_supplier"), [("nvidia_cublas", True), ("pkg", False)])
 def test_knows_nvidias_own_wheels(tmp_path: Path, name: str, *, is_supplier: bool) -> None:
     assert case_of(tmp_path, name=name).is_supplier is is_supplier
+
+
+@pytest.mark.parametrize(
+    ("tag", "marker", "is_required"),
+    [
+        ("cp312-cp312-manylinux_2_28_aarch64", "platform_machine == 'aarch64'", True),
+        ("cp312-cp312-manylinux_2_28_aarch64", "platform_machine == 'x86_64'", False),
+        ("cp312-cp312-manylinux_2_28_x86_64", "platform_machine == 'x86_64'", True),
+        ("py3-none-any", "platform_machine == 'x86_64'", True),
+        ("cp310-cp310-manylinux_2_28_x86_64", "python_version < '3.11'", True),
+        ("cp313-cp313-manylinux_2_28_x86_64", "python_version >= '3.13'", True),
+        ("cp310-abi3-manylinux_2_28_x86_64", "python_version < '3.11'", False),
+        ("cp310-none-manylinux_2_28_x86_64", "python_version < '3.11'", True),
+    ],
+)
+def test_tags_decide_markers(tmp_path: Path, tag: str, marker: str, *, is_required: bool) -> None:
+    lines = (f"nvidia-cuda-runtime-cu12; {marker}",)
+    case = audit_wheel(write_wheel(tmp_path, {}, name="pkg", tag=tag, requires=lines)).case
+
+    assert ("nvidia-cuda-runtime-cu12" in case.required) is is_required
+    assert (case.named_cuda == 12) is is_required

@@ -117,7 +117,7 @@ def _next_release(part: Component) -> str:
 def _unlimited(part: Component, bound: str, soname: str, case: AuditCase) -> Iterator[AuditFinding]:
     named = part.distribution
     lines = [each for each in case.requirements if canonicalize_name(each.name) == named]
-    allowed = [each.specifier for each in lines if "" in extras_of(each)]
+    allowed = [each.specifier for each in lines if "" in extras_of(each, case.markers)]
     newer = SpecifierSet(f">={bound}")
     right = SpecifierSet(part.releases)
     # A bare name is no statement about releases.

@@ -284,7 +284,7 @@ def _claim_findings(case: AuditCase) -> Iterator[AuditFinding]:
         fact = f"with License-Expression the index refuses the classifier {licences[0]}"
         yield finding("METADATA", "metadata", fact, "warning")
     declared = set(map(canonicalize_name, header(text, "provides-extra")))
-    extras = {extra for each in case.requirements for extra in extras_of(each)} - {""}
+    extras = {extra for each in case.requirements for extra in extras_of(each, case.markers)} - {""}
     for extra in sorted({canonicalize_name(extra) for extra in extras} - declared):
         fact = f"requirements are for the extra {extra}, which isn't in Provides-Extra: pip ignores"
         yield finding("METADATA", "metadata", f"{fact} it", "warning")
@@ -355,7 +355,7 @@ def _requirement_findings(case: AuditCase) -> Iterator[AuditFinding]:
     by_name: dict[str, list[Requirement]] = {}
     for each in case.requirements:
         group = by_name.setdefault(canonicalize_name(each.name), [])
-        if "" in extras_of(each) and len(group) < _OF_ONE_NAME:
+        if "" in extras_of(each, case.markers) and len(group) < _OF_ONE_NAME:
             group.append(each)
     for each in case.requirements:
         yield from _alone_findings(each, case)
@@ -380,7 +380,7 @@ def _is_for_x86(case: AuditCase) -> bool:
 
 def _alone_findings(required: Requirement, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield a requirement that the index refuses, or that no release of the index meets."""
-    name, is_always = canonicalize_name(required.name), "" in extras_of(required)
+    name, is_always = canonicalize_name(required.name), "" in extras_of(required, case.markers)
     own = case.scan.dist_info.removesuffix(".dist-info")
     locals_ = [str(each) for each in required.specifier if "+" in each.version]
     fact, severity = "", "warning"

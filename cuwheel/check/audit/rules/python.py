@@ -287,7 +287,7 @@ def _undeclared_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFin
 def _undeclared(item: Import, project: str, case: AuditCase) -> AuditFinding:
     lines = [each for each in case.requirements if canonicalize_name(each.name) == project]
     fact = f"line {item.line} always imports {item.module.partition('.')[0]}, which "
-    if extras := sorted({extra for each in lines for extra in extras_of(each)}):
+    if extras := sorted({extra for each in lines for extra in extras_of(each, case.markers)}):
         fact += f"only the extra {' or '.join(extras)} requires"
     elif lines:
         fact += f"is required only where {lines[0].marker}"

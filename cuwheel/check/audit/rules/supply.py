@@ -226,7 +226,7 @@ def _older_findings(
             continue
         allowed = Requirement(line).specifier
         older = SpecifierSet(f">={release.partition('.')[0]},<{release}")
-        if extras_of(Requirement(line)) and has_common_release(older, allowed):
+        if extras_of(Requirement(line), case.markers) and has_common_release(older, allowed):
             fact = f"it needs {function}, which {project} has from {release} on, but "
             fact += f"{project}{allowed} is required"
             yield finding(library, "needed library", fact, "warning")

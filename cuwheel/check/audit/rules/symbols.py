@@ -194,7 +194,7 @@ def _stable_abi_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[A
 def _numpy_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield a module for the C API of NumPy 1, which NumPy 2 refuses to serve."""
     lines = [each for each in case.requirements if canonicalize_name(each.name) == "numpy"]
-    allowed = [each.specifier for each in lines if "" in extras_of(each)]
+    allowed = [each.specifier for each in lines if "" in extras_of(each, case.markers)]
     is_old = library.numpy == 1 and case.newest_python >= _OF_NUMPY_2
     is_imported = is_old and case.is_imported(library.name)
     if is_imported and allowed and all(has_common_release(_NUMPY_2, each) for each in allowed):
