@@ -126,7 +126,7 @@ def read_here(python: str | None, environ: Mapping[str, str], start: Path) -> He
     chosen = find_environment(python, environ, start)
     if chosen.path is None:
         raise InterpreterNotFoundError(
-            "there is no Python to find a wheel for", why=chosen.fault, fix=chosen.fix
+            "there is no Python to look into", why=chosen.fault, fix=chosen.fix
         )
     environment = read_environment(chosen.path, environ)
     driver, _ = gpus.answer(Driver())
