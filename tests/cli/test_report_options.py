@@ -71,7 +71,9 @@ def output_of(capsys: pytest.CaptureFixture[str], name: str, *options: str) -> t
     return written.out, written.err
 
 
-@pytest.mark.parametrize("name", ["audit", "cache", "diagnose", "explain", "matrix"])
+@pytest.mark.parametrize(
+    "name", ["audit", "cache", "diagnose", "explain", pytest.param("matrix", marks=pytest.mark.e2e)]
+)
 def test_gives_nothing_but_data(
     name: str, wheel: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

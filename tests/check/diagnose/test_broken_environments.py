@@ -158,6 +158,7 @@ def test_names_the_mapped_file(env: Env) -> None:
     assert [found.path for _, found in needs if found] == [mapped]
 
 
+@pytest.mark.e2e
 def test_examines_folder_of_packages_without_commands(env: Env) -> None:
     install_ext(env, "raise ValueError('odd')\n")
 

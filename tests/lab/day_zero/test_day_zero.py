@@ -110,6 +110,7 @@ def test_release_for_other_pythons_is_no_verdict(run: Run, tmp_path: Path) -> No
     assert "3.9" in done.stderr
 
 
+@pytest.mark.e2e  # it waits for tries
 def test_index_that_is_out_of_reach_is_no_verdict(run: Run, tmp_path: Path, index: Site) -> None:
     add_package(tmp_path / "own", "plain", "")
     index.files.clear()

@@ -193,6 +193,7 @@ def test_names_what_is_wrong(tmp_path: Path, code: str, fault: str) -> None:
     assert run.faults[0].startswith(f"large: {fault}")
 
 
+@pytest.mark.e2e
 def test_names_the_block_where_one_of_a_million_elements_is_wrong(tmp_path: Path) -> None:
     probe = PROBE.replace("random(1000)", "random(1 << 20)").replace("1e-12", "1e-4")
 
@@ -249,6 +250,7 @@ def test_crash_keeps_the_other_cases(tmp_path: Path, end: str, what: str) -> Non
     assert run.libraries
 
 
+@pytest.mark.e2e
 def test_call_that_never_ends_keeps_the_other_cases(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -235,6 +235,7 @@ _UNREADABLE = {
 }
 
 
+@pytest.mark.e2e  # apt waits for tries
 @pytest.mark.parametrize("kind", _UNREADABLE)
 def test_names_archive_that_can_not_be_read(tmp_path: Path, key: Path, kind: str) -> None:
     with pytest.raises(DownloadError) as caught:
