@@ -27,6 +27,7 @@ from cuwheel.base.system.files import checked_sha256
 from cuwheel.base.system.folders.temporary import temporary_folder
 from cuwheel.base.system.regular_files import read_toml
 from cuwheel.build.environments.uv import OWN_PYTHON, is_unreachable, run_uv
+from cuwheel.check.diagnose.rules.installer import Installer
 
 _WHEELS_ONLY = ("--only-binary", ":all:")
 _PLANNED = re.compile(r"\s([+~-]) (\S+)==(\S+)")  # lines of `uv pip install --dry-run`
@@ -37,6 +38,7 @@ class UserEnvironment:
     """An environment that isn't cuwheel's."""
 
     python: Path
+    installer: Installer
     environ: Mapping[str, str]
     cache: Path
     log: Path
@@ -77,7 +79,16 @@ def missing_releases(
             planned, why = _planned(environment, wanted, ()), f"; {error.why}"
         except InstallError:
             raise error from None
-    before, after = (
+    if [name for sign, name, _ in planned if sign != "+" and canonicalize_name(name) != but]:
+        raise _replacement_error(environment, planned, but, why)
+    return tuple(f"{name}=={version}" for sign, name, version in planned if sign == "+")
+
+
+def _replacement_error(
+    environment: UserEnvironment, planned: Sequence[tuple[str, str, str]], but: str, why: str
+) -> InstallError:
+    """Return the error of a plan that replaces what is installed; `why` continues its reason."""
+    old, new = (
         {
             canonicalize_name(name): f"{name}=={version}"
             for sign, name, version in planned
@@ -85,19 +96,18 @@ def missing_releases(
         }
         for is_new in (False, True)
     )
-    if before:
-        python, new = environment.python, [after[name] for name in before if name in after]
-        pip = any(pin.startswith("pip==") for pin in pins)
-        start = (python, "-m", "pip", "install") if pip else ("uv", "pip", "install")
-        chosen = () if pip else ("--python", python)
-        command = " ".join(map(str, (*start, *chosen, *new)))
-        raise InstallError(
-            environment.refusal,
-            why=f"{', '.join(before.values())} would be replaced by {', '.join(new)}{why}",
-            fix=f"if nothing else there needs {', '.join(before.values())}: `{command}`, then "
-            "again; or use another environment: python3 -m venv DIR, and --python DIR",
+    others = [new[name] for name in old if name in new]
+    fix = "use another environment: python3 -m venv DIR, and --python DIR"
+    if command := environment.installer.install(*others):
+        fix = (
+            f"if nothing else there needs {', '.join(old.values())}: `{command}`, then again; "
+            f"or {fix}"
         )
-    return tuple(f"{name}=={version}" for sign, name, version in planned if sign == "+")
+    return InstallError(
+        environment.refusal,
+        why=f"{', '.join(old.values())} would be replaced by {', '.join(others)}{why}",
+        fix=fix,
+    )
 
 
 def _planned(

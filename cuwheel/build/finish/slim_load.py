@@ -12,19 +12,19 @@ from cuwheel.base.errors import SmokeError
 from cuwheel.base.formats.wheel.archive import unpack_wheel
 from cuwheel.base.system.folders.temporary import temporary_folder
 from cuwheel.build.finish.smoke.loaded_libraries import owners
-from cuwheel.build.finish.smoke.probe import SCRIPT, Probe, SmokeAnswer
+from cuwheel.build.finish.smoke.probe import SCRIPT, Probe
 from cuwheel.build.finish.smoke.top_modules import top_modules
 from cuwheel.build.sandbox.confinement import confine_environment
 from cuwheel.check.diagnose.facts.environment import PythonEnvironment
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadedAlike:
-    """What both wheels did.
+class LoadResult:
+    """What an import of a wheel does.
 
     Attributes:
         imported: modules that were.
-        failure: the last line of the error of both; empty: there was none.
+        failure: the last line of the error; empty: there was none.
     """
 
     imported: tuple[str, ...]
@@ -33,26 +33,29 @@ class LoadedAlike:
 
 def compare_loads(
     original: Path, slim: Path, environment: PythonEnvironment, sandbox: str, log: Path
-) -> LoadedAlike:
+) -> LoadResult:
     """Import a wheel and its slimmed one, each in a process, with what an environment has.
 
     Nothing is installed there: the wheel's folder precedes the environment's packages, and has
     links to them beside its own, for the libraries that rpaths name.
 
+    Returns:
+        What both do.
+
     Raises:
         SmokeError: the slimmed one fails where the original doesn't, or in another way.
     """
     first, second = (_load(wheel, environment, sandbox, log) for wheel in (original, slim))
-    if (first.imported, first.last_line) != (second.imported, second.last_line):
+    if first != second:
         raise SmokeError(
             f"{slim.name} doesn't load as {original.name} does",
-            why=second.last_line or f"the original fails: {first.last_line}",
+            why=second.failure or f"the original fails: {first.failure}",
             fix=f"use the original; {log} has both outputs",
         )
-    return LoadedAlike(imported=second.imported, failure=second.last_line)
+    return second
 
 
-def _load(wheel: Path, environment: PythonEnvironment, sandbox: str, log: Path) -> SmokeAnswer:
+def _load(wheel: Path, environment: PythonEnvironment, sandbox: str, log: Path) -> LoadResult:
     project = canonicalize_name(parse_wheel_filename(wheel.name)[0])
     with temporary_folder() as scratch:
         site = scratch / "site"
@@ -75,7 +78,10 @@ def _load(wheel: Path, environment: PythonEnvironment, sandbox: str, log: Path) 
             log=log,
             name=wheel.name,
         )
-        return probe.run(imports=modules, ahead=site.resolve())
+        answer = probe.run(imports=modules, ahead=site.resolve())
+    # The loader names the file that it refuses: each wheel's is in another folder.
+    failure = answer.last_line.replace(f"{site.resolve()}/", "")
+    return LoadResult(imported=answer.imported, failure=failure)
 
 
 def _link(sites: Iterable[Path], folder: Path) -> None:

@@ -84,9 +84,7 @@ _CACHE_TIME_LIMIT = 10.0  # seconds for ldconfig and the system's folders
 _VERIFY_TIME_LIMIT = 600.0  # seconds for reading all files of all packages
 _FAILED_TIME_LIMIT = 300.0  # seconds for reading all files of those that can't be imported
 _PACKAGE_TIME_LIMIT = 120.0  # seconds for the libraries of all packages
-
-
-_OTHER_SIZE = re.compile(r"numpy\.dtype size changed")
+_OTHER_SIZE = re.compile(r"numpy\.dtype size changed")  # of Cython, built for NumPy 1
 
 
 class EnvironmentDiagnosis:

@@ -13,11 +13,7 @@ from cuwheel.base.errors import InterpreterNotFoundError, UsageError, suggest
 from cuwheel.base.formats.binaries.archs import is_arch
 from cuwheel.check.cuda.frameworks import framework_cuda
 from cuwheel.check.cuda.torch_exports import minor_of, torch_exports
-from cuwheel.check.diagnose.facts.environment import (
-    PythonEnvironment,
-    find_environment,
-    read_environment,
-)
+from cuwheel.check.diagnose.facts.environment import PythonEnvironment, read_chosen_environment
 from cuwheel.check.diagnose.facts.machine import Driver, find_driver, read_host_facts
 from cuwheel.check.diagnose.facts.probe import TimedCall
 from cuwheel.check.diagnose.rules.installer import Installer, installer_of
@@ -123,12 +119,7 @@ def read_here(python: str | None, environ: Mapping[str, str], start: Path) -> He
         InterpreterNotFoundError: there is no such interpreter, or it can't be run.
     """
     gpus = TimedCall(_DRIVER_TIME_LIMIT, lambda: find_driver(environ))
-    chosen = find_environment(python, environ, start)
-    if chosen.path is None:
-        raise InterpreterNotFoundError(
-            "there is no Python to look into", why=chosen.fault, fix=chosen.fix
-        )
-    environment = read_environment(chosen.path, environ)
+    chosen, environment = read_chosen_environment(python, environ, start)
     driver, _ = gpus.answer(Driver())
     return Here(
         machine=_machine_of(environment, driver, read_host_facts(start, environ).glibc),

@@ -18,12 +18,11 @@ from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.documents import Schema
 from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.build.finish.slim import SlimLibrary, slim_wheel
-from cuwheel.build.finish.slim_load import LoadedAlike, compare_loads
+from cuwheel.build.finish.slim_load import LoadResult, compare_loads
 from cuwheel.build.sandbox.backends import choose_sandbox
 from cuwheel.check.audit.verdict import audit_wheel
 from cuwheel.check.diagnose.diagnose import callers_environment
-from cuwheel.check.diagnose.facts.environment import PythonEnvironment
-from cuwheel.check.pick.machine import read_here
+from cuwheel.check.diagnose.facts.environment import PythonEnvironment, read_chosen_environment
 from cuwheel.cli.parser import JSON_TEXT, Option, Parser, existing, new_parser
 
 
@@ -37,7 +36,7 @@ class SlimDocument:
         size_before: of the original, bytes.
         libraries: those with device code.
         license: what the metadata say.
-        loaded: by --python, the original alike; None: neither was loaded.
+        loaded: by --python, as the original is; None: neither was loaded.
     """
 
     SCHEMA: ClassVar[Schema] = Schema("slim", "1.2")
@@ -47,7 +46,7 @@ class SlimDocument:
     size_before: int
     libraries: tuple[SlimLibrary, ...]
     license: str
-    loaded: LoadedAlike | None = None
+    loaded: LoadResult | None = None
 
 
 def slim_parser() -> Parser:
@@ -116,10 +115,10 @@ def _environment(args: argparse.Namespace, caller: Caller) -> PythonEnvironment 
     if not args.python:
         return None
     environ = callers_environment(caller.environ)
-    return read_here(args.python, environ, caller.path(".")).environment
+    return read_chosen_environment(args.python, environ, caller.path("."))[1]
 
 
-def _loaded(wheel: Path, slim: Path, environment: PythonEnvironment, caller: Caller) -> LoadedAlike:
+def _loaded(wheel: Path, slim: Path, environment: PythonEnvironment, caller: Caller) -> LoadResult:
     """Import both wheels; one that loads otherwise than its original is removed."""
     log = caller.cache / "logs" / "slim.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -130,7 +129,7 @@ def _loaded(wheel: Path, slim: Path, environment: PythonEnvironment, caller: Cal
         raise
 
 
-def _load_line(loaded: LoadedAlike | None) -> str:
+def _load_line(loaded: LoadResult | None) -> str:
     if loaded is None:
         return "not loaded: --python ENV/bin/python imports both wheels"
     if loaded.failure:

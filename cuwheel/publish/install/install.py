@@ -201,6 +201,7 @@ class _Run:
         """The environment, as its installer needs it."""
         return UserEnvironment(
             python=self.here.environment.python,
+            installer=self.here.installer,
             environ=self.options.environ,
             cache=self.options.caller.cache,
             log=self.logs / "install.log",

@@ -216,6 +216,7 @@ def test_audit_takes_code_that_runs_there(tmp_path: Path, library: Path) -> None
     [
         ("", "load proof: both import pkg"),
         ("import nowhere", "load proof: both fail alike: ModuleNotFoundError: No module named"),
+        ("raise ImportError(__file__)", "both fail alike: ImportError: pkg/__init__.py"),
     ],
 )
 def test_both_wheels_are_imported(

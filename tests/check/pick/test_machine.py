@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cuwheel.base.errors import InterpreterNotFoundError, UsageError
+from cuwheel.check.diagnose.facts import environment as environment_facts
 from cuwheel.check.diagnose.facts.environment import PythonEnvironment
-from cuwheel.check.pick import machine
 from cuwheel.check.pick.machine import TargetMachine, parse_machine, read_here
 
 
@@ -100,7 +100,7 @@ def environment_of(implementation: str, suffix: str) -> PythonEnvironment:
 
 def test_knows_pypy_by_its_abi(monkeypatch: pytest.MonkeyPatch) -> None:
     pypy = environment_of("pypy", ".pypy310-pp73-x86_64-linux-gnu.so")
-    monkeypatch.setattr(machine, "read_environment", lambda *_: pypy)
+    monkeypatch.setattr(environment_facts, "read_environment", lambda *_: pypy)
 
     target = read_here(sys.executable, {"PATH": os.defpath}, Path("/")).machine
 
@@ -109,7 +109,7 @@ def test_knows_pypy_by_its_abi(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_refuses_other_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        machine, "read_environment", lambda *_: environment_of("graalpy", ".graalpy.so")
+        environment_facts, "read_environment", lambda *_: environment_of("graalpy", ".graalpy.so")
     )
 
     with pytest.raises(

@@ -157,7 +157,7 @@ class Installing:
         empty = self.folder / "empty"
         empty.mkdir(exist_ok=True)
         return {
-            "PATH": os.defpath,
+            "PATH": f"{os.defpath}:{Path(sys.executable).parent}",  # where uv is
             "HOME": str(self.folder),
             "PIP_CONFIG_FILE": os.devnull,
             "PIP_INDEX_URL": empty.as_uri(),

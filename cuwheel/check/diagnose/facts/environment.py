@@ -295,6 +295,22 @@ def _conda_folders(environ: Mapping[str, str]) -> Iterator[Path]:
     yield from (Path(line.strip()) for line in lines if line.strip())
 
 
+def read_chosen_environment(
+    request: str | None, environ: Mapping[str, str], start: Path
+) -> tuple[ChosenPython, PythonEnvironment]:
+    """Find the interpreter of `--python`, as `find_environment` does, and read its environment.
+
+    Raises:
+        InterpreterNotFoundError: there is none, or it can't be run.
+    """
+    chosen = find_environment(request, environ, start)
+    if chosen.path is None:
+        raise InterpreterNotFoundError(
+            "there is no Python to look into", why=chosen.fault, fix=chosen.fix
+        )
+    return chosen, read_environment(chosen.path, environ)
+
+
 def read_environment(
     python: Path, environ: Mapping[str, str], place: ProbePlace | None = None
 ) -> PythonEnvironment:
