@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
 
 from cuwheel.base import limits
@@ -316,6 +316,7 @@ class MemberReading:
         self._has_cudart = False
         self._numpy: set[bytes] = set()  # modules that have its C API
         self._uses_cffi = False
+        self._is_named_as_module = not PurePosixPath(member.name).name.startswith("lib")
         self._names: set[bytes] = set()  # texts in it, of CUDA's libraries
         self.text = bytearray()
         self.secrets: tuple[str, ...] = ()
@@ -376,7 +377,8 @@ class MemberReading:
         self._has_cudart = self._has_cudart or CUDART_TEXT in window.data
         if is_library and _NUMPY_API in window.data:
             self._numpy.update(_NUMPY.findall(window.data))
-        self._uses_cffi |= is_library and _CFFI in window.data
+        if is_library and self._is_named_as_module and not self._uses_cffi:
+            self._uses_cffi = _CFFI in window.data
         if is_library and _NAMED in window.data and len(self._names) < limits.FAULTS:
             found = (_OPENED.findall(window.data), _OPENED_BY_PATH.findall(window.data))
             self._names.update(*found)

@@ -362,9 +362,9 @@ class Chain:
         elif importing := self.conditions.imported_namesake(soname):
             supplier = loader = importing
             rest = f"from {importing}, which Python code imports, and "
-            others = " or ".join(self.case.unknown_projects[:3])
-            rest += f"{others} may install" if others else "no requirement installs"
-            fault = Fault("note" if others else "warning", "comes", "come", rest)
+            installers = " or ".join(self.case.unknown_projects[:3])
+            rest += f"{installers} may install" if installers else "no requirement installs"
+            fault = Fault("note" if installers else "warning", "comes", "come", rest)
         elif soname in _OF_TORCH and (user := self._user_of_torch()):
             supplier, loader = "torch", "torch"
             rest = "in the wheel, nor on every system; loaded before by torch, into which the "

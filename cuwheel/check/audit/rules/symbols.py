@@ -29,7 +29,7 @@ _PYTHON = re.compile(r"_?Py[A-Z_]")
 # PyTorch's C interface (torch/csrc/inductor/aoti_torch/c/shim.h), as used by modules that are
 # imported only where torch is.
 _BRIDGE = re.compile(r"aoti_torch_|torch_(?=[a-z])")
-_OF_TORCH_1 = re.compile(r"(?i)(torch|pt)[-_.v]?1\D?\d|[-_]1[._]\d+[._]\d")  # in a file's name
+_OF_TORCH_1 = re.compile(r"(?i)(torch|pt)[-_.v]?1\D?\d")  # in a file's name
 _NUMPY_2, _OF_NUMPY_2 = SpecifierSet(">=2"), 9  # its oldest Python 3
 _SHOWN = 3  # names in one finding
 _REALTIME = re.compile(
