@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -270,8 +270,7 @@ class AuditCase:
         majors: dict[str, frozenset[int]] = {}
         for library, elf in self.host_libraries:
             known = [
-                {part.cuda for part in components_of(name) if part.cuda} or _old_major(name)
-                for name in elf.needed
+                {part.cuda for part in components_of(name) if part.cuda} for name in elf.needed
             ]
             majors[library.name] = frozenset().union(*(ones for ones in known if len(ones) == 1))
         return majors
@@ -411,7 +410,7 @@ class AuditCase:
         return len(same) > 1 and all(_OF_TORCH.search(other.name) for other in same)
 
 
-def _old_major(soname: str) -> set[int]:
-    """Return the CUDA major of a library that no wheel of NVIDIA's has, as of CUDA 10."""
-    major = int(cuda_major_of(soname) or _OLDEST_WITH_WHEELS)
-    return {major} if major < _OLDEST_WITH_WHEELS else set()
+def old_majors(sonames: Iterable[str]) -> frozenset[int]:
+    """Return the CUDA majors of libraries that no wheel of NVIDIA's has, as of CUDA 10."""
+    majors = (int(cuda_major_of(soname) or _OLDEST_WITH_WHEELS) for soname in sonames)
+    return frozenset(major for major in majors if major < _OLDEST_WITH_WHEELS)

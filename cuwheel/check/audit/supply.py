@@ -308,12 +308,12 @@ class Chain:
 
     def _of_other_torch(self, library: ScannedLibrary, soname: str) -> Fault:
         """Return the fault of a library of PyTorch for AMD's or Intel's GPUs."""
-        is_said = re.search(r"(?i)rocm|xpu|sycl", self.case.scan.file_name)
+        is_stated = re.search(r"(?i)rocm|xpu|sycl", self.case.scan.file_name)
         is_lost = self.case.is_loaded(library.name) and not self.conditions.has_alternatives
         severity: Severity = "error" if is_lost else "warning"
         make = "AMD's" if "_hip" in soname else "Intel's"
         rest = f"only in builds of torch for {make} GPUs, not in the one of the public index"
-        return Fault("note" if is_said else severity, "is", "are", rest)
+        return Fault("note" if is_stated else severity, "is", "are", rest)
 
     def _lost_elsewhere(
         self, library: ScannedLibrary, soname: str, component: Component

@@ -409,7 +409,7 @@ def _wider_than(name: str, code: DeviceCode, case: AuditCase) -> str:
 
 
 def _is_of_jetson(name: str, code: DeviceCode, case: AuditCase) -> bool:
-    """Return True for code that GPUs of x86-64 systems don't run, whatever their capability.
+    """Return True for code that no GPU of an x86-64 system runs.
 
     CUDA C++ Programming Guide, "Binary Compatibility": not between desktop and Tegra.
     """

@@ -166,7 +166,7 @@ def _is_loaded(library: ScannedLibrary, missing: Iterable[str], case: AuditCase)
 
 
 def _is_plugin(library: ScannedLibrary, case: AuditCase) -> bool:
-    """Return True beside modules if nothing of the wheel needs or names a library."""
+    """Return True if modules are there, and nothing of the wheel needs or names a library."""
     graph = case.loader_graph
     is_alone = not any(elf.python_modules for _, elf in case.host_libraries)
     is_named = any(map(case.is_opened, graph.names(library.name)))
