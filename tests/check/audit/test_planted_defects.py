@@ -35,12 +35,13 @@ CU12 = ("nvidia/cuda_runtime/lib", "nvidia/cublas/lib", "nvidia/nvjitlink/lib", 
 
 @dataclass(frozen=True)
 class Code:
-    """C code of a library that needs sonames, or of a program."""
+    """C code of a library that needs sonames, or of a program; `header` changes bytes of it."""
 
     text: str = "int answer(void) { return 42; }\n"
     needs: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     is_program: bool = False
+    header: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,29 @@ VERSION = "from importlib.metadata import version\n"
 OTHER_NAME, SETUPTOOLS = {"name": "pkg_cu12", "requires": ("a",)}, {"requires": ("setuptools",)}
 SCRIPT = f"{DATA}/scripts/tool"
 NVIDIA = "nvidia/cublas/lib/libmine.so"
+# Places in the header of an ELF file: EI_OSABI, e_type, e_phnum.
+FREEBSD, OBJECT, NO_SEGMENTS = ((7, 9),), ((16, 1),), ((56, 0),)
+NUMPY = 'const char *numpy = "numpy._core._multiarray_umath";\n'
+CFFI = 'const char cffi[] = "\\0_cffi_backend";\n'
+OTHER = EXTENSION.replace("_C", "_D")
+HOSTED = Code(calling("host_function"))
+NO_TORCH = calling("_ZN2at7nothingEv")
 GRAFTED = "pkg.libs/libstdc++-0a1b2c3d.so.6"
+
+OPENED = "import ctypes, os\nctypes.CDLL(os.path.dirname(__file__) + '/libx.so')\n"
+
+
+def two_of_one_soname(*names: str) -> dict[str, str | Code]:
+    """Return two modules, each with the function of a name in a library of its own folder."""
+    files: dict[str, str | Code] = {"pkg/__init__.py": "from . import _C, _D\n"}
+    for name, folder, module in zip(names, "ab", (EXTENSION, OTHER), strict=True):
+        soname = "libfoo.so.1"
+        text = calling(name) + MODULE.replace("_C", module[4:6])
+        files[module] = Code(text, (soname,), (f"-Wl,-rpath,$ORIGIN/{folder}",))
+        own = f"int {name}(void) {{ return {ord(folder)}; }}\n"
+        files[f"pkg/{folder}/{soname}"] = Code(own, flags=(f"-Wl,-soname,{soname}",))
+    return files
+
 
 DEFECTS = (
     # Python code that an import always runs.
@@ -813,6 +836,62 @@ DEFECTS = (
         error("library", LIB),
         {LIB: Code('__attribute__((section(".nvFatBinSegment"))) int wrapper = 1;\n')},
     ),
+    *(
+        Plant(
+            name,
+            error("library", EXTENSION),
+            {EXTENSION: Code(MODULE, header=header), **package("from . import _C\n")},
+            {"tag": CP312},
+        )
+        for name, header in (
+            ("of FreeBSD", FREEBSD),
+            ("object file", OBJECT),
+            ("no segments", NO_SEGMENTS),
+        )
+    ),
+    Plant(
+        "two of one soname",
+        error(SYMBOL, OTHER),
+        two_of_one_soname("one", "two"),
+        {"tag": CP312},
+    ),
+    *(
+        Plant(f"C API, {text}", error(PY, EXTENSION), {EXTENSION: Code(text + MODULE)}, wheel)
+        for text, wheel in ((NUMPY, {"tag": CP312}), (CFFI, {"tag": CP312}))
+    ),
+    *(
+        Plant(
+            f"{name} of {soname}",
+            error(SYMBOL, LIB),
+            {LIB: Code(calling(name), (soname,), flags), **package(OPENED)},
+            {"requires": (requirement,)},
+        )
+        for name, soname, flags, requirement in (
+            ("cudaNothing", CUDART, RPATH12, RUNTIME),
+            ("cudaThreadExit", "libcudart.so.13", rpath("nvidia/cu13/lib"), RUNTIME[:19]),
+        )
+    ),
+    Plant(
+        "torch of ROCm",
+        error(NEEDED, EXTENSION),
+        {
+            EXTENSION: Code(MODULE, ("libc10_hip.so",)),
+            **package("import torch\nfrom . import _C\n"),
+        },
+        {"requires": ("torch",), "tag": CP312},
+    ),
+    Plant(
+        "opened without its runtime",
+        error(NEEDED, LIB),
+        {LIB: Code(needs=(CUDART,)), **package(OPENED)},
+        {"requires": (RUNTIME,)},
+    ),
+    Plant(
+        "two majors of a runtime",
+        warning("unused requirement", "METADATA"),
+        {LIB: Code(needs=(CUDART,), flags=RPATH12)},
+        {"requires": (RUNTIME, RUNTIME[:19])},
+    ),
     Plant("glibc's own", error("platform tag", LIB), {LIB: Code(PRIVATE)}),
     Plant(
         "packed relocations",
@@ -1061,6 +1140,52 @@ SOUND = (
         None,
         {LIB: Code(RUNTIME_CALL, (CUDART,), RPATH12)},
         {"requires": (f"{RUNTIME}>=12.8",)},
+    ),
+    Plant(
+        "plug-in of a program",
+        None,
+        {EXTENSION: Code(MODULE), "pkg/p/libp.so": HOSTED},
+        {"tag": CP312},
+    ),
+    Plant("object", None, {"pkg/x.o": Code(header=OBJECT), LIB: Code()}),
+    Plant("for FreeBSD too", None, {"pkg/bsd/liby.so": Code(header=FREEBSD), LIB: Code()}),
+    Plant("one of one soname", None, two_of_one_soname("one", "one"), {"tag": CP312}),
+    *(
+        Plant(f"C API of {text}", None, {EXTENSION: Code(text + MODULE), **files}, wheel)
+        for text, files, wheel in (
+            (NUMPY, {}, {"tag": CP312, "requires": ("numpy",)}),
+            (CFFI, {}, {"tag": CP312, "requires": ("cffi",)}),
+            (NUMPY, package("try:\n    import numpy\nexcept ImportError: ...\n"), {"tag": CP312}),
+        )
+    ),
+    *(
+        Plant(
+            f"{name} of the runtime",
+            None,
+            {LIB: Code(calling(name), (CUDART,), RPATH12), **package(OPENED)},
+            {"requires": (RUNTIME,)},
+        )
+        for name in ("cudaMalloc", "cudaThreadExit", "cudaMemcpyAsync_ptsz")
+    ),
+    Plant(
+        "for releases before the table",
+        None,
+        {f"pkg/liba_pytorch_1.{minor}.0.so": Code(NO_TORCH, (TORCH,)) for minor in (7, 8)},
+    ),
+    Plant(
+        "OpenMP of torch",
+        None,
+        {
+            LIB: Code(needs=("libgomp.so.1",)),
+            "pkg/liby.so": Code(flags=rpath("torch/lib")),
+        },
+        {"requires": ("something",)},
+    ),
+    Plant(
+        "other name of a requirement",
+        None,
+        {EXTENSION: Code(MODULE, ("libother.so",)), **package("import other\nfrom . import _C\n")},
+        {"requires": ("another-cu12",), "tag": CP312},
     ),
     Plant(
         "driver's function by the driver",
@@ -1750,7 +1875,11 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str | Code], by
             return versioned(folder, code).read_bytes()
         if code.is_program:
             return program(folder, code).read_bytes()
-        return make_library(folder, *code.needs, flags=code.flags, code=code.text).read_bytes()
+        library = make_library(folder, *code.needs, flags=code.flags, code=code.text).read_bytes()
+        content = bytearray(library)
+        for place, value in code.header:
+            content[place] = value
+        return bytes(content)
 
     return compiled
 

@@ -232,6 +232,8 @@ def _renamed_findings(case: AuditCase) -> Iterator[AuditFinding]:
         component = component_of_copy(PurePosixPath(library.name).name)
         expected = component.opens if component else ()  # has a finding of its own
         for opened in library.opened:
+            if is_from_driver(opened) or is_from_driver(f"{opened}.1"):
+                continue  # which only the system has
             is_expected = any(fnmatchcase(opened, pattern) for pattern in expected)
             if not is_expected and not any(_is_release(name, opened) for name in known):
                 copies = [name for old, name in renamed.items() if _is_release(old, opened)]
@@ -240,6 +242,8 @@ def _renamed_findings(case: AuditCase) -> Iterator[AuditFinding]:
                     # Without a release it is the system's, which code can do without.
                     is_sure = not opened.endswith(".so") or is_cuda_library(opened)
                     severity: Severity = "warning" if is_sure else "note"
+                    if is_sure and is_grafted(library.name):
+                        severity = "error"  # NVIDIA's own, which doesn't work without
                     yield finding(library.name, "grafted library", fact, case.severity(severity))
 
 
