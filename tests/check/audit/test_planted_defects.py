@@ -1515,7 +1515,7 @@ BROKEN = (
     ),
     Plant(
         "letter case anywhere",
-        warning("archive", "pkg/A.py"),
+        warning("archive", "pkg/a.py"),
         {"pkg/A.py": "1", "pkg/a.py": ""},
         ANY,
     ),
