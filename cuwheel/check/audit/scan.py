@@ -13,7 +13,7 @@ import re
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -48,6 +48,7 @@ from cuwheel.check.cuda.suppliers import cuda_major_of, stem_of
 _BATCH = 1 << 20  # bytes that go from one thread to the other at once; less costs switches
 _BATCH_LENGTH = 128  # pieces likewise: files can be empty, and each has zlib's state of 45 kB
 _PREFETCH = 4  # batches that wait at most, each of up to `_BATCH` and a piece
+_ELF_KIND, _CORE = slice(16, 18), 4  # `e_type`, ET_CORE (System V ABI, "ELF Header")
 _ARCHIVE = b"!<arch>\n"  # a static library
 # Other than ELF: static, of macOS (mach-o/loader.h, mach-o/fat.h), of Windows.
 _OTHER_LIBRARIES = (
@@ -102,6 +103,7 @@ class ScannedLibrary:
         uses_cffi: it imports cffi's module.
         opened: libraries that its code names, where it calls `dlopen`.
         code_sizes: bytes of its device code of each kind, of all sections.
+        is_core: it is the memory of a process that crashed.
         undefined: required symbols without a library and a version; weak ones are left out.
         exports: None where they can't be read, as of 32 bits.
     """
@@ -110,6 +112,7 @@ class ScannedLibrary:
     elf: Elf | None
     device_code: DeviceCode | None
     damage: str = ""
+    is_core: bool = False
     cudart: str = ""
     numpy: int = 0
     uses_cffi: bool = False
@@ -345,7 +348,8 @@ class MemberReading:
         """Collect the member's facts, after the last piece."""
         self._search(self._windows.finish())
         if self._start.startswith(MAGIC):
-            self.library = self._read_library()
+            kind = self._start[_ELF_KIND]
+            self.library = replace(self._read_library(), is_core=_CORE in kind)
             if self.library.elf and self.library.elf.is_cubin:
                 self.code = self.library.device_code
             return

@@ -583,7 +583,7 @@ DEFECTS = (
     Plant("no licence", warning(META, "METADATA"), {}, {"metadata": "License-File: COPYING\n"}),
     Plant(
         "licence twice",
-        warning(META, "METADATA"),
+        note(META, "METADATA"),
         {},
         {
             "metadata": "License-Expression: MIT\n"
@@ -1586,8 +1586,76 @@ def script(folder: str) -> dict[str, str | Code]:
 
 STARTED = {"modes": {SCRIPT: 0o755}, "tag": CP312}
 
+ANY: dict[str, Any] = {"tag": "py3-none-any"}
 # Each with a sound wheel of `FIXED` that looks like it.
 BROKEN = (
+    *(
+        Plant(f"compiles {code[:30]}", error(PY, "pkg/__init__.py"), package(f"{code}\n"))
+        for code in (
+            "x = 1\nfrom __future__ import annotations",
+            "def f():\n    return await g()",
+            "return 1",
+            "def f(x):\n    global x",
+            "def f(a, a): ...",
+            "try: ...\nfinally: break",
+        )
+    ),
+    *(
+        Plant(
+            f"{code} before", breach(PY, "pkg/__init__.py"), package(f"{code}\n"), {"python": old}
+        )
+        for code, old, breach in (
+            ("import datetime\nx = datetime.UTC", ">=3.9", error),
+            ("import importlib as i\nx = i.find_loader('os')", ">=3.8", warning),
+            ("import inspect\nx = inspect.getargspec", ">=3.11", error),
+            ("import string\nx = string.letters", ">=3.8", error),
+            ("x = 'libfoo'.removeprefix('lib')", ">=3.8", error),
+            ("x = list(zip([1], strict=True))", ">=3.8", warning),
+            (
+                "import dataclasses\n@dataclasses.dataclass(slots=True)\nclass A: ...",
+                ">=3.8",
+                warning,
+            ),
+            ("x = {} | {}", ">=3.8", warning),
+            ("def f(x): return zip(x, strict=True)", ">=3.8", note),
+        )
+    ),
+    *(
+        Plant(f"{code} anywhere", warning(PY, "pkg/__init__.py"), package(f"{code}\n"), ANY)
+        for code in ("import msvcrt", "import ctypes\nx = ctypes.windll.user32")
+    ),
+    Plant("itself", error(META, "METADATA"), {}, {"requires": ("pkg==2.0",)}),
+    Plant("triton", warning(PY, "pkg/__init__.py"), package("import triton\n")),
+    Plant("Colab", warning(PY, "pkg/__init__.py"), package("from google.colab import drive\n")),
+    Plant(
+        "folder like a project's",
+        error(TOP, "torch"),
+        {"torch/__init__.py": ""},
+        {"name": "torchdir"},
+    ),
+    Plant(
+        "prefix",
+        error(PY, "lib/python3.12/site-packages/pkg/__init__.py"),
+        {"lib/python3.12/site-packages/pkg/__init__.py": ""},
+    ),
+    Plant(
+        "letter case anywhere",
+        warning("archive", "pkg/a.py"),
+        {"pkg/A.py": "1", "pkg/a.py": ""},
+        ANY,
+    ),
+    *(
+        Plant(name, warning("build path", name), {name: "", **package("")})
+        for name in ("pkg/.a.py.swp", "pkg/a.py~", "pkg/#a.py#", "hs_err_pid12.log")
+    ),
+    Plant(
+        "data of a build service",
+        warning("build path", LIB),
+        {LIB: Code('const char *p = "/home/jenkins/a/b.bin";\n')},
+    ),
+    Plant(
+        "pth that fetches", warning(START, "pkg.pth"), {"pkg.pth": "import os; os.system('x')\n"}
+    ),
     Plant("OpenSSH key", warning("secret", "pkg/key"), {"pkg/key": SSH_KEY}),
     *(
         Plant(f"{line} of {code}", error(PY, "entry_points.txt"), entry(line, code))
@@ -1666,6 +1734,42 @@ BROKEN = (
     ),
 )
 FIXED = (
+    *(
+        Plant(f"compiles, too: {code[:30]}", None, package(f"{code}\n"))
+        for code in (
+            "from __future__ import annotations\nx = 1",
+            "async def f():\n    return await f()",
+            "for x in ():\n    try: ...\n    finally: x = 1",
+            "def f(x):\n    def g():\n        global x",
+        )
+    ),
+    *(
+        Plant(f"{code} with {old}", None, package(f"{code}\n"), {"python": old})
+        for code, old in (
+            ("import datetime\nx = datetime.UTC", ">=3.11"),
+            ("import datetime\nif hasattr(datetime, 'UTC'):\n    x = datetime.UTC", ">=3.9"),
+            ("import datetime\ndatetime.UTC = 1\nx = datetime.UTC", ">=3.9"),
+            ("from datetime import datetime\nx = getattr(datetime, 'UTC', 1)", ">=3.9"),
+            ("import inspect\ninspect = 1\ndef f(inspect): return inspect.getargspec", ">=3.11"),
+            ("import inspect\ntry: x = inspect.getargspec\nexcept AttributeError: ...", ">=3.8"),
+            ("def zip(strict): ...\nx = zip(strict=True)", ">=3.8"),
+            ("x = {1} | {2}", ">=3.8"),
+        )
+    ),
+    *(
+        Plant(f"{code} for Windows", None, package(f"{code}\n"), {**ANY, **more})
+        for code, more in (
+            ("import os\nif os.name == 'nt':\n    import msvcrt", {}),
+            (
+                "import msvcrt",
+                {"metadata": "Classifier: Operating System :: Microsoft :: Windows\n"},
+            ),
+        )
+    ),
+    Plant("itself in its own release", None, {}, {"requires": ("pkg==1.2.3",)}),
+    Plant("triton by torch", None, package("import triton\n"), {"requires": ("torch",)}),
+    Plant("pth of Python's own", None, {"pkg.pth": "import sys; sys.modules.get('pkg')\n"}),
+    Plant("hidden file", None, {"pkg/.swp": "", "pkg/core": "", **package("")}),
     *(
         Plant(f"entry point of {code}", None, entry("a = pkg.cli:main", code))
         for code in (
