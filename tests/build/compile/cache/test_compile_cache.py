@@ -75,6 +75,25 @@ def test_gives_the_same_object_without_compiling(bench: Bench, source: Path) -> 
     assert source.with_suffix(".o").read_bytes() == first
 
 
+def test_takes_what_a_machine_with_another_clock_has_kept(bench: Bench, source: Path) -> None:
+    """Sources and the first machine's entries have times a day ahead of the second's clock."""
+    header = source.with_name("name.hpp")
+    header.write_text("const int number = 1;\n")
+    source.write_text(f'#include "name.hpp"\n{_SOURCE}')
+    ahead = time.time() + 86_400
+    for path in (header, source):
+        os.utime(path, (ahead, ahead))
+    bench.compile(source)
+    for path in bench.cache.folder.rglob("*"):
+        os.utime(path, (ahead, ahead))
+    bench.take_statistics()
+
+    bench.compile(source)
+
+    statistics = bench.take_statistics()
+    assert (statistics["hits"], statistics["misses"]) == (1, 0)
+
+
 def test_compiles_when_the_source_changed(bench: Bench, source: Path) -> None:
     bench.compile(source)
     source.write_text(_SOURCE.replace("__FILE__", "__FILE__ + 1"))
