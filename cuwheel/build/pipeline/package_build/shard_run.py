@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from cuwheel.base.errors import FileAccessError, PreflightError
+from cuwheel.base.errors import FileAccessError
 from cuwheel.base.paths import script
 from cuwheel.base.system.disks import DiskWatch, is_full, is_same_disk
 from cuwheel.base.system.files import disk_full
@@ -46,7 +46,6 @@ def compile_share(job: Job, shard: Shard, key: Mapping[str, str]) -> ShardResult
     The stages up to preflight have run in the job's work folder.
 
     Raises:
-        PreflightError: there is no compile cache that keeps the objects.
         BuildFailedError: a file of the share doesn't compile, or the build compiles nothing.
         DiskFullError: a disk is full, or was.
         FileAccessError: the compile cache hasn't kept what was compiled.
@@ -55,22 +54,12 @@ def compile_share(job: Job, shard: Shard, key: Mapping[str, str]) -> ShardResult
     real: frozenset[str] = frozenset()
     for number in range(_DRY_RUNS):
         with prepared_commands(job) as commands, serving(job, commands):
-            _check_cache(commands.cache)
             dry = run_dry(job, commands, _DRY_LOG, real)
             if (needed := dry.needed - real) and number + 1 < _DRY_RUNS:
                 real |= needed
                 continue
             return _compile(job, commands, shard, key, _usable(job, dry))
     raise AssertionError("the last dry run is used")  # pragma: no cover
-
-
-def _check_cache(cache: CompileCache) -> None:
-    if not cache.program.name:
-        raise PreflightError(
-            "a shard needs a compile cache, and there is none",
-            why=f"neither ccache nor sccache can use {cache.folder}",
-            fix="set CUWHEEL_COMPILE_CACHE to a folder that this user can write",
-        )
 
 
 def _usable(job: Job, dry: DryRun) -> tuple[ListedCompile, ...]:
@@ -113,13 +102,13 @@ def _compile(
         events = read_events(inputs.events_log)
         learn_seconds(seconds_path(cache.folder), events)
         cache.tidy_up()
-    _check_kept(cache, inputs.events, events, watch)
+    check_kept(cache, inputs.events, events, watch)
     result = _result(plan, shard, len(own), len({id_of(each) for each in compiles}), events)
     records.save(result)
     return result
 
 
-def _check_kept(cache: CompileCache, logs: Path, events: Events, watch: DiskWatch) -> None:
+def check_kept(cache: CompileCache, logs: Path, events: Events, watch: DiskWatch) -> None:
     """Raise an error if compiles ended whose objects the compile cache hasn't kept.
 
     For a full disk sccache counts an error, and ccache a call that it couldn't cache.
