@@ -188,6 +188,19 @@ def test_names_a_shard_with_another_plan(
     assert records.own_plans() == [(plan, frozenset())]
 
 
+def test_shards_of_two_counts_have_two_plans(
+    compiles: list[ListedCompile], cache: CompileCache, tmp_path: Path
+) -> None:
+    """Somebody has run 1/3 and 2/4: the last build names what is missing of each."""
+    records = _records(cache, tmp_path)
+    three, four = (records.settle(compiles, {}, count) for count in (3, 4))
+    records.save(_result(three, 1))
+    records.save(_result(four, 2))
+
+    assert records.own_plans() == [(three, frozenset({1})), (four, frozenset({2}))]
+    assert not [*records.others()]
+
+
 def test_knows_shards_that_ended_until_a_build_has_used_them(
     compiles: list[ListedCompile], cache: CompileCache, tmp_path: Path
 ) -> None:
