@@ -109,7 +109,7 @@ def _compile(
 
 
 def check_kept(cache: CompileCache, logs: Path, events: Events, watch: DiskWatch) -> None:
-    """Raise an error if compiles ended whose objects the compile cache hasn't kept.
+    """Raise an error if the compile cache hasn't kept the objects of compiles that ended.
 
     For a full disk sccache counts an error, and ccache a call that it couldn't cache.
 
