@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 from cuwheel.base.system.process import which
 from cuwheel.base.system.regular_files import read_text
+from cuwheel.check.diagnose.facts.environment import PythonEnvironment
 from cuwheel.check.diagnose.facts.imports import OF_FRAMEWORK
+from cuwheel.check.diagnose.facts.startup import removal_of, startup_file_with
 from cuwheel.check.diagnose.facts.variables import VariableChange, entries_of, without_entry
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns
 
@@ -68,6 +70,7 @@ class _SettingsFile(NamedTuple):
 _COMPILERS = {
     "CC": "Triton, torch.compile and builds",
     "CXX": "torch.compile and builds of C++",
+    "CUDACXX": "builds by CMake",
     "CUDAHOSTCXX": "nvcc, in builds by CMake,",
     "NVCC_CCBIN": "nvcc",
     "NVCC": "CuPy and builds",
@@ -122,6 +125,35 @@ def judge_switches(
                     f"{setting.advice}, unless that is intended",
                     setting.command,
                 )
+
+
+def judge_changed(
+    environment: PythonEnvironment, environ: Mapping[str, str], *, has_gpu: bool
+) -> Iterator[Diagnosis]:
+    """Yield a verdict on each variable of GPUs that the interpreter's start sets."""
+    for name, value in environment.variables.items():
+        switches = (
+            switch
+            for switch in _OFF
+            if switch.name == name
+            and (not switch.reader or switch.reader in environment.distributions)
+        )
+        is_off = any(re.fullmatch(switch.value, value, re.IGNORECASE) for switch in switches)
+        file = startup_file_with(environment.sites, name)
+        if not is_off and not file:  # a program around it may, as conda's
+            continue
+        before = f", which is {environ[name]!r} before" if name in environ else ""
+        judged = (broken if has_gpu else warns) if is_off else notes
+        effect = "switches GPUs off" if is_off else "changes what programs find"
+        yield judged(
+            "diagnose-startup-file",
+            f"{file or environment.python} sets {name}={value!r} at each start of Python",
+            f"that {effect}, with any value that the shell gives it{before}",
+            f"remove {name} from {file}, unless that is intended"
+            if file
+            else f"search what starts Python, and its startup files, for {name}",
+            removal_of(file, name) if file and is_off else "",
+        )
 
 
 def _judge_simulator(switch: _Switch, setting: _Setting) -> Diagnosis:
@@ -211,7 +243,7 @@ def _absent_compilers(environ: Mapping[str, str]) -> Iterator[Diagnosis]:
         program = next(iter(environ.get(name, "").split()), "")
         is_there = Path(program).exists() or which(program, environ.get("PATH", os.defpath))
         if program and not is_there:
-            yield warns(
+            yield broken(
                 "diagnose-variable",
                 f"{name} names {program}, which isn't there",
                 f"{users} would run it, and fail",
