@@ -44,6 +44,7 @@ from cuwheel.check.diagnose.toolkits import (
     find_installations,
     judge_extension_building,
     judge_installations,
+    judge_python_headers,
 )
 from cuwheel.check.diagnose.verdict import (
     LEVELS,
@@ -175,6 +176,8 @@ def diagnose(
     verdicts += judge_installations(installations, torch, environ, has_triton=has_triton)
     blamed = {verdict.command for verdict in (*verdicts, *(inner.verdicts if inner else ()))}
     verdicts += [one for one in judge_named(environ, installed) if one.command not in blamed]
+    if "triton" in installed and environment:
+        verdicts += judge_python_headers(environment)
     if torch:
         verdicts += judge_extension_building(installations, host, has_ninja="ninja" in installed)
     targets: tuple[DiagnosedTarget, ...] = ()

@@ -21,6 +21,7 @@ from cuwheel.check.cuda.installed_toolkits import (
 )
 from cuwheel.check.cuda.toolkit_search import HOMES, merge_toolkits, toolkit_candidates
 from cuwheel.check.cuda.toolkits import TOOLKITS
+from cuwheel.check.diagnose.facts.environment import PythonEnvironment
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts
 from cuwheel.check.diagnose.facts.machine import HostFacts
 from cuwheel.check.diagnose.facts.probe import TimedCall
@@ -38,6 +39,7 @@ _NUMBER = re.compile(r"\b\d+(?:\.\d+)+\b")
 _ROOT = Path("/")
 _FOR_CLANG = Path("usr", "lib", "cuda")
 _TOOLS = ("gcc", "g++", "clang", "cmake", "ninja")
+_HOSTS = ("gcc", "g++")  # that nvcc, Triton and builds start by these names
 _OLDEST_GCC = 9
 _HOST = ("NVCC_CCBIN", "CUDAHOSTCXX")  # what nvcc and CMake take before g++
 
@@ -121,9 +123,11 @@ def find_installations(environ: Mapping[str, str], root: Path | None = None) -> 
     programs = [call.answer(ToolkitProgram(name="", path=None))[0] for call in tools]
     found = merge_toolkits(call.answer(None)[0] for call in toolkits)
     usable = next((each for each in found if each.version and each.path), None)
+    is_here = (root or _ROOT) == Path("/")  # else scripts lead to the machine's own compilers
+    program = (usable.path if is_here else usable.nvcc) if usable else None
     return Installations(
         toolkits=found,
-        trial=_try(usable.path, environ) if usable and usable.path else None,
+        trial=_try(program, environ) if program else None,
         tools=tuple(programs[:-1]),
         host=programs[-1],
         misnamed=tuple(_misnamed(environ, root or _ROOT)),
@@ -160,6 +164,8 @@ def _read_tool(name: str, environ: Mapping[str, str]) -> ToolkitProgram:
     command = [path, *options]
     output, fault = output_within(command, TIME_LIMIT, environ)
     match = _NUMBER.search(output)
+    if fault.startswith(_ENDED) and _message_in(output):
+        fault += f": {_message_in(output)}"
     if fault and (change := find_culprit(partial(_runs, command), environ)):
         fault += f"; without {change.text} it runs"
     return ToolkitProgram(
@@ -221,16 +227,21 @@ def judge_installations(
     first = next((toolkit for toolkit in installations.toolkits if toolkit.path), None)
     failing = first if first and first.fault.startswith(_ENDED) else None
     if failing:
-        yield _judge_failing(failing, environ)
+        path = failing.path or failing.home
+        yield _judge_failing(path, failing.fault, environ, _variable_of(failing))
     nvccs = (nvcc for nvcc in installations.toolkits if nvcc is not failing)
     faults = [(nvcc.path, nvcc.fault) for nvcc in nvccs]
-    faults += [(tool.path, tool.fault) for tool in installations.tools if tool.path]
+    for tool in installations.tools:
+        if tool.path and tool.fault.startswith(_ENDED) and tool.name in _HOSTS:
+            yield _judge_failing(tool.path, tool.fault, environ)
+        elif tool.path:
+            faults.append((tool.path, tool.fault))
     yield from (not_examined(str(path), fault) for path, fault in faults if fault)
     usable = [toolkit for toolkit in installations.toolkits if toolkit.version]
     if not usable:
         return
     problems = [
-        *_refusal(installations.trial, usable[0]),
+        *_refusal(installations, usable[0]),
         *_disagreement(installations),
         *_link_fault(usable[0]),
         *_incompleteness(usable[0]),
@@ -243,6 +254,18 @@ def judge_installations(
     is_misled = bool(named) and not which(named, environ.get("PATH", os.defpath))
     if not problems and not failing and not is_misled:
         yield works(f"builds use nvcc {usable[0].version}, {usable[0].path}")
+
+
+def judge_python_headers(environment: PythonEnvironment) -> Iterator[Diagnosis]:
+    """Judge what the C file that Triton compiles includes."""
+    folder = environment.scheme.get("include")
+    if folder and not (folder / "Python.h").exists():
+        yield warns(
+            "triton-no-c-compiler",
+            f"Triton finds no headers of Python {environment.release}",
+            f"Python.h isn't in {folder}; the C file that launches a kernel includes it",
+            f"apt-get install python{environment.release}-dev, or take a Python with its headers",
+        )
 
 
 def judge_extension_building(
@@ -267,26 +290,32 @@ def judge_extension_building(
         )
 
 
-def _judge_failing(toolkit: InstalledToolkit, environ: Mapping[str, str]) -> Diagnosis:
-    """Judge an nvcc that comes first and doesn't run, so that builds fail with it."""
-    variable, path = _variable_of(toolkit), toolkit.path or toolkit.home
+def _judge_failing(
+    path: Path, fault: str, environ: Mapping[str, str], variable: str = ""
+) -> Diagnosis:
+    """Judge a compiler that comes first and doesn't run, so that builds fail with it.
+
+    Args:
+        variable: that names it; empty: PATH leads to it.
+    """
     change = without_entry(environ, "PATH", str(path.parent))
     fix, command = f"install {path} again, or remove it", ""
     if variable:
         fix, command = f"unset {variable}, or set it to a toolkit that works", f"unset {variable}"
-    elif change and change.rest:
+    elif change and which(path.name, change.rest):
         fix, command = f"{change.advice}, or install it again", change.command
     return broken(
         "diagnose-incomplete-toolkit",
         f"{path}, which builds take first, doesn't run",
-        toolkit.fault,
+        fault,
         fix,
         command,
     )
 
 
-def _refusal(trial: FailedTrial | None, nvcc: InstalledToolkit) -> Iterator[Diagnosis]:
-    """Judge a compilation that nvcc doesn't start."""
+def _refusal(installations: Installations, nvcc: InstalledToolkit) -> Iterator[Diagnosis]:
+    """Judge a compilation that nvcc doesn't start; without any g++ none is expected."""
+    trial, host = installations.trial, installations.host
     if trial and trial.change:
         yield broken(
             "diagnose-variable",
@@ -295,7 +324,7 @@ def _refusal(trial: FailedTrial | None, nvcc: InstalledToolkit) -> Iterator[Diag
             trial.change.advice,
             trial.change.command,
         )
-    elif trial and not nvcc.lacks:
+    elif trial and not nvcc.lacks and host and host.version:
         yield warns(
             "diagnose-incomplete-toolkit",
             f"{nvcc.path} can't compile",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cuwheel.base.errors import CommandFailedError
 from cuwheel.base.system.process import run
-from cuwheel.base.system.regular_files import read_text
+from cuwheel.base.system.regular_files import parse_module, read_text
 
 _IMPORTED = re.compile(r"^import\s+(\w+)", re.MULTILINE)
 _TIME_LIMIT = 15.0  # seconds
@@ -98,7 +98,7 @@ def removal_of(file: Path, text: str) -> str:
     rest = [line for line in lines if text not in line]
     code = [line for line in rest if line.strip() and not line.lstrip().startswith("#")]
     try:
-        tree = ast.parse("\n".join(code if file.suffix == ".py" else ""))
+        tree = parse_module("\n".join(code if file.suffix == ".py" else "").encode())
     except SyntaxError:
         return ""
     if len(rest) == len(lines) or not os.access(file, os.W_OK):

@@ -50,6 +50,7 @@ _OFF = (
     _Switch("JAX_PLATFORM_NAME", r"cpu", "jax"),
     _Switch("NUMBA_DISABLE_CUDA", r"[1-9]\d*", "numba"),
     _Switch("NUMBA_ENABLE_CUDASIM", r"[1-9]\d*", "numba", simulates=True),
+    _Switch("TRITON_INTERPRET", r"1|true|on|yes|y", "triton", simulates=True),
 )
 
 
@@ -90,6 +91,7 @@ _BACKENDS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "DGLBACKEND": ("dgl", {"pytorch": ("torch",), "mxnet": ("mxnet",)}),
     "GEOMSTATS_BACKEND": ("geomstats", {"pytorch": ("torch",), "autograd": ("autograd",)}),
 }
+_DRIVER = "NUMBA_CUDA_DRIVER"
 _ARCHS = "TORCH_CUDA_ARCH_LIST"
 # As `_get_cuda_arch_flags` of torch.utils.cpp_extension reads a part: `9.0a`, `8.6+PTX`, `Ampere`.
 _ARCH = re.compile(r"(\d+\.\d+[a-z]?|[A-Za-z]+(\+[A-Za-z]+)?)(\+PTX)?")
@@ -160,7 +162,7 @@ def _judge_simulator(switch: _Switch, setting: _Setting) -> Diagnosis:
     return warns(
         "no-cuda-device",
         f"{setting.text}: {switch.reader} runs kernels in its simulator, not on a GPU",
-        "the simulator runs Python on the CPU, slowly, and reports a GPU that isn't there",
+        "the simulator runs Python on the CPU, slowly, also where there is a GPU",
         f"{setting.advice}, unless that is intended",
         setting.command,
     )
@@ -226,6 +228,16 @@ def judge_named(environ: Mapping[str, str], installed: Collection[str]) -> Itera
     """
     yield from _absent_compilers(environ)
     yield from _absent_backends(environ, installed)
+    driver = environ.get(_DRIVER, "")
+    if "/" in driver and not Path(driver).exists():
+        judged = warns if "numba" in installed else notes
+        yield judged(
+            "diagnose-variable",
+            f"{_DRIVER} names {driver}, which isn't there",
+            "numba opens it instead of the driver's libcuda.so.1, and sees no GPU then",
+            f"unset {_DRIVER}",
+            f"unset {_DRIVER}",
+        )
     parts = [part for part in re.split("[ ;]", environ.get(_ARCHS, "")) if part]
     wrong = [part for part in parts if not _ARCH.fullmatch(part)]
     if wrong and "torch" in installed:
