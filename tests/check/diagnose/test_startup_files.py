@@ -108,6 +108,16 @@ def test_names_startup_file_that_blocks_a_module(tmp_path: Path, module: str) ->
     )
 
 
+def test_leaves_a_packages_own_redirector(tmp_path: Path) -> None:
+    own = install(tmp_path, "bindings", "boot.pth", "boot.py")
+    (tmp_path / "boot.pth").write_text("import boot\n")
+    (tmp_path / "boot.py").write_text("NAME = 'cuda.bindings'\n")
+    environment = replace(make_environment(own), sites=(tmp_path,))
+    exception = "ModuleNotFoundError: import of cuda.bindings halted; None in sys.modules"
+
+    assert find_known_cause(exception, own, make_context(environment=environment)) is None
+
+
 @pytest.mark.parametrize("name", ["_version.pyc", "_version.py"])
 def test_installs_again_what_is_only_compiled_by_another_python(tmp_path: Path, name: str) -> None:
     own = install(tmp_path, "pathfinder", "cuda/pathfinder/_version.py")

@@ -75,11 +75,11 @@ def startup_file_with(sites: Iterable[Path], text: str) -> Path | None:
 
 
 def _startup_files(site: Path) -> Iterator[Path]:
+    yield from (site / name for name in ("sitecustomize.py", "usercustomize.py"))
     for file in sorted(site.glob("*.pth")):
         yield file
         for name in filter(None, _IMPORTED.findall(_text_of(file))):
             yield from (site / f"{name}.py", site / name / "__init__.py")
-    yield from (site / name for name in ("sitecustomize.py", "usercustomize.py"))
 
 
 def _text_of(file: Path) -> str:

@@ -80,7 +80,8 @@ def find_known_cause(
 def _blocked(match: re.Match[str], _: Distribution, context: RuleContext) -> KnownCause | None:
     """Return the startup file that keeps a module from being imported."""
     file = startup_file_with(context.environment.sites, match[1])
-    if file is None:
+    installed = context.environment.distributions.values()
+    if file is None or any(file in named_files(own) for own in installed):  # as a redirector
         return None
     return KnownCause(
         "diagnose-startup-file",
