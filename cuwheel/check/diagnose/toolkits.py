@@ -252,7 +252,7 @@ def judge_installations(
     yield from problems
     named = environ.get("CUDACXX", "")
     is_misled = bool(named) and not which(named, environ.get("PATH", os.defpath))
-    if not problems and not failing and not is_misled:
+    if not (problems or failing or is_misled or installations.trial):
         yield works(f"builds use nvcc {usable[0].version}, {usable[0].path}")
 
 
