@@ -252,7 +252,10 @@ def judge_installations(
     yield from problems
     named = environ.get("CUDACXX", "")
     is_misled = bool(named) and not which(named, environ.get("PATH", os.defpath))
-    if not (problems or failing or is_misled or installations.trial):
+    has_bad_host = any(
+        tool.name in _HOSTS and tool.path and tool.fault for tool in installations.tools
+    )
+    if not (problems or failing or is_misled or has_bad_host):
         yield works(f"builds use nvcc {usable[0].version}, {usable[0].path}")
 
 
