@@ -119,7 +119,7 @@ def test_every_recipe_with_kernels_but_a_few_has_a_probe() -> None:
     without = [entry.name for entry in ENTRIES if not probe_of(entry).is_file()]
 
     older = {"flash-attn-torch22", "mamba-ssm-torch26", "xformers-torch24", "xformers-torch26"}
-    compiled_when_used = {"pyvkfft"}
+    compiled_when_used = {"pycuda", "pyvkfft"}
     unchecked = {"gpunufft"}  # it has no code for the CPU, and no GPU was there
     assert {*without} == {*older, *compiled_when_used, *unchecked, "torch-memory-saver"}
     with pytest.raises(UsageError) as caught:
