@@ -1546,7 +1546,7 @@ CONTRADICTIONS = (
     ),
     Plant(
         "library that code opens",
-        warning(NEEDED, LIB),
+        error(NEEDED, LIB),
         {LIB: PLUGIN, **package(HERE_LIB)},
         {"requires": (RUNTIME,)},
     ),

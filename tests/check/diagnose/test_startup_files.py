@@ -59,7 +59,16 @@ def test_names_file_that_sets_a_variable(
 
     assert found == (path if command is not None else None)
     if command is not None:
-        assert removal_of(path, "CUDA_VISIBLE_DEVICES") == command.format(path)
+        assert removal_of(path, "CUDA_VISIBLE_DEVICES", ()) == command.format(path)
+
+
+def test_removes_nothing_from_a_file_that_a_package_installed(tmp_path: Path) -> None:
+    editable = install(tmp_path, "own", "__editable__.own.pth")
+    path = tmp_path / "__editable__.own.pth"
+    path.write_text("/home/me/own\n")
+
+    assert removal_of(path, "/home/me/own", [editable]) == ""
+    assert removal_of(path, "/home/me/own", ()).startswith("rm ")
 
 
 def test_names_module_that_a_pth_imports(tmp_path: Path) -> None:

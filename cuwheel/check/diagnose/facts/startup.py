@@ -13,6 +13,8 @@ from pathlib import Path
 from cuwheel.base.errors import CommandFailedError
 from cuwheel.base.system.process import run
 from cuwheel.base.system.regular_files import parse_module, read_text
+from cuwheel.check.diagnose.facts.environment import Distribution
+from cuwheel.check.diagnose.facts.installed_files import named_files
 
 _IMPORTED = re.compile(r"^import\s+(\w+)", re.MULTILINE)
 _TIME_LIMIT = 15.0  # seconds
@@ -89,11 +91,14 @@ def _text_of(file: Path) -> str:
         return ""
 
 
-def removal_of(file: Path, text: str) -> str:
+def removal_of(file: Path, text: str, installed: Iterable[Distribution]) -> str:
     """Return the command that removes a text's lines from a startup file; empty: none is safe.
 
-    What is left has to be valid; a file without more goes.
+    What is left has to be valid; a file without more goes. One that a distribution installed, as
+    an editable one's, stays as it is.
     """
+    if any(file in named_files(own) for own in installed):
+        return ""
     lines = _text_of(file).splitlines()
     rest = [line for line in lines if text not in line]
     code = [line for line in rest if line.strip() and not line.lstrip().startswith("#")]

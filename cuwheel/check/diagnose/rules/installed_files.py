@@ -217,7 +217,7 @@ class InstallationJudge:
         owners = self.context.environment.distributions.values()
         names = (own.title for own in owners if Path(path) in named_files(own))
         owner = next(names, "") if path.startswith("/") else ""
-        command = removal_of(Path(path), "import ") if path.startswith("/") and not owner else ""
+        command = removal_of(Path(path), "import ", owners) if path.startswith("/") else ""
         return warns(
             "diagnose-startup-file",
             f"Python can't process {path} when it starts",
@@ -383,8 +383,9 @@ class InstallationJudge:
         if is_users_folder(self.context, first.site):
             return f"uninstall {first.title}, or keep Python from that folder", WITHOUT_USERS
         if naming := startup_file_with(self.context.environment.sites, str(first.site)):
-            line = str(first.site)
-            return f"remove the line with {line} from {naming}", removal_of(naming, line)
+            line, installed = str(first.site), self.context.environment.distributions.values()
+            command = removal_of(naming, line, installed)
+            return f"remove the line with {line} from {naming}", command
         return "remove one of the two", ""
 
     def _leftovers_in(self, site: Path) -> Diagnosis:

@@ -86,7 +86,7 @@ def _blocked(match: re.Match[str], _: Distribution, context: RuleContext) -> Kno
     return KnownCause(
         "diagnose-startup-file",
         f"remove what is about {match[1]} from {file}",
-        removal_of(file, match[1]),
+        removal_of(file, match[1], installed),
         f"{file}, which each start runs, blocks it",
     )
 

@@ -71,7 +71,7 @@ def fix_shadow(  # noqa: PLR0911 - a way for each place
         return f"uninstall {owner.title}, whose file it is", context.installer.remove((owner.name,))
     if naming:
         fix = f"remove the line with {shadow.entry} from {naming}, or rename the file"
-        return fix, removal_of(naming, str(shadow.entry))
+        return fix, removal_of(naming, str(shadow.entry), installed)
     return "rename the file", ""
 
 

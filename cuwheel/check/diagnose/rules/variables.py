@@ -154,7 +154,7 @@ def judge_changed(
             f"remove {name} from {file}, unless that is intended"
             if file
             else f"search what starts Python, and its startup files, for {name}",
-            removal_of(file, name) if file and is_off else "",
+            removal_of(file, name, environment.distributions.values()) if file and is_off else "",
         )
 
 
