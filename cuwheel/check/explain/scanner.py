@@ -6,25 +6,25 @@ import bisect
 import functools
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import IO
 
-from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
-
 from cuwheel.check.explain.catalogue import FailureCause, Pattern, Signs, Weight
-from cuwheel.check.explain.lines import CHARACTERS, Lines, last_lines
+from cuwheel.check.explain.effort import ADDRESS, HIT, KEPT_CAUSE, LINE, STRUCTURE, Effort
+from cuwheel.check.explain.lines import Lines, last_lines
 from cuwheel.check.explain.log_text import Block, blocks
-from cuwheel.check.explain.matches import Matches, Message, Spans, Use, uses
+from cuwheel.check.explain.matches import Matches, Message, Patterns, Spans, Use
+from cuwheel.check.explain.search import Hits
 from cuwheel.check.explain.structure import MOST_FAILED, Node, Structure
 
-Hits = list[tuple[int, int, int]]  # each: the text's index, its start and its end
-_AHEAD = 1  # blocks that are searched while one is examined
 _KEPT = 3  # matches of a pattern in a part of the log; more add nothing
 _MOST_CHAINS = 100
 _MOST_TRANSLATED = 1_000  # lines
 _KEPT_REMEDIES = 20
+_LAST_BLOCKS = 2  # of a log that takes too much work, which are examined in any case
+_MOST_UNREAD = 50  # lines that may report a failure, one in place of the other
 _FIRST = ("diagnostics", "wrappers")  # failures whose first line counts; of others the last
 _LAST = ("exceptions", "messages")
 _OF_A_PART = ("isolated-build",)  # signs of what a part is, not of the machine
@@ -88,18 +88,7 @@ class Scanner:
     """A search for all patterns at once, in many logs."""
 
     def __init__(self, causes: Iterable[FailureCause], signs: Signs) -> None:
-        self._uses = tuple(uses(causes, signs))
-        by_text: dict[str, list[int]] = defaultdict(list)
-        for index, use in enumerate(self._uses):
-            for text in use.pattern.texts:
-                by_text[text].append(index)
-        self._indexes = tuple(map(tuple, by_text.values()))
-        self._translations = signs.translations
-        self._search = BytesAhoCorasick(
-            [text.encode() for text in by_text],
-            matchkind=MatchKind.Standard,
-            implementation=Implementation.ContiguousNFA,  # as fast as a DFA, and built sooner
-        )
+        self._patterns = Patterns(causes, signs)
 
     def scan(self, stream: IO[bytes]) -> Scan:
         """Read a log to its end.
@@ -107,17 +96,15 @@ class Scanner:
         Raises:
             OSError: it can't be read.
         """
-        search = functools.partial(self._search.find_matches_as_indexes, overlapping=True)
-        run = _Run(self._uses, self._indexes, self._translations, search)
+        effort = Effort()
+        run = _Run(self._patterns, effort)
         with ThreadPoolExecutor(1) as searcher:  # the search releases the interpreter's lock
-            searching: deque[tuple[Block, bytes, Future[Hits]]] = deque()
             for block in blocks(stream):
-                lowered = block.text.lower()
-                searching.append((block, lowered, searcher.submit(search, lowered)))
-                if len(searching) > _AHEAD:
-                    run.examine(*searching.popleft())
-            while searching:
-                run.examine(*searching.popleft())
+                if effort.allows(block.fresh):
+                    run.examine(block, searcher)
+                else:
+                    run.skip(block)
+            run.examine_last(searcher)
         return run.result()
 
 
@@ -131,9 +118,20 @@ class _UnreadLine:
         window: the lines in English, if they were translated.
         before: the failure that stays if this line is none.
         message: what its spans are found in, if they aren't known yet.
+        depth: unread lines before it.
     """
 
-    __slots__ = ("before", "index", "lines", "message", "number", "spans", "start", "window")
+    __slots__ = (
+        "before",
+        "depth",
+        "index",
+        "lines",
+        "message",
+        "number",
+        "spans",
+        "start",
+        "window",
+    )
 
     def __init__(
         self,
@@ -149,24 +147,22 @@ class _UnreadLine:
         self.spans = spans
         self.window = lines.window if lines.is_translated else ""
         self.before = before
+        self.depth = before.depth + 1 if isinstance(before, _UnreadLine) else 0
         self.message: Message | None = None
 
 
 class _Run:
     """The reading of one log."""
 
-    def __init__(
-        self,
-        uses: tuple[Use, ...],
-        indexes: tuple[tuple[int, ...], ...],
-        translations: Mapping[str, str],
-        search: Callable[[bytes], Hits],
-    ) -> None:
+    def __init__(self, patterns: Patterns, effort: Effort) -> None:
         self.scan = Scan()
-        self._uses = uses
-        self._matches = Matches(uses, indexes, translations, search)
-        self._of_text = indexes
-        self._live = [list(of_text) for of_text in indexes]
+        self._uses = patterns.uses
+        self._search = patterns.search
+        self._matches = Matches(patterns, effort)
+        self._effort = effort
+        self._of_text = patterns.of_text
+        self._live = list(patterns.of_text)
+        self._skipped: deque[tuple[list[str], Block]] = deque(maxlen=_LAST_BLOCKS)
         self._ended: set[int] = set()  # patterns that were met often enough
         self._times: Counter[int] = Counter()  # matches of a pattern
         self._before: list[str] = []  # the last lines of the block before
@@ -188,30 +184,57 @@ class _Run:
                 texts_of[index].append(text)
         return texts_of
 
-    def examine(self, block: Block, lowered: bytes, searched: Future[Hits]) -> None:
+    def examine(self, block: Block, searcher: Executor) -> None:
         """Match the patterns against each line with one of their texts."""
+        lowered = block.text.lower()
+        self._effort.spent += lowered.count(b"0x") * ADDRESS
         lines = Lines(block, lowered, self._before)
+        for start, hits in self._search.in_parts(lowered, searcher):
+            self._examine_part(lines, hits, start, block.fresh - start)
+        self._read_late_failures()
+        self._read_late_remedies()
+        self._skipped.clear()
+        self._count(block)
+
+    def skip(self, block: Block) -> None:
+        """Count the lines of a block, and keep it: it may be the log's end."""
+        self._skipped.append((self._before, block))
+        self._count(block)
+
+    def examine_last(self, searcher: Executor) -> None:
+        """Examine the blocks at the log's end, which decides most, if they were skipped."""
+        for before, block in tuple(self._skipped):
+            self._before = before
+            self.examine(block, searcher)
+
+    def _count(self, block: Block) -> None:
+        self._before = last_lines(block)
+        self.scan.lines = block.number + block.text.count(b"\n") - block.text.endswith(b"\n")
+
+    def _examine_part(self, lines: Lines, hits: Hits, base: int, fresh: int) -> None:
+        """Match the patterns in a part of a block.
+
+        Args:
+            base: start of the part; hits are relative to it.
+            fresh: bytes from there that no later block repeats.
+        """
+        self._effort.spent += len(hits) * HIT
         texts: list[int] = []  # in the line
-        end, limit, live = -1, 0, self._live
-        for text, start, _ in searched.result():
+        end, live = -1, self._live
+        for text, start, _ in hits:
             if start > end:
                 if texts:
                     self._examine_line(lines, texts)
                     texts = []
-                if start >= block.fresh:
+                if start >= fresh:
                     break
                 if not live[text]:
                     continue
-                lines.go_to(start)
-                end, limit = lines.end, lines.start + CHARACTERS
-            if start < limit:
-                texts.append(text)
+                lines.go_to(base + start)
+                end = lines.end - base
+            texts.append(text)
         if texts:
             self._examine_line(lines, texts)
-        self._read_late_failures()
-        self._read_late_remedies()
-        self._before = last_lines(block)
-        self.scan.lines = block.number + block.text.count(b"\n") - block.text.endswith(b"\n")
 
     def result(self) -> Scan:
         """Return the scan after the last block."""
@@ -239,12 +262,13 @@ class _Run:
 
     def _examine_line(self, lines: Lines, texts: list[int]) -> None:
         """Match the patterns of a line's texts."""
+        self._effort.spent += LINE
         message = self._matches.message(lines, tuple(texts))
         if not message.texts:
             return
         spans, live = message.spans, self._live
         if len(message.texts) == 1:
-            for index in tuple(live[message.texts[0]]):
+            for index in live[message.texts[0]]:
                 if spans.get(index, ()) is not None:
                     self._try(index, lines, message)
             return
@@ -255,7 +279,7 @@ class _Run:
             if text in met or not alive:
                 continue
             met.add(text)
-            for index in tuple(alive):
+            for index in alive:
                 if index not in tried:
                     tried.add(index)
                     if spans.get(index, ()) is not None:
@@ -311,6 +335,8 @@ class _Run:
             if spans is None:
                 return
         before = None if spans is not None else before
+        if isinstance(before, _UnreadLine) and before.depth >= _MOST_UNREAD:
+            before = self._read(before)
         late = _UnreadLine(index, lines, spans, before)
         late.message = message
         self._failures[key] = late
@@ -344,6 +370,8 @@ class _Run:
             before = self._failures.get(key)
             if before is None and lines.end_of_traceback() is None:
                 return
+            if isinstance(before, _UnreadLine) and before.depth >= _MOST_UNREAD:
+                before = self._read(before)
             self._failures[key] = _UnreadLine(index, lines, spans, before)
             self._has_unread = True
 
@@ -400,6 +428,7 @@ class _Run:
 
     def _structure(self, use: Use, number: int, captures: dict[str, str]) -> None:
         """Let a line begin or end a part of the log."""
+        self._effort.spent += STRUCTURE
         structure, names = self.scan.structure, captures.get("names", "")
         if use.name == "captured":
             return
@@ -426,6 +455,7 @@ class _Run:
     def _overcome(self, parts: list[Node]) -> None:
         """Drop the causes and failures in parts of the log."""
         scan = self.scan
+        self._effort.spent += len(scan.causes) * KEPT_CAUSE
         scan.signs -= {
             name for name, line in self._signed.items() if any(line in part for part in parts)
         }
@@ -452,13 +482,13 @@ class _Run:
         self._times.clear()
         self._ended -= revived
         for text in {text for index in revived for text in self._texts_of[index]}:
-            self._live[text].extend(i for i in self._of_text[text] if i in revived)
+            self._live[text] += tuple(i for i in self._of_text[text] if i in revived)
 
     def _end(self, index: int) -> None:
         if index not in self._ended:
             self._ended.add(index)
             for text in self._texts_of[index]:
-                self._live[text].remove(index)
+                self._live[text] = tuple(i for i in self._live[text] if i != index)
 
 
 def _drop(lines: list[MatchedLine], parts: list[Node]) -> None:
