@@ -27,6 +27,7 @@ from bench.records import Row, Turn, build_rows, read_record, today, watched, wr
 from bench.report import BUILD_WAYS, builds_section, write_section
 from cuwheel.base.caller import read_caller
 from cuwheel.base.errors import CuwheelError, UsageError
+from cuwheel.base.formats.signing_keys import make_signing_key
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.files import remove_tree, sha256_of_file
@@ -35,6 +36,12 @@ from cuwheel.build.compile.cache.compile_cache import (
     DIRECT_VARIABLE,
     FOLDER_VARIABLE,
     choose_program,
+)
+from cuwheel.build.compile.cache.remote import (
+    KEYS_VARIABLE,
+    REMOTE_VARIABLE,
+    SAMPLE_VARIABLE,
+    SIGN_VARIABLE,
 )
 from cuwheel.build.compile.events import EVENTS_LOG, read_events
 from cuwheel.build.environments.lock_file import pinned_version
@@ -144,6 +151,7 @@ class Builds:
                 "more-archs", self._asked_for(self._all_archs), self._copied("more-archs")
             ),
             "patched": self._patched,
+            "signed": self._signed,
         }
         return ways[way]()
 
@@ -171,9 +179,7 @@ class Builds:
         return self._plan.command(self._plan.python, archs)
 
     def _cold_for(self, name: str, archs: Sequence[str]) -> Turn:
-        compiles = self._folder(f"compiles-{name}")
-        remove_tree(compiles)
-        return self._ours(name, self._asked_for(archs), compiles)
+        return self._ours(name, self._asked_for(archs), self._emptied(name))
 
     def _patched(self) -> Turn:
         """Build a source with one more kernel in one of its files."""
@@ -190,8 +196,27 @@ class Builds:
         words = replace(self._plan, source=str(source)).command(self._plan.python, self._plan.archs)
         return self._ours("patched", words, compiles)
 
+    def _signed(self) -> Turn:
+        """Build with an empty compile cache, and a signed remote one that a build before filled."""
+        private = self._folder("signing-key.pem")
+        remove_tree(private)
+        key = make_signing_key(private)
+        remote = {REMOTE_VARIABLE: f"file:{self._folder('remote')}"}
+        read = {**remote, KEYS_VARIABLE: key.public.word, SAMPLE_VARIABLE: "0"}
+        for name, variables in (
+            ("filling", {**remote, SIGN_VARIABLE: str(private)}),
+            ("signed", read),
+        ):
+            turn = self._ours(name, self._asked, self._emptied(name), variables)
+        return turn
+
     def _folder(self, name: str) -> Path:
         return self._plan.folder / name
+
+    def _emptied(self, name: str) -> Path:
+        compiles = self._folder(f"compiles-{name}")
+        remove_tree(compiles)
+        return compiles
 
     def _copied(self, name: str) -> Path:
         """The compile cache as the cold build left it."""

@@ -24,17 +24,22 @@ BUILD_WAYS: Mapping[str, str] = {
     "all-archs": "cuwheel, {all_archs}, compile cache empty",
     "more-archs": "cuwheel, {all_archs} after {archs}",
     "patched": "cuwheel, one file patched",
+    "signed": "cuwheel, compile cache empty, a signed remote one full",
 }
 BUILD_GOALS: Mapping[str, Goal] = {
     "cold": Goal(figure="build", most=1.03, of="raw"),
     "warm": Goal(figure="whole", most=10.0),
     "unchanged": Goal(figure="whole", most=3.0),
     "second-python": Goal(figure="build", most=0.1, of="cold"),
+    "signed": Goal(figure="whole", most=180.0),  # flash-attn for one arch
 }
 # One more arch: after a single one, and after several.
 _AFTER_ONE = Goal(figure="build", most=1.05, of="other-archs")
 _AFTER_SEVERAL = Goal(figure="build", most=0.3, of="all-archs")
-_ONE_WHEEL = (("cold", "no-cache", "warm", "asking", "unchanged"), ("all-archs", "more-archs"))
+_ONE_WHEEL = (
+    ("cold", "no-cache", "warm", "asking", "unchanged", "signed"),
+    ("all-archs", "more-archs"),
+)
 _BUSY = 0.25  # cores taken by others from which on a figure is said to come from a busy machine
 _MIB = 1 << 20
 _LAST_DIGITS = 10.0  # seconds; below it a tenth matters

@@ -17,12 +17,12 @@ RECIPE = Recipe(
     ),
     toolkits=("12.4",),
     never_built=("12.4",),
-    # 90a, not 90: with it the attention of Hopper GPUs, flash-attn 3, is compiled too.
-    archs=("80", "90a"),
+    archs=("80", "90"),
     framework=Framework(name="torch", version="2.6.0"),
     wheel_name="xformers",
     patches=(
         Patch(file="0001-leave-git-alone.patch", why="git may name a commit of another repository"),
+        Patch(file="0002-leave-flash-attn-3-out.patch", why="its files aren't in the sdist"),
     ),
     requires=("ninja", "numpy", "setuptools", "wheel"),
     build=TorchExtension(

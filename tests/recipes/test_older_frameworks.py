@@ -5,6 +5,14 @@ Nothing of them is compiled here.
 
 from __future__ import annotations
 
+import ast
+import glob
+import os
+import platform
+import re
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from cuwheel.base.paths import ROOT
@@ -92,3 +100,21 @@ def test_patches_take_out_what_they_say(source_tree: SourceTree, gone: str) -> N
 
     assert gone in (unpatched / "setup.py").read_text()
     assert gone not in (source_tree.path / "setup.py").read_text()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["xformers-torch26-124"])
+def test_patch_leaves_out_an_extension_without_sources(
+    source_tree: SourceTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch's builder ends the build at one; upstream's sdist lacks flash-attn 3's sources."""
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0;9.0")
+    path = source_tree.path / "setup.py"
+    setup: dict[str, Any] = {"CUDAExtension": dict, "this_dir": str(source_tree.path)}
+    setup |= {"Path": Path, "glob": glob, "os": os, "platform": platform, "re": re}
+    for node in ast.parse(path.read_text()).body:
+        if any(word in ast.unparse(node) for word in ("def get_flash_attention3", "ARCH_RE =")):
+            exec(ast.unparse(node), setup)
+
+    assert setup["get_flash_attention3_nvcc_archs_flags"](1204)
+    assert setup["get_flash_attention3_extensions"](1204, {}) == []

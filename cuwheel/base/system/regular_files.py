@@ -213,3 +213,31 @@ def parse_module(content: bytes, minor: int | None = None) -> ast.Module:
             return ast.parse(content, feature_version=version)
     except (MemoryError, RecursionError) as problem:
         raise ValueError(f"it is nested too deeply: {problem}") from None
+
+
+def compile_fault(content: bytes) -> SyntaxError | None:
+    """Return why this Python refuses code that its parser reads: `return` outside of a function.
+
+    The compiler copies what is in `finally` to each way out of the block, so that a few lines could
+    fill memory: it gets that as `else`, of which there is one copy.
+    """
+    try:
+        code = _without_finally(parse_module(content)) if b"finally" in content else content
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(code, "", "exec", dont_inherit=True)
+    except SyntaxError as problem:
+        return problem
+    except (ValueError, MemoryError, RecursionError):
+        return None
+    return None
+
+
+def _without_finally(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        if final := getattr(node, "finalbody", None):
+            place = {"lineno": final[0].lineno, "col_offset": 0}
+            handler = ast.ExceptHandler(type=None, name=None, body=[ast.Pass(**place)], **place)
+            node.handlers = node.handlers or [handler]  # type: ignore[attr-defined]
+            node.orelse, node.finalbody = [*node.orelse, *final], []  # type: ignore[attr-defined]
+    return tree

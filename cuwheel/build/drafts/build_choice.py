@@ -51,7 +51,8 @@ def choose_build(draft: Draft, survey: Survey) -> None:
         draft.find_out("build", text)
     for text in _questions(survey, {*env}, {option.where for option, *_ in options}):
         draft.find_out("build", text)
-    name = "CMake" if survey.uses_cmake else "TorchExtension" if survey.uses_torch else "Setuptools"
+    is_cmake = survey.uses_cmake or survey.runs_cmake
+    name = "CMake" if is_cmake else "TorchExtension" if survey.uses_torch else "Setuptools"
     draft.values["build"] = Call(name=name, keywords=keywords)
 
 
@@ -141,7 +142,15 @@ def _questions(survey: Survey, env: set[str], settled: set[str]) -> Iterator[str
     if unknown := {name for name in unknown if not _OTHER.search(name)}:
         listed = ", ".join(sorted(unknown))
         yield f"whether one of the variables that it reads matters: {listed}"
-    if not (survey.uses_cmake or survey.uses_torch) and survey.of("extension"):
+    yield from _questions_of_setup(survey)
+
+
+def _questions_of_setup(survey: Survey) -> Iterator[str]:
+    """Yield how the settings that the engine makes get through a setup.py."""
+    if survey.runs_cmake:
+        if "CMAKE_ARGS" not in survey.variables():
+            yield "how its setup.py hands CMake definitions on: it doesn't read CMAKE_ARGS"
+    elif not (survey.uses_cmake or survey.uses_torch) and survey.of("extension"):
         yield "how its setup.py calls nvcc: it has to take CUDA_HOME and the archs"
 
 

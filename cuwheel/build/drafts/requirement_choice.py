@@ -165,8 +165,8 @@ def _tools(survey: Survey) -> Iterator[tuple[str, str]]:
     elif survey.has_setup:
         yield "setuptools", "setuptools"
         yield "wheel", "wheel"
-    if survey.uses_torch:
-        yield "ninja", "ninja"  # PyTorch's BuildExtension compiles with it, several at once
+    if survey.uses_torch or survey.runs_cmake:
+        yield "ninja", "ninja"  # PyTorch's BuildExtension and CMake run it
 
 
 def choose_smoke(draft: Draft, survey: Survey, requires: tuple[str, ...]) -> None:

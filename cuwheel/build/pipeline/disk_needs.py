@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 
-from cuwheel.base.errors import CuwheelError, PreflightError
+from cuwheel.base.errors import CuwheelError, FileAccessError, PreflightError
 from cuwheel.base.fetch.private_files import shares_blocks
 from cuwheel.base.system import machine
+from cuwheel.base.system.folders.output_folder import check_writable
 from cuwheel.base.system.pythons import Interpreter
 from cuwheel.base.system.quantities import show_size
 from cuwheel.build.environments.build_environment import EnvironmentPlace, shared_environments
@@ -61,14 +63,26 @@ class DiskNeed:
 def check_disk(job: Job) -> Iterator[CuwheelError]:
     """Check that the disks hold what the build takes."""
     for need in disk_needs(job):
-        if (free := machine.free_disk(need.folder)) < need.size:
-            yield PreflightError(
-                f"the disk of {need.folder} is too small",
-                why=f"{show_size(free)} are free, {show_size(need.size)} needed: "
-                f"{_listed(need.parts)}",
-                fix="free some space, or use a folder on another disk: -- --work DIR for the work "
-                "folder, CUWHEEL_CACHE for the cache",
-            )
+        if (free := machine.free_disk(need.folder)) >= need.size:
+            continue
+        try:
+            if _is_never_written(need.folder):
+                check_writable(need.folder)
+        except FileAccessError as problem:
+            yield problem
+            continue
+        yield PreflightError(
+            f"the disk of {need.folder} is too small",
+            why=f"{show_size(free)} are free, {show_size(need.size)} needed: {_listed(need.parts)}",
+            fix="free some space, or use a folder on another disk: -- --work DIR for the work "
+            "folder, CUWHEEL_CACHE for the cache",
+        )
+
+
+def _is_never_written(folder: Path) -> bool:
+    """Return True for a read-only file system, and one without blocks, as `/proc`."""
+    status = os.statvfs(machine.nearest_folder(folder))
+    return not status.f_blocks or bool(status.f_flag & os.ST_RDONLY)
 
 
 def note_disk_needs(job: Job) -> None:

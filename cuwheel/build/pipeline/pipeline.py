@@ -117,10 +117,12 @@ def compile_shard(job: Job, shard: Shard) -> ShardResult:
     """Compile a shard's share into the compile cache, in a work folder of which the logs stay.
 
     Raises:
+        PreflightError: there is no compile cache that keeps objects.
         SandboxError: there is none, so that objects hold the paths of this work folder.
         CuwheelError: of the stage that failed; the work folder is kept.
     """
-    # It loads what a build with nothing to do needs not.
+    # They load what a build with nothing to do needs not.
+    from cuwheel.build.compile.cache.compile_cache import check_usable  # noqa: PLC0415
     from cuwheel.build.pipeline.package_build.shard_run import compile_share  # noqa: PLC0415
 
     workspace = job.workspace
@@ -135,6 +137,7 @@ def compile_shard(job: Job, shard: Shard) -> ShardResult:
                 "has another one",
                 fix="install bubblewrap, and leave out --sandbox none",
             )
+        check_usable(job)
         _run_stages(STAGES[: STAGES.index("build")], job, key)
         with naming_full_disk(workspace.work), workspace.console.stage("compile"):
             result = compile_share(job, shard, key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -37,13 +37,17 @@ from cuwheel.check.cuda.frameworks import (
     is_known,
     preloads,
 )
-from cuwheel.check.cuda.suppliers import components_of, is_from_driver
+from cuwheel.check.cuda.suppliers import components_of, cuda_major_of, is_from_driver
 from cuwheel.check.linkage.loader_graph import LoaderGraph
 
 if TYPE_CHECKING:
     from auditwheel.policy import Policy
     from packaging.tags import Tag
 _MINORS, _PATCH = 40, 99  # of Python 3: more than there will be
+_OLDEST_WITH_WHEELS = 11  # CUDA major
+_DIGITS = re.compile(r"\d+")
+# A release of PyTorch in a file's name.
+_OF_TORCH = re.compile(r"(?i)(torch|pt)[-_.v]?[12]\D?\d|[-_][12][._]\d+[._]\d")
 _READ = re.compile(r"any$|linux_|manylinux")
 _FOR_GPU = re.compile(r"^(lib|jax|tensorflow)|-cu1\d$|cuda|cupy|torch")
 _NAMED_LIBRARY = re.compile(rb"""["'/](lib[\w+-]+(?:\.so[.\d]*)?)(["'{])""")
@@ -367,6 +371,18 @@ class AuditCase:
         """Return True if importing a module of the wheel loads a library."""
         return library in self._imported
 
+    def is_loaded(self, library: str) -> bool:
+        """Return True if importing a package loads a library, as a module or by its file name."""
+        return library in self._imported or library in self._loaded
+
+    @cached_property
+    def _loaded(self) -> frozenset[str]:
+        run = [self.scan.sources[name] for name in self.code.run if name in self.scan.loaders]
+        names = (library.name for library, _ in self.host_libraries)
+        files = {name: PurePosixPath(name).name.encode() for name in (names if run else ())}
+        named = (name for name, file in files.items() if any(file in text for text in run))
+        return frozenset[str]().union(*map(self.loader_graph.loaded_by, named))
+
     @cached_property
     def _imported(self) -> frozenset[str]:
         modules = (module.name for module, elf in self.host_libraries if elf.python_modules)
@@ -384,4 +400,17 @@ class AuditCase:
         known = components_of(soname)
         accepted = frozenset({self.contract.cuda}) if self.contract else majors
         fitting = tuple(part for part in known if part.cuda is None or part.cuda in accepted)
-        return fitting if self.contract else fitting or known
+        is_old = bool(majors) and max(majors) < _OLDEST_WITH_WHEELS
+        return fitting if self.contract or is_old else fitting or known
+
+    def is_torch_variant(self, library: str) -> bool:
+        """Return True for one of several, `ext_torch211.so` and `ext_torch212.so`."""
+        stem = _DIGITS.sub("", library)
+        same = [other for other, _ in self.host_libraries if _DIGITS.sub("", other.name) == stem]
+        return len(same) > 1 and all(_OF_TORCH.search(other.name) for other in same)
+
+
+def old_majors(sonames: Iterable[str]) -> frozenset[int]:
+    """Return the CUDA majors of libraries that no wheel of NVIDIA's has, as of CUDA 10."""
+    majors = (int(cuda_major_of(soname) or _OLDEST_WITH_WHEELS) for soname in sonames)
+    return frozenset(major for major in majors if major < _OLDEST_WITH_WHEELS)

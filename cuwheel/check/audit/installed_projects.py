@@ -14,7 +14,7 @@ from collections.abc import Iterable
 _NOTHING = (
     *("cuda-pathfinder", "cuda-toolkit", "einops", "fastrlock", "filelock", "fsspec", "markupsafe"),
     *("ml-dtypes", "mpmath", "networkx", "ninja", "numpy", "packaging", "psutil", "pyyaml"),
-    *("setuptools", "six", "threadpoolctl", "tqdm", "typing-extensions", "wheel"),
+    *("pycparser", "setuptools", "six", "threadpoolctl", "tqdm", "typing-extensions", "wheel"),
 )
 _TORCH = "filelock typing-extensions setuptools sympy networkx jinja2 fsspec mpmath markupsafe"
 _REQUIRES = {
@@ -24,6 +24,8 @@ _REQUIRES = {
     "jinja2": "markupsafe",
     "sympy": "mpmath",
     "scipy": "numpy",
+    "cffi": "pycparser",
+    "cupy": "numpy fastrlock cuda-pathfinder",
     "cuda-bindings": "cuda-pathfinder",
     "apache-tvm-ffi": "typing-extensions",
     **dict.fromkeys(("cupy-cuda12x", "cupy-cuda13x"), "numpy fastrlock cuda-pathfinder"),
@@ -37,6 +39,7 @@ _PROJECTS = {
     "cffi": "cffi",
     "dateutil": "python-dateutil",
     "functorch": "torch",
+    "google.colab": "google-colab",
     "pkg_resources": "setuptools",
     "pylab": "matplotlib",
     "torchgen": "torch",
@@ -44,7 +47,7 @@ _PROJECTS = {
     "yaml": "pyyaml",
 }
 # Modules of many projects, or of none on the index.
-_SHARED = frozenset({"cuda", "cv2", "google", "mpl_toolkits", "nvidia", "triton", "jax_plugins"})
+_SHARED = frozenset({"cuda", "cv2", "google", "mpl_toolkits", "nvidia", "jax_plugins"})
 _CONDA = "isn't there: it is a package of conda"
 MISNAMED = {
     "pytorch": "is no PyTorch, which is called torch",
@@ -96,7 +99,8 @@ def package_of(project: str) -> str:
 
 
 def project_of_module(module: str) -> str:
-    """Return the only project with a top-level module; empty if it isn't known to be one."""
-    if module in _SHARED:
-        return ""
-    return _PROJECTS.get(module, _NORMAL.sub("-", module).lower())
+    """Return the only project with a module's top level; empty if it isn't known to be one."""
+    top, *inner = module.split(".")
+    if top in _SHARED:
+        return _PROJECTS.get(".".join((top, *inner[:1])), "")
+    return _PROJECTS.get(top, _NORMAL.sub("-", top).lower())

@@ -12,9 +12,10 @@ from cuwheel.base.formats.binaries.windows import LOOKAHEAD, Window
 # count: programs have good reasons to hold `/tmp/` or `/root/.cache`.
 _SOURCE = re.compile(
     rb"(?:/[\w.+@=~,-]+)+\.(?:cuh?|cc?|cpp|cxx|hh?|hpp|hxx|inl|ipp|pyx|rs|gcda"
-    rb"|cubin|fatbin|ptx)\b"
+    rb"|cubin|fatbin|ptx|bin|dat|npy|npz|onnx|engine)\b"
 )
 COVERAGE = ".gcda"  # written when a process ends, with `gcc --coverage`
+DATA = (".bin", ".dat", ".npy", ".npz", ".onnx", ".engine")  # read by a program, not a compiler
 _PRINTABLE = re.compile(rb"[\x20-\x7e]*")
 _IN_NAME = re.compile(rb"[\w.+~-]")
 # A person's files, or those of a build that was run by hand.
@@ -91,10 +92,11 @@ class LeakFinder:
         elif not _IN_NAME.match(data, offset - 1) and (path := _SOURCE.match(data, offset)):
             source = path[0]
             is_services = source.startswith(_WORKSPACES) or bool(_SERVICE_HOMES.match(source))
-            if not (is_services or _HOMES.match(source)):
+            is_data = source.endswith(tuple(map(str.encode, DATA)))
+            if not (is_services or (_HOMES.match(source) and not is_data)):
                 return
         if path:
-            is_written = path[0].endswith(COVERAGE.encode())
-            key = (name, COVERAGE.encode() if is_written else folder, is_services)
+            last = next((kind for kind in (COVERAGE, *DATA) if path[0].endswith(kind.encode())), "")
+            key = (name, last.encode() or folder, is_services)
             first = self._leaks.get(key, Leak(name=name, text=path[0].decode(), count=0))
             self._leaks[key] = replace(first, count=first.count + 1)

@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple, TypeGuard
 
 from cuwheel.base.formats.wheel.metadata import installed_path
-from cuwheel.base.system.regular_files import parse_module
+from cuwheel.base.system.regular_files import compile_fault, parse_module
 
 # PEP 3149 and PEP 384.
 _EXTENSION = re.compile(r"(\.cpython-\w+-[-\w]+|\.abi3t?)?\.so$")
@@ -32,6 +32,8 @@ _NEWER = re.compile(
     rb":=|/\s*[,)]|^\s*(match|case|type)\s|\bwith\s*\(|except\s*\*|(def|class)\s+\w+\[",
     re.MULTILINE,
 )
+# Of errors about statements that are too new: how they begin, the node of the statement.
+_LATE = {"Pattern matching": "Match", "Exception groups": "TryStar"}
 _GLOBAL = re.compile(rb"^\s+global\s+(.*)", re.MULTILINE)  # a statement in a function
 _NESTED = 12  # of Python 3, which takes any expression in an f-string (PEP 701)
 # With both kinds of quotes or a backslash in braces; most f-strings have neither.
@@ -134,17 +136,32 @@ class PythonCode:
         """
         if minor is None:
             parsed = self._parse(member)
-            return parsed if isinstance(parsed, SyntaxError) else None
+            return parsed if isinstance(parsed, SyntaxError) else self._compile_fault(member)
         source = self.sources.get(member, b"")
         try:
             if _NEWER.search(source):
                 parse_module(source, minor)
         except SyntaxError as problem:
+            problem.lineno = self._line_of(problem, member)
             return problem
         except ValueError:
             return None
         is_nested = minor < _NESTED and _FORMATTED.search(source)
         return _nested_text(self._tree(member), source) if is_nested else None
+
+    def _compile_fault(self, member: str) -> SyntaxError | None:
+        source = self.sources.get(member, b"")
+        problem = compile_fault(source) if self._parsed[member] else None
+        if problem and problem.lineno:  # the compiler gives no text
+            lines = source.splitlines()[problem.lineno - 1 : problem.lineno]
+            problem.text = b"".join(lines).decode(errors="replace")
+        return problem
+
+    def _line_of(self, problem: SyntaxError, member: str) -> int | None:
+        """Return the line where a statement begins, at the end of which the parser noticed it."""
+        kind = next((name for text, name in _LATE.items() if problem.msg.startswith(text)), "")
+        lines = [each.lineno for each in self.nodes(member) if type(each).__name__ == kind]  # type: ignore[attr-defined]
+        return min(lines, default=problem.lineno)
 
     @property
     def run(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cuwheel.base.formats.wheel.metadata import installed_path, project_of
-from cuwheel.check.audit.case import AuditCase
+from cuwheel.check.audit.case import AuditCase, old_majors
 from cuwheel.check.audit.findings import Severity
 from cuwheel.check.audit.installed_projects import project_of_module
 from cuwheel.check.audit.scan import ScannedLibrary
@@ -64,6 +64,8 @@ class SupplierConditions:
     def majors_of(self, library: ScannedLibrary) -> frozenset[int]:
         """Return the CUDA majors for the choice between components with one soname."""
         own = self.case.majors[library.name]
+        if not own and library.elf and (old := old_majors(library.elf.needed)):
+            return old
         decided = self.case.named_cuda or library.runtime_major
         return own or (frozenset({decided}) if decided else frozenset())
 

@@ -13,9 +13,9 @@ import re
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
 
 from cuwheel.base import limits
@@ -26,6 +26,7 @@ from cuwheel.base.formats.binaries.elf_image import MAGIC
 from cuwheel.base.formats.binaries.elf_symbols import Exports, Symbols
 from cuwheel.base.formats.binaries.fatbin import (
     RELOCATABLE_SECTION,
+    SASS,
     ElementKind,
     FatbinFinder,
     FatbinFormatError,
@@ -47,6 +48,7 @@ from cuwheel.check.cuda.suppliers import cuda_major_of, stem_of
 _BATCH = 1 << 20  # bytes that go from one thread to the other at once; less costs switches
 _BATCH_LENGTH = 128  # pieces likewise: files can be empty, and each has zlib's state of 45 kB
 _PREFETCH = 4  # batches that wait at most, each of up to `_BATCH` and a piece
+_ELF_KIND, _CORE = slice(16, 18), 4  # `e_type`, ET_CORE (System V ABI, "ELF Header")
 _ARCHIVE = b"!<arch>\n"  # a static library
 # Other than ELF: static, of macOS (mach-o/loader.h, mach-o/fat.h), of Windows.
 _OTHER_LIBRARIES = (
@@ -57,6 +59,7 @@ _OTHER_LIBRARIES = (
 # Of ctypes, cffi and PyTorch; a program that is started needs the variable.
 _LOADS = re.compile(rb"\b(CDLL|PyDLL|LoadLibrary|load_library|dlopen|RTLD_\w+|LD_LIBRARY_PATH)\b")
 # Before NumPy 2 its headers have only the first name.
+_CFFI = b"\0_cffi_backend\0"  # which a module of cffi imports
 _NUMPY_API, _NUMPY = b"._multiarray_umath", re.compile(rb"numpy\.(_?core)\._multiarray_umath\0")
 # A text with the name of a library, which `dlopen` gets.
 _NAMED = b".so"
@@ -80,6 +83,8 @@ _SECRETS = (
 # Of documentation: `hf_xxxx…`, `AKIAIOSFODNN7EXAMPLE`, `ghp_abcdef…`.
 _PLACEHOLDER = re.compile(rb"(?i)(.)\1{7}|example|your|token|abcdefgh|12345678")
 _TOO_MANY_FATBINS = "it has implausibly many fat binaries or kinds of code"
+_DEFAULT_ARCHS = (("52",), ("75",))  # of nvcc 11 and 12, of nvcc 13
+_KERNEL = 1500  # bytes; a file with one variable has 1,712
 _LFS_POINTER = b"version https://git-lfs"
 _LINKER_SCRIPT = (b"GNU ld script", b"INPUT", b"GROUP")  # a text in place of a library
 _Batch = list[tuple["SeekableMember", bytes]]
@@ -95,8 +100,10 @@ class ScannedLibrary:
         damage: why it, or its device code, can't be read; empty for an intact one.
         cudart: the release of CUDA's runtime that is linked into it, `13.0`; empty: none.
         numpy: the major release of NumPy whose headers it was compiled with; 0: none's.
+        uses_cffi: it imports cffi's module.
         opened: libraries that its code names, where it calls `dlopen`.
         code_sizes: bytes of its device code of each kind, of all sections.
+        is_core: it is the memory of a process that crashed.
         undefined: required symbols without a library and a version; weak ones are left out.
         exports: None where they can't be read, as of 32 bits.
     """
@@ -105,8 +112,10 @@ class ScannedLibrary:
     elf: Elf | None
     device_code: DeviceCode | None
     damage: str = ""
+    is_core: bool = False
     cudart: str = ""
     numpy: int = 0
+    uses_cffi: bool = False
     opened: tuple[str, ...] = ()
     code_sizes: Mapping[ElementKind, int] = field(default_factory=dict, compare=False, repr=False)
     undefined: tuple[str, ...] = field(default=(), compare=False, repr=False)
@@ -121,6 +130,16 @@ class ScannedLibrary:
     def is_program(self) -> bool:
         """True if it is started, not loaded."""
         return self.elf is not None and self.elf.is_program
+
+    @property
+    def has_empty_code(self) -> bool:
+        """True if its machine code is that of a device link without kernels.
+
+        nvcc makes it for its default arch, and it has 624 bytes, with -rdc=true twice.
+        """
+        size = sum(size for kind, size in self.code_sizes.items() if kind.kind == SASS)
+        code = self.device_code
+        return code is not None and code.sass in _DEFAULT_ARCHS and 0 < size < _KERNEL
 
     @property
     def opened_major(self) -> int | None:
@@ -299,6 +318,8 @@ class MemberReading:
         self._fatbins = FatbinFinder(member.size)
         self._has_cudart = False
         self._numpy: set[bytes] = set()  # modules that have its C API
+        self._uses_cffi = False
+        self._is_named_as_module = not PurePosixPath(member.name).name.startswith("lib")
         self._names: set[bytes] = set()  # texts in it, of CUDA's libraries
         self.text = bytearray()
         self.secrets: tuple[str, ...] = ()
@@ -327,7 +348,8 @@ class MemberReading:
         """Collect the member's facts, after the last piece."""
         self._search(self._windows.finish())
         if self._start.startswith(MAGIC):
-            self.library = self._read_library()
+            kind = self._start[_ELF_KIND]
+            self.library = replace(self._read_library(), is_core=_CORE in kind)
             if self.library.elf and self.library.elf.is_cubin:
                 self.code = self.library.device_code
             return
@@ -359,6 +381,8 @@ class MemberReading:
         self._has_cudart = self._has_cudart or CUDART_TEXT in window.data
         if is_library and _NUMPY_API in window.data:
             self._numpy.update(_NUMPY.findall(window.data))
+        if is_library and self._is_named_as_module and not self._uses_cffi:
+            self._uses_cffi = _CFFI in window.data
         if is_library and _NAMED in window.data and len(self._names) < limits.FAULTS:
             found = (_OPENED.findall(window.data), _OPENED_BY_PATH.findall(window.data))
             self._names.update(*found)
@@ -397,6 +421,7 @@ class MemberReading:
             device_code=code,
             cudart=cudart,
             numpy=(2 if b"_core" in self._numpy else 1) if self._numpy else 0,
+            uses_cffi=self._uses_cffi,
             code_sizes=self._fatbins.sizes,
             opened=self._opened(elf),
             undefined=undefined,

@@ -8,6 +8,7 @@ tag; the second follows from which package loads what.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +31,13 @@ _PREFIX = PurePosixPath("/")  # `sys.prefix`, and where site-packages is below i
 _SITE = PurePosixPath("/lib/python3/site-packages")
 _SCRIPT = re.compile(r"\.data/(scripts|data/bin)/")
 _OWN_CODE = "the wheel's Python code"
+_TORCH_FOLDER, _OF_TORCH = PurePosixPath("torch/lib"), frozenset({"libgomp.so.1"})
+# Code that may load other libraries, none, or all of a folder.
+_BY_CHOICE = re.compile(
+    rb"\b(try|def|if|suppress|nvidia|glob|listdir|iterdir|scandir|import_module|RTLD_GLOBAL"
+    rb"|find_library|find_spec|environ)\b"
+)
+_OF_OTHER_TORCH = re.compile(r"lib(c10|torch)_(hip|xpu)\w*\.so")
 
 
 class Fault(NamedTuple):
@@ -120,7 +128,7 @@ class Chain:
         """Return the supply of what the system, the driver or the environment's folder has."""
         case, supplier, faults = self.case, "system", []
         if "/" in soname:
-            supplier, faults = "", [self._relative(library)]
+            supplier, faults = "", [self._by_path(library, soname)]
         elif is_from_driver(soname):
             supplier, rest = "driver", "from the GPU's driver, which the recipe doesn't declare"
             if case.contract and not case.contract.has_driver:
@@ -134,9 +142,12 @@ class Chain:
             return None
         return Supply(library.name, soname, supplier, faults=tuple(faults))
 
-    def _relative(self, library: ScannedLibrary) -> Fault:
+    def _by_path(self, library: ScannedLibrary, soname: str) -> Fault:
         is_error = self.case.is_imported(library.name) or self.case.contract
-        rest = "opened by its path, relative to the working folder: it needs a soname (-soname)"
+        place = (
+            "a path of the build machine" if soname[0] == "/" else "relative to the working folder"
+        )
+        rest = f"opened by its path, {place}: it needs a soname (-soname)"
         return Fault("error" if is_error else "warning", "is", "are", rest)
 
     def _is_in_prefix(self, library: ScannedLibrary, soname: str) -> bool:
@@ -192,11 +203,20 @@ class Chain:
         )
         is_error = is_lost and not is_loaded and not self.case.is_supplier
         severity = self._severity("error" if is_error else self._severity_of_lost(library, soname))
+        if script := self._text_of(soname):
+            return Fault(severity, "is", "are", script)
         if files := self.case.files_of(soname):
             rest = f"in the wheel only as {files[0]}, a name that the loader doesn't search for"
             return Fault(severity, "is", "are", rest)
         lost = "in the wheel, but no rpath entry points to"
         return Fault(severity, f"is {lost} it", f"are {lost} them")
+
+    def _text_of(self, soname: str) -> str:
+        """Return that a file of this name is a linker script, which only linkers read; or empty."""
+        libraries = {library.name for library in self.case.scan.libraries}
+        named = (name for name in self.case.scan.names if PurePosixPath(name).name == soname)
+        text = next((name for name in named if name not in libraries and ".data/" not in name), "")
+        return f"in the wheel only as a linker script, {text}, not as a library" if text else ""
 
     def _severity_of_lost(self, library: ScannedLibrary, soname: str, folder: str = "") -> Severity:
         """Return `note` for a library whose need may be loaded before, as far as the wheel shows.
@@ -233,6 +253,27 @@ class Chain:
         )
         return case.is_imported(library.name) and not may_be_loaded
 
+    def _is_opening_lost(self, library: ScannedLibrary, soname: str, component: Component) -> bool:
+        """Return True if code of an import opens a library, and nothing loads its need before.
+
+        That is known where all code that loads libraries does so at once, each by its own name.
+        """
+        case, graph = self.case, self.case.loader_graph
+        texts = [case.scan.sources.get(name, b"try") for name in case.scan.loaders]
+        stem = soname.partition(".so")[0].removeprefix("lib").encode()
+        is_plain = not any(stem in text or _BY_CHOICE.search(text) for text in texts)
+        modules = {item.module.partition(".")[0] for item in case.code.imports}
+        is_plain &= modules <= (
+            sys.stdlib_module_names | case.code.folders | case.code.modules.keys()
+        )
+        may_be_loaded = any(
+            (elf.uses_dlopen and not other.cudart)
+            or (soname in elf.needed and graph.finds(other.name, soname, (component.site_folder,)))
+            for other, elf in case.host_libraries
+        )
+        is_opened = case.is_loaded(library.name) and not library.is_program
+        return is_opened and is_plain and not (may_be_loaded or case.unknown_projects)
+
     def _from_component(self, library: ScannedLibrary, soname: str, component: Component) -> Supply:
         contract = self.case.contract
         faults = []
@@ -240,6 +281,10 @@ class Chain:
             rest = f'from "{component.name}", which the recipe doesn\'t declare'
             faults.append(Fault("error", "comes", "come", rest))
         condition, missing = self.conditions.condition(component, soname, library)
+        if missing and component.cuda is None and self.case.is_torch_variant(library.name):
+            missing = "note"  # code chooses one by the installed release
+        if _OF_OTHER_TORCH.fullmatch(soname) and not contract:
+            faults.append(self._of_other_torch(library, soname))
         lost, loader = self._lost_elsewhere(library, soname, component)
         if missing:
             severity = min(missing, lost or missing, key=SEVERITIES.index)
@@ -261,6 +306,15 @@ class Chain:
         supply = Supply(library.name, soname, supplier, condition, tuple(faults))
         return _loaded_before(supply, loader)
 
+    def _of_other_torch(self, library: ScannedLibrary, soname: str) -> Fault:
+        """Return the fault of a library of PyTorch for AMD's or Intel's GPUs."""
+        is_stated = re.search(r"(?i)rocm|xpu|sycl", self.case.scan.file_name)
+        is_lost = self.case.is_loaded(library.name) and not self.conditions.has_alternatives
+        severity: Severity = "error" if is_lost else "warning"
+        make = "AMD's" if "_hip" in soname else "Intel's"
+        rest = f"only in builds of torch for {make} GPUs, not in the one of the public index"
+        return Fault("note" if is_stated else severity, "is", "are", rest)
+
     def _lost_elsewhere(
         self, library: ScannedLibrary, soname: str, component: Component
     ) -> tuple[Severity | None, str]:
@@ -277,6 +331,7 @@ class Chain:
         is_lost = not self.case.unknown_projects and self._is_import_lost(
             library, soname, (component.site_folder,)
         )
+        is_lost |= self._is_opening_lost(library, soname, component)
         severity = self._severity_of_lost(library, soname, component.site_folder)
         return self._severity("error" if is_lost else severity), loader
 
@@ -306,12 +361,26 @@ class Chain:
             fault = Fault("note", "isn't", "aren't", rest)
         elif importing := self.conditions.imported_namesake(soname):
             supplier = loader = importing
-            rest = f"from {importing}, which Python code imports, and no requirement installs"
-            fault = Fault("warning", "comes", "come", rest)
+            rest = f"from {importing}, which Python code imports, and "
+            installers = " or ".join(self.case.unknown_projects[:3])
+            rest += f"{installers} may install" if installers else "no requirement installs"
+            fault = Fault("note" if installers else "warning", "comes", "come", rest)
+        elif soname in _OF_TORCH and (user := self._user_of_torch()):
+            supplier, loader = "torch", "torch"
+            rest = "in the wheel, nor on every system; loaded before by torch, into which the "
+            rest += f"rpath of {user} leads"
+            fault = Fault("note", "is neither", "are neither", rest)
         else:
             fault = self._missing(library, soname)
         supply = Supply(library.name, soname, supplier, condition, (fault,) if fault else ())
         return _loaded_before(supply, loader)
+
+    def _user_of_torch(self) -> str:
+        """Return a library with an rpath into PyTorch, which an unknown requirement may import."""
+        folders = map(self.case.loader_graph.folders, self.case.loader_graph.elves)
+        names = zip(self.case.loader_graph.elves, folders, strict=True)
+        found = (name for name, paths in names if _TORCH_FOLDER in paths)
+        return PurePosixPath(next(found, "")).name if self.case.unknown_projects else ""
 
     def _missing(self, library: ScannedLibrary, soname: str) -> Fault:
         is_cuda = is_cuda_library(soname)
@@ -326,6 +395,8 @@ class Chain:
         if is_cuda:
             rest = "that no component supplies"
             return Fault(severity, "is a CUDA library", "are CUDA libraries", rest)
+        if script := self._text_of(soname):
+            return Fault(severity, "is", "are", script)
         ends = f"/{soname}"
         members = (n for n in self.case.scan.names if ".data/data/" in n and n.endswith(ends))
         if member := next(members, ""):

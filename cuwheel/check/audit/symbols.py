@@ -29,7 +29,14 @@ from cuwheel.check.audit.scan import ScannedLibrary
 from cuwheel.check.audit.tags import minor_of
 from cuwheel.check.cuda.driver_functions import is_driver_function
 from cuwheel.check.cuda.frameworks import extras_of, has_common_release
-from cuwheel.check.cuda.suppliers import components_of, is_cuda_library, is_from_driver, stem_of
+from cuwheel.check.cuda.library_functions import runtime_majors
+from cuwheel.check.cuda.suppliers import (
+    components_of,
+    cuda_major_of,
+    is_cuda_library,
+    is_from_driver,
+    stem_of,
+)
 from cuwheel.check.cuda.torch_exports import (
     MACHINES_OF_TABLE,
     NEW_STRING,
@@ -41,6 +48,8 @@ from cuwheel.check.cuda.torch_exports import (
 _PYTHON = re.compile(r"_?Py[A-Z_]")
 _NUMBER = re.compile(r"\d+")
 _CUDA = re.compile(r"(__)?(cu|nv|npp|ncc)|_ZN?K?\d+nv")
+_RUNTIME = re.compile(r"cuda[A-Z]")
+_OLDEST_RUNTIME = 11  # with known functions
 _STRING_ABI = re.compile(r"(?i)cxx11[-_.]?abi[-_.]?(true|false|)")
 LINKED = "__cudaRegisterLinkedBinary_"  # which the device link defines
 # Those that don't load the driver's library themselves (`DT_NEEDED`).
@@ -194,6 +203,9 @@ class SymbolNeeds:
         loaded = frozenset(map(stem_of, self.case.loader_graph.needs(library.name)))
         is_runtime_known = all(self._kind(n) == "runtime" or stem_of(n) in _PLAIN for n in foreign)
         may_be_c = "system" in kinds
+        runtimes = {
+            int(cuda_major_of(name) or 0) for name in foreign if stem_of(name) == "libcudart"
+        }
         return tuple(
             name
             for name in library.undefined
@@ -205,7 +217,7 @@ class SymbolNeeds:
                 or (
                     "unknown" not in kinds
                     and not (may_be_c and not name.startswith("_Z"))
-                    and not self._may_be_defined(name, kinds)
+                    and not self._may_be_defined(name, kinds, runtimes)
                 )
             )
         )
@@ -292,8 +304,12 @@ class SymbolNeeds:
             return "cuda"
         return "system" if soname in self.case.system else "unknown"
 
-    def _may_be_defined(self, name: str, kinds: set[str]) -> bool:
-        """Return True if a loaded library of these kinds may define a symbol."""
+    def _may_be_defined(self, name: str, kinds: set[str], runtimes: set[int]) -> bool:
+        """Return True if a loaded library of these kinds may define a symbol.
+
+        Args:
+            runtimes: CUDA majors of the runtimes that it loads.
+        """
         if _PYTHON.match(name) or runtime_defines(name):
             return True
         if ("torch" in kinds or self._has_torch) and (
@@ -301,6 +317,8 @@ class SymbolNeeds:
         ):
             return True
         may_be_cuda = not kinds.isdisjoint({"cuda", "system"}) or bool(self.case.dependencies)
+        if _RUNTIME.match(name) and min(runtimes, default=0) >= _OLDEST_RUNTIME:
+            return not runtimes.isdisjoint(runtime_majors(name))
         return may_be_cuda and bool(_CUDA.match(name))
 
 

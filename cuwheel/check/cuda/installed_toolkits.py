@@ -30,6 +30,7 @@ from cuwheel.base.system.regular_files import open_file, read_text
 Kind = Literal["nvidia", "debian", "hpc", "conda", "module"]
 
 TIME_LIMIT = 5.0  # seconds for nvcc to print its version
+_SHOWN = 200  # characters of a line
 _SCRIPTS = 8  # that call each other
 _LARGEST_SCRIPT = 1 << 16  # bytes
 _RELEASE = re.compile(r"\brelease (\d+\.\d+), V(\d+(?:\.\d+)+)")  # nvcc --version
@@ -121,9 +122,16 @@ def read_toolkit(place: Candidate, environ: Mapping[str, str]) -> InstalledToolk
         nvcc=nvcc,
         release=release,
         version=version,
-        fault="" if match else fault or "it doesn't state its release",
+        fault="" if match else _fault_in(output, fault),
     )
     return _with_parts(toolkit, place.root)
+
+
+def _fault_in(output: str, fault: str) -> str:
+    """Return why nvcc doesn't state its release, with the last line that it prints."""
+    last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")
+    end = fault or "it doesn't state its release"
+    return f"{end}: {last[:_SHOWN]}" if last else end
 
 
 def _without_nvcc(place: Candidate) -> InstalledToolkit | None:

@@ -4,9 +4,16 @@ A library that needs one can't be loaded with an older release, which a requirem
 of the runtime: names that `libcudart.so.12` of a wheel exports and the one before doesn't, from
 nvidia-cuda-runtime-cu12 12.0.146 to 12.9.79. Those of NCCL: likewise, from nvidia-nccl-cu12 2.16.5
 to 2.32.3, the newest of each minor release.
+
+runtime_functions.txt has all names of the runtime, each under the CUDA majors of which a release
+exports it: nvidia-cuda-runtime-cu11 11.8.89, -cu12 12.0.107 to 12.9.79, nvidia-cuda-runtime 13.0.48
+to 13.5.37.
 """
 
 from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
 
 _VARIANTS = ("_ptsz", "_ptds")  # of the same release
 _ADDED = {
@@ -36,6 +43,28 @@ _RELEASES = {name: release for release, names in _ADDED.items() for name in name
 
 def release_with(function: str) -> str:
     """Return the release of CUDA 12 or NCCL that added a function; empty: not known."""
+    return _RELEASES.get(_plain(function), "")
+
+
+def runtime_majors(function: str) -> frozenset[int]:
+    """Return the CUDA majors from 11 on of which the runtime has a function."""
+    return _runtime_functions().get(_plain(function), frozenset())
+
+
+@cache
+def _runtime_functions() -> dict[str, frozenset[int]]:
+    """Return the table: name → majors."""
+    functions, majors = {}, frozenset[int]()
+    table = Path(__file__).with_name("runtime_functions.txt").read_text(encoding="utf-8")
+    for word in table.split():
+        if word[0].isdigit():
+            majors = frozenset(map(int, word.split(",")))
+        else:
+            functions[word] = majors
+    return functions
+
+
+def _plain(function: str) -> str:
     for variant in _VARIANTS:
         function = function.removesuffix(variant)
-    return _RELEASES.get(function, "")
+    return function

@@ -23,6 +23,7 @@ from cuwheel.check.diagnose.facts.environment import (
     ChosenPython,
     PythonEnvironment,
     find_environment,
+    old_release,
     read_environment,
 )
 from cuwheel.check.diagnose.facts.machine import Driver, HostFacts, find_driver, read_host_facts
@@ -32,6 +33,7 @@ from cuwheel.check.diagnose.facts.variables import find_culprit
 from cuwheel.check.diagnose.report import annotate_verdicts, print_report
 from cuwheel.check.diagnose.rules.driver import judge_driver
 from cuwheel.check.diagnose.rules.variables import (
+    judge_changed,
     judge_named,
     judge_start,
     judge_switches,
@@ -42,6 +44,7 @@ from cuwheel.check.diagnose.toolkits import (
     find_installations,
     judge_extension_building,
     judge_installations,
+    judge_python_headers,
 )
 from cuwheel.check.diagnose.verdict import (
     LEVELS,
@@ -163,14 +166,18 @@ def diagnose(
     verdicts += judge_variables(environ)
     installed = environment.distributions if environment else {}
     verdicts += judge_switches(environ, installed, options.start, has_gpu=bool(driver.gpus))
+    if environment:
+        verdicts += judge_changed(environment, environ, has_gpu=bool(driver.gpus))
     if inner:
         inner.judge(driver, host, verifies_files=options.verifies_files)
-    blamed = {verdict.command for verdict in inner.verdicts} if inner else set()
-    verdicts += [one for one in judge_named(environ, installed) if one.command not in blamed]
     has_triton = "triton" in installed and not environ.get("CC")
     frameworks = inner.frameworks if inner else ()
     torch = next((known for known in frameworks if known.name == "torch"), None)
     verdicts += judge_installations(installations, torch, environ, has_triton=has_triton)
+    blamed = {verdict.command for verdict in (*verdicts, *(inner.verdicts if inner else ()))}
+    verdicts += [one for one in judge_named(environ, installed) if one.command not in blamed]
+    if "triton" in installed and environment:
+        verdicts += judge_python_headers(environment)
     if torch:
         verdicts += judge_extension_building(installations, host, has_ninja="ninja" in installed)
     targets: tuple[DiagnosedTarget, ...] = ()
@@ -246,6 +253,15 @@ def _judge_start(python: Path, environ: Mapping[str, str], fault: str) -> Diagno
             fault,
             "create the environment again with a Python of this machine; packages that were "
             "copied with it are for the other one too",
+        )
+    if release := TimedCall(_MACHINE_TIME_LIMIT, partial(old_release, python, environ)).answer("")[
+        0
+    ]:
+        return broken(
+            "python-not-found",
+            f"{python} is Python {release}, which is too old",
+            fault,
+            "create an environment with a newer Python, and name it with --python",
         )
     call = partial(find_culprit, partial(_is_readable, python), environ)
     if change := TimedCall(_TRIALS_TIME_LIMIT, call).answer(None)[0]:

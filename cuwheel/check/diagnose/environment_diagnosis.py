@@ -343,7 +343,12 @@ class EnvironmentDiagnosis:
             return [*filter(uses_gpu, filter(may_be_gpu_package, installed.values()))]
         named = [installed[project] for project in self._requested if project in installed]
         read = {self._frameworks[name].name for name in ONLY_READ if name in self._frameworks}
-        return [own for own in named if may_be_gpu_package(own) or own.name in read]
+        imported = {self._frameworks[name].name for name in self._frameworks} - read
+        return [
+            own
+            for own in named
+            if own.name not in imported and (may_be_gpu_package(own) or importable_modules(own))
+        ]
 
     def _examined(self, packages: list[Distribution]) -> tuple[Distribution, ...]:
         """Return frameworks and packages; without a request, also NVIDIA's wheels and the like."""

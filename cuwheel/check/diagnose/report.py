@@ -13,7 +13,7 @@ from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code
 from cuwheel.base.spelling import as_typed
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output import github
-from cuwheel.base.system.quantities import show_size
+from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.check.diagnose.document import (
     DiagnosedEnvironment,
     DiagnosedMachine,
@@ -185,7 +185,7 @@ def _environment_facts(environment: DiagnosedEnvironment) -> Iterator[tuple[str,
         majors = sorted(cuda_majors(wheels).items())
         each = ", ".join(f"{len(names)} of CUDA {major}" for major, names in majors)
         of = f" of CUDA {majors[0][0]}" if len(majors) == 1 else f": {each}" * bool(each)
-        yield "NVIDIA", f"{len(wheels)} wheels{of}"
+        yield "NVIDIA", f"{plural(len(wheels), 'wheel')}{of}"
     if not environment.frameworks and not wheels:
         yield "frameworks", "none"
 

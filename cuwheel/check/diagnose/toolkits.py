@@ -21,18 +21,25 @@ from cuwheel.check.cuda.installed_toolkits import (
 )
 from cuwheel.check.cuda.toolkit_search import HOMES, merge_toolkits, toolkit_candidates
 from cuwheel.check.cuda.toolkits import TOOLKITS
+from cuwheel.check.diagnose.facts.environment import PythonEnvironment
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts
 from cuwheel.check.diagnose.facts.machine import HostFacts
 from cuwheel.check.diagnose.facts.probe import TimedCall
-from cuwheel.check.diagnose.facts.variables import find_culprit
+from cuwheel.check.diagnose.facts.variables import VariableChange, find_culprit, without_entry
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, notes, warns, works
 
 _INCLUDES = ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH")  # of GCC and Clang
+_FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
+_ENDED = "it ended"  # of a program that has started and failed
+_ERROR = re.compile(r"(?i)\berror\b|\bfatal\b|No such file")
+_MALFORMED = re.compile(r"[\s:;'\"]")
+_SHOWN = 300  # characters of a program's output
 _RUNS = 3  # of nvcc, to read one toolkit
 _NUMBER = re.compile(r"\b\d+(?:\.\d+)+\b")
 _ROOT = Path("/")
 _FOR_CLANG = Path("usr", "lib", "cuda")
 _TOOLS = ("gcc", "g++", "clang", "cmake", "ninja")
+_HOSTS = ("gcc", "g++")  # that nvcc, Triton and builds start by these names
 _OLDEST_GCC = 9
 _HOST = ("NVCC_CCBIN", "CUDAHOSTCXX")  # what nvcc and CMake take before g++
 
@@ -55,6 +62,19 @@ class ToolkitProgram:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FailedTrial:
+    """A compilation that nvcc doesn't start, or whose headers it can't read.
+
+    Attributes:
+        fault: its message.
+        change: the change of a variable with which it works; None: there is none.
+    """
+
+    fault: str
+    change: VariableChange | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Misnamed:
     """A variable that names no toolkit."""
 
@@ -62,6 +82,7 @@ class Misnamed:
     value: str
     why: str
     fix: str
+    command: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +93,15 @@ class Installations:
         toolkits: of CUDA; the one that a build takes first.
         tools: compilers, CMake, ninja.
         host: what nvcc hands the host's code to.
+        trial: nvcc's refusal to plan a compilation with the variables that are set; None: it
+            doesn't refuse.
         misnamed: variables that are set wrongly.
     """
 
     toolkits: tuple[InstalledToolkit, ...] = ()
     tools: tuple[ToolkitProgram, ...] = ()
     host: ToolkitProgram | None = None
+    trial: FailedTrial | None = None
     misnamed: tuple[Misnamed, ...] = ()
 
 
@@ -97,12 +121,38 @@ def find_installations(environ: Mapping[str, str], root: Path | None = None) -> 
         for name in (*_TOOLS, host_name)
     ]
     programs = [call.answer(ToolkitProgram(name="", path=None))[0] for call in tools]
+    found = merge_toolkits(call.answer(None)[0] for call in toolkits)
+    usable = next((each for each in found if each.version and each.path), None)
+    is_here = (root or _ROOT) == Path("/")  # else scripts lead to the machine's own compilers
+    program = (usable.path if is_here else usable.nvcc) if usable else None
     return Installations(
-        toolkits=merge_toolkits(call.answer(None)[0] for call in toolkits),
+        toolkits=found,
+        trial=_try(program, environ) if program else None,
         tools=tuple(programs[:-1]),
         host=programs[-1],
         misnamed=tuple(_misnamed(environ, root or _ROOT)),
     )
+
+
+def _try(nvcc: Path, environ: Mapping[str, str]) -> FailedTrial | None:
+    """Let nvcc plan a compilation, for which it starts its host compiler.
+
+    Where variables choose flags or headers it reads all headers too, which takes longer.
+    """
+    is_changed = any(environ.get(name) for name in (*_FLAGS, *_INCLUDES))
+    command = [str(nvcc), "-E" if is_changed else "--dryrun", "-x", "cu", os.devnull]
+    output, fault = output_within(command, TIME_LIMIT, environ)
+    if not fault.startswith(_ENDED):
+        return None
+    change = find_culprit(partial(_runs, command), environ)
+    return FailedTrial(fault=_message_in(output) or fault, change=change)
+
+
+def _message_in(output: str) -> str:
+    """Return what is wrong in a compiler's output: its first error, else its last line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = (line for line in lines if _ERROR.search(line))
+    return next(errors, (lines or [""])[-1])[:_SHOWN]
 
 
 def _read_tool(name: str, environ: Mapping[str, str]) -> ToolkitProgram:
@@ -114,6 +164,8 @@ def _read_tool(name: str, environ: Mapping[str, str]) -> ToolkitProgram:
     command = [path, *options]
     output, fault = output_within(command, TIME_LIMIT, environ)
     match = _NUMBER.search(output)
+    if fault.startswith(_ENDED) and _message_in(output):
+        fault += f": {_message_in(output)}"
     if fault and (change := find_culprit(partial(_runs, command), environ)):
         fault += f"; without {change.text} it runs"
     return ToolkitProgram(
@@ -134,8 +186,11 @@ def _misnamed(environ: Mapping[str, str], root: Path) -> Iterator[Misnamed]:
         is_inside = Path(value).name in {"bin", "nvcc"} and not Path(value, "bin", "nvcc").exists()
         if value and (is_inside or not Path(value).is_dir()):
             why = "it has to be one folder, which contains bin, without quotes or spaces"
+            if not is_inside and not _MALFORMED.search(value):
+                why = "there is no such folder"
             fix = f"set {name} to the folder of a toolkit, or unset it"
-            yield Misnamed(variable=name, value=value, why=why, fix=fix)
+            command = f"unset {name}"
+            yield Misnamed(variable=name, value=value, why=why, fix=fix, command=command)
         elif value and Path(value) == root / _FOR_CLANG and not Path(value, "bin", "nvcc").exists():
             why = "it has no bin/nvcc; the distribution's nvidia-cuda-toolkit makes it for Clang"
             yield Misnamed(variable=name, value=value, why=why, fix=f"set {name}={root / 'usr'}")
@@ -167,14 +222,26 @@ def judge_installations(
             f"{setting.variable} is not the folder of a CUDA toolkit",
             f'it is "{setting.value}": {setting.why}',
             setting.fix,
+            setting.command,
         )
-    faults = [(nvcc.path, nvcc.fault) for nvcc in installations.toolkits]
-    faults += [(tool.path, tool.fault) for tool in installations.tools if tool.path]
+    first = next((toolkit for toolkit in installations.toolkits if toolkit.path), None)
+    failing = first if first and first.fault.startswith(_ENDED) else None
+    if failing:
+        path = failing.path or failing.home
+        yield _judge_failing(path, failing.fault, environ, _variable_of(failing))
+    nvccs = (nvcc for nvcc in installations.toolkits if nvcc is not failing)
+    faults = [(nvcc.path, nvcc.fault) for nvcc in nvccs]
+    for tool in installations.tools:
+        if tool.path and tool.fault.startswith(_ENDED) and tool.name in _HOSTS:
+            yield _judge_failing(tool.path, tool.fault, environ)
+        elif tool.path:
+            faults.append((tool.path, tool.fault))
     yield from (not_examined(str(path), fault) for path, fault in faults if fault)
     usable = [toolkit for toolkit in installations.toolkits if toolkit.version]
     if not usable:
         return
     problems = [
+        *_refusal(installations, usable[0]),
         *_disagreement(installations),
         *_link_fault(usable[0]),
         *_incompleteness(usable[0]),
@@ -183,8 +250,25 @@ def judge_installations(
         *_torch_fault(usable[0], torch),
     ]
     yield from problems
-    if not problems:
+    named = environ.get("CUDACXX", "")
+    is_misled = bool(named) and not which(named, environ.get("PATH", os.defpath))
+    has_bad_host = any(
+        tool.name in _HOSTS and tool.path and tool.fault for tool in installations.tools
+    )
+    if not (problems or failing or is_misled or has_bad_host):
         yield works(f"builds use nvcc {usable[0].version}, {usable[0].path}")
+
+
+def judge_python_headers(environment: PythonEnvironment) -> Iterator[Diagnosis]:
+    """Judge what the C file that Triton compiles includes."""
+    folder = environment.scheme.get("include")
+    if folder and not (folder / "Python.h").exists():
+        yield warns(
+            "triton-no-c-compiler",
+            f"Triton finds no headers of Python {environment.release}",
+            f"Python.h isn't in {folder}; the C file that launches a kernel includes it",
+            f"apt-get install python{environment.release}-dev, or take a Python with its headers",
+        )
 
 
 def judge_extension_building(
@@ -206,6 +290,49 @@ def judge_extension_building(
             "it is mounted noexec; compiled kernels and extensions are loaded from the folder for "
             "temporary files",
             "set TMPDIR to another folder, or mount it without noexec",
+        )
+
+
+def _judge_failing(
+    path: Path, fault: str, environ: Mapping[str, str], variable: str = ""
+) -> Diagnosis:
+    """Judge a compiler that comes first and doesn't run, so that builds fail with it.
+
+    Args:
+        variable: that names it; empty: PATH leads to it.
+    """
+    change = without_entry(environ, "PATH", str(path.parent))
+    fix, command = f"install {path} again, or remove it", ""
+    if variable:
+        fix, command = f"unset {variable}, or set it to a toolkit that works", f"unset {variable}"
+    elif change and which(path.name, change.rest):
+        fix, command = f"{change.advice}, or install it again", change.command
+    return broken(
+        "diagnose-incomplete-toolkit",
+        f"{path}, which builds take first, doesn't run",
+        fault,
+        fix,
+        command,
+    )
+
+
+def _refusal(installations: Installations, nvcc: InstalledToolkit) -> Iterator[Diagnosis]:
+    """Judge a compilation that nvcc doesn't start; without any g++ none is expected."""
+    trial, host = installations.trial, installations.host
+    if trial and trial.change:
+        yield broken(
+            "diagnose-variable",
+            f"nvcc can't compile with {trial.change.text}",
+            f"{trial.fault}; without it, {nvcc.path} compiles",
+            trial.change.advice,
+            trial.change.command,
+        )
+    elif trial and not nvcc.lacks and host and host.version:
+        yield warns(
+            "diagnose-incomplete-toolkit",
+            f"{nvcc.path} can't compile",
+            trial.fault,
+            "install the host compiler, or the rest of the toolkit, that the message names",
         )
 
 

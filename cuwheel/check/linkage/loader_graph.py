@@ -62,7 +62,7 @@ class LoaderGraph:
         queue = [library]
         for parent in queue:
             needed = sorted(set(self.elves[parent].needed))
-            owners = [owner for soname in needed for owner in self._served_by(parent, soname)]
+            owners = [owner for soname in needed for owner in self.served_by(parent, soname)]
             new = dict.fromkeys(owner for owner in owners if owner not in loaded)
             loaded |= new
             queue += new
@@ -74,7 +74,7 @@ class LoaderGraph:
             *(self.elves[name].needed for name in self.loaded_by(library))
         )
 
-    def _served_by(self, library: str, soname: str) -> tuple[str, ...]:
+    def served_by(self, library: str, soname: str) -> tuple[str, ...]:
         """Return the owners of a soname in a library's own folders; all if none is in one."""
         owners = self.owners(soname)
         if len(owners) == 1:

@@ -38,6 +38,23 @@ def setup(*lines: str) -> str:
     return "\n".join(["import os, torch", "from setuptools import setup", *lines, "setup()", ""])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "question"),
+    [('os.environ["CMAKE_ARGS"].split()', ""), ("[]", "it doesn't read CMAKE_ARGS")],
+)
+def test_setup_that_runs_cmake_is_a_cmake_build(
+    tmp_path: Path, arguments: str, question: str
+) -> None:
+    lines = ("import os, subprocess", f'subprocess.run(["cmake", ".", *{arguments}])')
+
+    recipe = draft(tmp_path, {"setup.py": "\n".join(lines)})
+
+    assert recipe.values["build"] == Call(name="CMake", keywords={})
+    assert recipe.values["requires"] == ("cmake", "ninja", "setuptools", "wheel")
+    assert ("CMAKE_ARGS" in notes(recipe, "build")) == bool(question)
+    assert question in notes(recipe, "build")
+
+
 def test_drafts_torch_extension(tmp_path: Path) -> None:
     recipe = draft(tmp_path, FILES)
 

@@ -41,9 +41,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def library(folder: Path, cuda_home: Path) -> Path:
+def source(folder: Path) -> Path:
     source = folder / "scale.cu"
     source.write_text(_CODE)
+    return source
+
+
+@pytest.fixture(scope="module")
+def library(folder: Path, cuda_home: Path, source: Path) -> Path:
     return compile_cuda(folder / "many.so", cuda_home, source, *_flags(_MANY, "90", "size"))
 
 
@@ -127,9 +132,9 @@ def test_document_has_sizes_and_archs(
 
 
 def test_library_without_code_for_the_gpu_keeps_its_smallest(
-    tmp_path: Path, folder: Path, cuda_home: Path, library: Path
+    tmp_path: Path, source: Path, cuda_home: Path, library: Path
 ) -> None:
-    old = compile_cuda(tmp_path / "old.so", cuda_home, folder / "scale.cu", *_flags(["75", "80"]))
+    old = compile_cuda(tmp_path / "old.so", cuda_home, source, *_flags(["75", "80"]))
     wheel = write_wheel(tmp_path, {"pkg/_C.so": library, "pkg/_old.so": old})
 
     slim = slim_wheel(wheel, ["90"], tmp_path / "out")
@@ -160,8 +165,8 @@ def test_refuses(
     assert not (tmp_path / "out").exists()
 
 
-def test_refuses_wheel_that_has_nothing_else(tmp_path: Path, folder: Path, cuda_home: Path) -> None:
-    one = compile_cuda(tmp_path / "one.so", cuda_home, folder / "scale.cu", *_flags(["90"]))
+def test_refuses_wheel_that_has_nothing_else(tmp_path: Path, source: Path, cuda_home: Path) -> None:
+    one = compile_cuda(tmp_path / "one.so", cuda_home, source, *_flags(["90"]))
     wheels = [write_wheel(tmp_path, {"pkg/_C.so": one}), write_wheel(tmp_path / "b", {"a.py": b""})]
 
     for wheel in wheels:

@@ -377,6 +377,16 @@ except PreflightError as error:
 """
 
 
+def test_names_a_cache_that_no_file_can_be_in(workspace: Workspace) -> None:
+    """Nothing is free there, and nobody can free it."""
+    workspace = dataclasses.replace(workspace, cache=Path("/proc/none"))
+
+    with pytest.raises(CuwheelError) as caught:
+        check(make_job(locked_target(disk=0), workspace), "early")
+
+    assert "/proc/none can't be written" in f"{caught.value.what} {caught.value.why}"
+
+
 def test_wants_room_on_each_disk(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     apart = dataclasses.replace(workspace, work=Path("/dev/shm/cuwheel-none"))  # a disk of its own
     require("disks", "that each disk needs space of its own")

@@ -35,12 +35,13 @@ CU12 = ("nvidia/cuda_runtime/lib", "nvidia/cublas/lib", "nvidia/nvjitlink/lib", 
 
 @dataclass(frozen=True)
 class Code:
-    """C code of a library that needs sonames, or of a program."""
+    """C code of a library that needs sonames, or of a program; `header` changes bytes of it."""
 
     text: str = "int answer(void) { return 42; }\n"
     needs: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     is_program: bool = False
+    header: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,29 @@ VERSION = "from importlib.metadata import version\n"
 OTHER_NAME, SETUPTOOLS = {"name": "pkg_cu12", "requires": ("a",)}, {"requires": ("setuptools",)}
 SCRIPT = f"{DATA}/scripts/tool"
 NVIDIA = "nvidia/cublas/lib/libmine.so"
+# Places in the header of an ELF file: EI_OSABI, e_type, e_phnum.
+FREEBSD, OBJECT, NO_SEGMENTS = ((7, 9),), ((16, 1),), ((56, 0),)
+NUMPY = 'const char *numpy = "numpy._core._multiarray_umath";\n'
+CFFI = 'const char cffi[] = "\\0_cffi_backend";\n'
+OTHER = EXTENSION.replace("_C", "_D")
+HOSTED = Code(calling("host_function"))
+NO_TORCH = calling("_ZN2at7nothingEv")
 GRAFTED = "pkg.libs/libstdc++-0a1b2c3d.so.6"
+
+OPENED = "import ctypes, os\nctypes.CDLL(os.path.dirname(__file__) + '/libx.so')\n"
+
+
+def two_of_one_soname(*names: str) -> dict[str, str | Code]:
+    """Return two modules, each with the function of a name in a library of its own folder."""
+    files: dict[str, str | Code] = {"pkg/__init__.py": "from . import _C, _D\n"}
+    for name, folder, module in zip(names, "ab", (EXTENSION, OTHER), strict=True):
+        soname = "libfoo.so.1"
+        text = calling(name) + MODULE.replace("_C", module[4:6])
+        files[module] = Code(text, (soname,), (f"-Wl,-rpath,$ORIGIN/{folder}",))
+        own = f"int {name}(void) {{ return {ord(folder)}; }}\n"
+        files[f"pkg/{folder}/{soname}"] = Code(own, flags=(f"-Wl,-soname,{soname}",))
+    return files
+
 
 DEFECTS = (
     # Python code that an import always runs.
@@ -560,7 +583,7 @@ DEFECTS = (
     Plant("no licence", warning(META, "METADATA"), {}, {"metadata": "License-File: COPYING\n"}),
     Plant(
         "licence twice",
-        warning(META, "METADATA"),
+        note(META, "METADATA"),
         {},
         {
             "metadata": "License-Expression: MIT\n"
@@ -813,6 +836,62 @@ DEFECTS = (
         error("library", LIB),
         {LIB: Code('__attribute__((section(".nvFatBinSegment"))) int wrapper = 1;\n')},
     ),
+    *(
+        Plant(
+            name,
+            error("library", EXTENSION),
+            {EXTENSION: Code(MODULE, header=header), **package("from . import _C\n")},
+            {"tag": CP312},
+        )
+        for name, header in (
+            ("of FreeBSD", FREEBSD),
+            ("object file", OBJECT),
+            ("no segments", NO_SEGMENTS),
+        )
+    ),
+    Plant(
+        "two of one soname",
+        error(SYMBOL, OTHER),
+        two_of_one_soname("one", "two"),
+        {"tag": CP312},
+    ),
+    *(
+        Plant(f"C API, {text}", error(PY, EXTENSION), {EXTENSION: Code(text + MODULE)}, wheel)
+        for text, wheel in ((NUMPY, {"tag": CP312}), (CFFI, {"tag": CP312}))
+    ),
+    *(
+        Plant(
+            f"{name} of {soname}",
+            error(SYMBOL, LIB),
+            {LIB: Code(calling(name), (soname,), flags), **package(OPENED)},
+            {"requires": (requirement,)},
+        )
+        for name, soname, flags, requirement in (
+            ("cudaNothing", CUDART, RPATH12, RUNTIME),
+            ("cudaThreadExit", "libcudart.so.13", rpath("nvidia/cu13/lib"), RUNTIME[:19]),
+        )
+    ),
+    Plant(
+        "torch of ROCm",
+        error(NEEDED, EXTENSION),
+        {
+            EXTENSION: Code(MODULE, ("libc10_hip.so",)),
+            **package("import torch\nfrom . import _C\n"),
+        },
+        {"requires": ("torch",), "tag": CP312},
+    ),
+    Plant(
+        "opened without its runtime",
+        error(NEEDED, LIB),
+        {LIB: Code(needs=(CUDART,)), **package(OPENED)},
+        {"requires": (RUNTIME,)},
+    ),
+    Plant(
+        "two majors of a runtime",
+        warning("unused requirement", "METADATA"),
+        {LIB: Code(needs=(CUDART,), flags=RPATH12)},
+        {"requires": (RUNTIME, RUNTIME[:19])},
+    ),
     Plant("glibc's own", error("platform tag", LIB), {LIB: Code(PRIVATE)}),
     Plant(
         "packed relocations",
@@ -1061,6 +1140,52 @@ SOUND = (
         None,
         {LIB: Code(RUNTIME_CALL, (CUDART,), RPATH12)},
         {"requires": (f"{RUNTIME}>=12.8",)},
+    ),
+    Plant(
+        "plug-in of a program",
+        None,
+        {EXTENSION: Code(MODULE), "pkg/p/libp.so": HOSTED},
+        {"tag": CP312},
+    ),
+    Plant("object", None, {"pkg/x.o": Code(header=OBJECT), LIB: Code()}),
+    Plant("for FreeBSD too", None, {"pkg/bsd/liby.so": Code(header=FREEBSD), LIB: Code()}),
+    Plant("one of one soname", None, two_of_one_soname("one", "one"), {"tag": CP312}),
+    *(
+        Plant(f"C API of {text}", None, {EXTENSION: Code(text + MODULE), **files}, wheel)
+        for text, files, wheel in (
+            (NUMPY, {}, {"tag": CP312, "requires": ("numpy",)}),
+            (CFFI, {}, {"tag": CP312, "requires": ("cffi",)}),
+            (NUMPY, package("try:\n    import numpy\nexcept ImportError: ...\n"), {"tag": CP312}),
+        )
+    ),
+    *(
+        Plant(
+            f"{name} of the runtime",
+            None,
+            {LIB: Code(calling(name), (CUDART,), RPATH12), **package(OPENED)},
+            {"requires": (RUNTIME,)},
+        )
+        for name in ("cudaMalloc", "cudaThreadExit", "cudaMemcpyAsync_ptsz")
+    ),
+    Plant(
+        "for releases before the table",
+        None,
+        {f"pkg/liba_pytorch_1.{minor}.0.so": Code(NO_TORCH, (TORCH,)) for minor in (7, 8)},
+    ),
+    Plant(
+        "OpenMP of torch",
+        None,
+        {
+            LIB: Code(needs=("libgomp.so.1",)),
+            "pkg/liby.so": Code(flags=rpath("torch/lib")),
+        },
+        {"requires": ("something",)},
+    ),
+    Plant(
+        "other name of a requirement",
+        None,
+        {EXTENSION: Code(MODULE, ("libother.so",)), **package("import other\nfrom . import _C\n")},
+        {"requires": ("another-cu12",), "tag": CP312},
     ),
     Plant(
         "driver's function by the driver",
@@ -1461,8 +1586,76 @@ def script(folder: str) -> dict[str, str | Code]:
 
 STARTED = {"modes": {SCRIPT: 0o755}, "tag": CP312}
 
+ANY: dict[str, Any] = {"tag": "py3-none-any"}
 # Each with a sound wheel of `FIXED` that looks like it.
 BROKEN = (
+    *(
+        Plant(f"compiles {code[:30]}", error(PY, "pkg/__init__.py"), package(f"{code}\n"))
+        for code in (
+            "x = 1\nfrom __future__ import annotations",
+            "def f():\n    return await g()",
+            "return 1",
+            "def f(x):\n    global x",
+            "def f(a, a): ...",
+            "try: ...\nfinally: break",
+        )
+    ),
+    *(
+        Plant(
+            f"{code} before", breach(PY, "pkg/__init__.py"), package(f"{code}\n"), {"python": old}
+        )
+        for code, old, breach in (
+            ("import datetime\nx = datetime.UTC", ">=3.9", error),
+            ("import importlib as i\nx = i.find_loader('os')", ">=3.8", warning),
+            ("import inspect\nx = inspect.getargspec", ">=3.11", error),
+            ("import string\nx = string.letters", ">=3.8", error),
+            ("x = 'libfoo'.removeprefix('lib')", ">=3.8", error),
+            ("x = list(zip([1], strict=True))", ">=3.8", warning),
+            (
+                "import dataclasses\n@dataclasses.dataclass(slots=True)\nclass A: ...",
+                ">=3.8",
+                warning,
+            ),
+            ("x = {} | {}", ">=3.8", warning),
+            ("def f(x): return zip(x, strict=True)", ">=3.8", note),
+        )
+    ),
+    *(
+        Plant(f"{code} anywhere", warning(PY, "pkg/__init__.py"), package(f"{code}\n"), ANY)
+        for code in ("import msvcrt", "import ctypes\nx = ctypes.windll.user32")
+    ),
+    Plant("itself", error(META, "METADATA"), {}, {"requires": ("pkg==2.0",)}),
+    Plant("triton", warning(PY, "pkg/__init__.py"), package("import triton\n")),
+    Plant("Colab", warning(PY, "pkg/__init__.py"), package("from google.colab import drive\n")),
+    Plant(
+        "folder like a project's",
+        error(TOP, "torch"),
+        {"torch/__init__.py": ""},
+        {"name": "torchdir"},
+    ),
+    Plant(
+        "prefix",
+        error(PY, "lib/python3.12/site-packages/pkg/__init__.py"),
+        {"lib/python3.12/site-packages/pkg/__init__.py": ""},
+    ),
+    Plant(
+        "letter case anywhere",
+        warning("archive", "pkg/a.py"),
+        {"pkg/A.py": "1", "pkg/a.py": ""},
+        ANY,
+    ),
+    *(
+        Plant(name, warning("build path", name), {name: "", **package("")})
+        for name in ("pkg/.a.py.swp", "pkg/a.py~", "pkg/#a.py#", "hs_err_pid12.log")
+    ),
+    Plant(
+        "data of a build service",
+        warning("build path", LIB),
+        {LIB: Code('const char *p = "/home/jenkins/a/b.bin";\n')},
+    ),
+    Plant(
+        "pth that fetches", warning(START, "pkg.pth"), {"pkg.pth": "import os; os.system('x')\n"}
+    ),
     Plant("OpenSSH key", warning("secret", "pkg/key"), {"pkg/key": SSH_KEY}),
     *(
         Plant(f"{line} of {code}", error(PY, "entry_points.txt"), entry(line, code))
@@ -1541,6 +1734,42 @@ BROKEN = (
     ),
 )
 FIXED = (
+    *(
+        Plant(f"compiles, too: {code[:30]}", None, package(f"{code}\n"))
+        for code in (
+            "from __future__ import annotations\nx = 1",
+            "async def f():\n    return await f()",
+            "for x in ():\n    try: ...\n    finally: x = 1",
+            "def f(x):\n    def g():\n        global x",
+        )
+    ),
+    *(
+        Plant(f"{code} with {old}", None, package(f"{code}\n"), {"python": old})
+        for code, old in (
+            ("import datetime\nx = datetime.UTC", ">=3.11"),
+            ("import datetime\nif hasattr(datetime, 'UTC'):\n    x = datetime.UTC", ">=3.9"),
+            ("import datetime\ndatetime.UTC = 1\nx = datetime.UTC", ">=3.9"),
+            ("from datetime import datetime\nx = getattr(datetime, 'UTC', 1)", ">=3.9"),
+            ("import inspect\ninspect = 1\ndef f(inspect): return inspect.getargspec", ">=3.11"),
+            ("import inspect\ntry: x = inspect.getargspec\nexcept AttributeError: ...", ">=3.8"),
+            ("def zip(strict): ...\nx = zip(strict=True)", ">=3.8"),
+            ("x = {1} | {2}", ">=3.8"),
+        )
+    ),
+    *(
+        Plant(f"{code} for Windows", None, package(f"{code}\n"), {**ANY, **more})
+        for code, more in (
+            ("import os\nif os.name == 'nt':\n    import msvcrt", {}),
+            (
+                "import msvcrt",
+                {"metadata": "Classifier: Operating System :: Microsoft :: Windows\n"},
+            ),
+        )
+    ),
+    Plant("itself in its own release", None, {}, {"requires": ("pkg==1.2.3",)}),
+    Plant("triton by torch", None, package("import triton\n"), {"requires": ("torch",)}),
+    Plant("pth of Python's own", None, {"pkg.pth": "import sys; sys.modules.get('pkg')\n"}),
+    Plant("hidden file", None, {"pkg/.swp": "", "pkg/core": "", **package("")}),
     *(
         Plant(f"entry point of {code}", None, entry("a = pkg.cli:main", code))
         for code in (
@@ -1750,7 +1979,11 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str | Code], by
             return versioned(folder, code).read_bytes()
         if code.is_program:
             return program(folder, code).read_bytes()
-        return make_library(folder, *code.needs, flags=code.flags, code=code.text).read_bytes()
+        library = make_library(folder, *code.needs, flags=code.flags, code=code.text).read_bytes()
+        content = bytearray(library)
+        for place, value in code.header:
+            content[place] = value
+        return bytes(content)
 
     return compiled
 

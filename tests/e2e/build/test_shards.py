@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cuwheel.base.errors import BuildFailedError
+from cuwheel.base.errors import BuildFailedError, DiskFullError
 from cuwheel.base.system.files import sha256_of_file
 from cuwheel.build.compile.cache.compile_cache import FOLDER_VARIABLE
 from tests.support.engine import Engine, finish, make_engine
 from tests.support.packages.many_kernels import with_kernels
+from tests.support.requirements import require
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
@@ -94,3 +96,50 @@ def test_file_that_does_not_compile_fails_its_shard(engine: Engine, tmp_path: Pa
     assert "a file of this shard doesn't compile" in done.output
     assert "#error not yet" in done.output
     assert engine.wheels() == []
+
+
+def test_full_disk_of_the_compile_cache_fails_the_shard(engine: Engine, tmp_path: Path) -> None:
+    """The compiles succeed: without the error, the array job would have ended well."""
+    require("namespaces", "the error of a shard with a full compile cache")
+    compiles = tmp_path / "compiles"
+    compiles.mkdir()
+    script = f'mount -t tmpfs -o size=64k tmpfs {compiles} && exec "$@"'
+    unshare = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh")
+    source = with_kernels("tiny_capi", tmp_path)
+
+    done = replace(engine, within=unshare).build(
+        "tiny-capi", "--source", str(source), "--shard", "1/1"
+    )
+
+    assert done.status == DiskFullError.exit_code, done.output
+    assert f"no space left on the disk of {compiles}" in done.output
+    assert "compiled 6 files" not in done.output
+
+
+@pytest.mark.nightly
+def test_shards_of_other_inputs_are_named_and_no_object_of_theirs_is_used(
+    engine: Engine, tmp_path: Path
+) -> None:
+    """One is of another commit, one for other archs; the cache then forgets a right one's."""
+    name = "tiny-capi"
+    folder = with_kernels("tiny_capi", tmp_path)
+    source, kernel = ("--source", str(folder)), folder / "src/kernel_0.cu"
+    text = kernel.read_text()
+    kernel.write_text(text.replace("= 0;", "= 99;"))
+    shards = [engine.build(name, *source, "--arch", "90", "--shard", "1/1")]
+    kernel.write_text(text)
+    shards.append(engine.build(name, *source, "--arch", "80", "--shard", "1/1"))
+    shards.append(engine.build(name, *source, "--arch", "90", "--shard", "1/1"))
+    for kept in (tmp_path / "compiles").glob(f"{name}.source/*cache"):
+        shutil.rmtree(kept)
+    shutil.rmtree(tmp_path / "compiles" / f"{name}.source" / "direct")
+
+    last = engine.build(name, *source, "--arch", "90")
+
+    assert [done.status for done in (*shards, last)] == [0] * 4, [*shards, last]
+    assert last.output.count("1 of which has ended, had other inputs") == 2
+    assert "archs: 80 -> 90" in last.output
+    assert "has different content" in last.output
+    assert "of 6 files of shards 6 had to be compiled: " in last.output
+    [wheel] = engine.wheels()
+    assert sha256_of_file(wheel) == _in_one_piece(engine, name, *source, "--arch", "90")

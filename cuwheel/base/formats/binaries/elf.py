@@ -28,6 +28,7 @@ __all__ = ["Elf", "ElfFormatError", "Section", "is_elf", "machine_name", "read_e
 
 Relro = Literal["full", "partial", "none"]
 
+_OBJECT = 1  # ET_REL
 _LINKED_KINDS = (2, 3)  # ET_EXEC, ET_DYN
 _PROGRAM = 2  # ET_EXEC
 _CUDA_MACHINE = "EM_CUDA"
@@ -51,6 +52,9 @@ _STACK = 0x6474E551  # PT_GNU_STACK
 _RELRO = 0x6474E552  # PT_GNU_RELRO
 _NOTES = 4  # PT_NOTE
 _X86_64 = 62
+_CHECKED = (_X86_64, 183)  # machines of which the loader's OS ABIs are known
+# ELFOSABI_NONE and ELFOSABI_GNU are accepted (glibc, sysdeps/gnu/ldsodefs.h).
+_SYSTEMS = {0: "", 2: "NetBSD", 3: "", 6: "Solaris", 9: "FreeBSD", 12: "OpenBSD"}
 _PROPERTIES = (b"GNU\0", 5)  # NT_GNU_PROPERTY_TYPE_0
 _LEVEL_NEEDED = 0xC0008002  # GNU_PROPERTY_X86_ISA_1_NEEDED
 _LEVELS = ((8, "x86-64-v4"), (4, "x86-64-v3"), (2, "x86-64-v2"))
@@ -135,6 +139,7 @@ class Elf:
         is_program: it is started, not loaded.
         interpreter: the loader of a program; of some libraries too.
         refuses_import: why `dlopen` refuses it; empty: it doesn't.
+        refuses_load: why the loader refuses it in any case; empty: it doesn't.
         has_writable_code: a part of its memory can be written and executed.
         static_tls: bytes of thread-local data that it needs in the block that a process reserves
             when it starts; 0 where it doesn't say so (`DF_STATIC_TLS`).
@@ -175,6 +180,7 @@ class Elf:
     page_size: int
     has_relative_table: bool = False
     is_fast_math: bool = False
+    refuses_load: str = ""
 
     @property
     def search_path(self) -> tuple[str, ...]:
@@ -269,6 +275,7 @@ def _read(image: ElfImage) -> Elf:
         page_size=_page_size(image),
         has_relative_table=bool(tags[_RELATIVE_TABLE]),
         is_fast_math=image.machine == _X86_64 and image.is_wide and _is_fast_math(image),
+        refuses_load=_fault(image),
     )
 
 
@@ -295,6 +302,18 @@ def _refusal(image: ElfImage) -> str:
     if image.first(_FLAGS_1) & _FLAG_1_NO_OPEN:
         return "it is linked with -z nodlopen"
     return "it is linked as a program (-pie), not with -shared" if _is_executable(image) else ""
+
+
+def _fault(image: ElfImage) -> str:
+    """Return why the loader maps no part of a file for the host (glibc, elf/dl-load.c)."""
+    if image.machine not in _CHECKED:
+        return ""
+    if image.kind == _OBJECT:
+        return "it is an object file (ET_REL), which was never linked"
+    if not any(segment.kind == _LOAD for segment in image.segments):
+        return "it has no loadable segments in its program headers"
+    system = _SYSTEMS.get(image.system, str(image.system))
+    return f"its OS ABI is that of {system}: ELF file OS ABI invalid" if system else ""
 
 
 def _static_tls(image: ElfImage) -> int:

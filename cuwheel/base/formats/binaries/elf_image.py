@@ -81,7 +81,7 @@ class ElfImage:
         if not ident.startswith(MAGIC) or ident[4] not in (1, 2) or ident[5] not in (1, 2):
             raise ElfFormatError("it does not start like an ELF file")
         self.is_wide = ident[4] == 2  # noqa: PLR2004 - ELFCLASS64
-        self.abi = ident[8]
+        self.system, self.abi = ident[7], ident[8]  # EI_OSABI, EI_ABIVERSION
         self._order = "<" if ident[5] == 1 else ">"
         word = "Q" if self.is_wide else "I"
         header = struct.Struct(f"{self._order}HHI3{word}I6H")

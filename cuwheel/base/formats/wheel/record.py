@@ -18,6 +18,7 @@ from cuwheel.base import limits
 
 # Hashes that RECORD may have instead of SHA-256, the weakest one.
 STRONGER = frozenset({"sha384", "sha512", "sha3_256", "sha3_384", "sha3_512", "blake2b"})
+WEAK = frozenset({"md5", "sha1", "sha224"})  # which the specification forbids
 SIGNATURES = ("RECORD.jws", "RECORD.p7s")  # never listed in RECORD, invalid once it is rewritten
 
 
@@ -130,7 +131,9 @@ def _row_faults(
         algorithm = digest.partition("=")[0]
         is_stronger = algorithm in STRONGER
         real = digest_of(name, algorithm) if is_stronger else content.digest
-        if digest.rstrip("=") != real:
+        if algorithm in WEAK:
+            yield f"its hash in RECORD is of {algorithm}, which is forbidden: sha256 is the weakest"
+        elif digest.rstrip("=") != real:
             yield f"its hash in RECORD is {digest or 'missing'}, its real hash is {real}"
         elif size != str(content.size):
             yield f"its size in RECORD is {size or 'missing'}, its real size is {content.size}"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from cuwheel.base.errors import UsageError
+from cuwheel.base.errors import PreflightError, UsageError
 from cuwheel.base.paths import script
 from cuwheel.base.system.compilers import SYSTEM_PATH, output_of
 from cuwheel.base.system.process import which
@@ -227,9 +227,7 @@ def choose_compile_cache(job: Job, sockets: Path, environ: Mapping[str, str]) ->
     """
     workspace = job.workspace
     program, remote = _choose(job.settings, environ)
-    top = compiles_folder(workspace, environ)
-    # No build of another source (`--source`) leaves objects to one of the recipe's own.
-    folder = top / f"{job.target.recipe.name}{'.source' if job.target.source_override else ''}"
+    folder = _folder_of(job, environ)
     if program.name and (problem := _why_unusable(folder)):
         workspace.console.warn(
             f"the compile cache {folder} can't be used, so everything is compiled: {problem}"
@@ -246,6 +244,30 @@ def choose_compile_cache(job: Job, sockets: Path, environ: Mapping[str, str]) ->
     )
     cache.install()
     return cache
+
+
+def check_usable(job: Job) -> None:
+    """Check that there is a compile cache that can keep objects.
+
+    Raises:
+        PreflightError: there is none.
+        UsageError: an environment variable is invalid.
+    """
+    program, _ = _choose(job.settings, job.workspace.environ)
+    folder = _folder_of(job, job.workspace.environ)
+    problem = _why_unusable(folder) if program.name else "neither ccache nor sccache runs here"
+    if problem:
+        raise PreflightError(
+            "a shard needs a compile cache, and there is none",
+            why=f"{folder} can't be used: {problem}",
+            fix="set CUWHEEL_COMPILE_CACHE to a folder that this user can write",
+        )
+
+
+def _folder_of(job: Job, environ: Mapping[str, str]) -> Path:
+    # No build of another source (`--source`) leaves objects to one of the recipe's own.
+    name = f"{job.target.recipe.name}{'.source' if job.target.source_override else ''}"
+    return compiles_folder(job.workspace, environ) / name
 
 
 def choose_program(

@@ -87,6 +87,9 @@ class _Reader:
         self._parents = {
             child: node for node in ast.walk(module) for child in ast.iter_child_nodes(node)
         }
+        keywords = (node for node in ast.walk(module) if isinstance(node, ast.keyword))
+        packages = (_text(node.value) for node in keywords if node.arg == "ext_package")
+        self._package = next(packages, "")
 
     def read(self) -> Iterator[SourceFact]:
         """Yield every fact: imports first, then in the order of the syntax tree."""
@@ -211,7 +214,8 @@ class _Reader:
     ) -> Iterator[SourceFact]:
         name, sources, *_ = (*node.args, None, None)
         if text := _text(keywords.get("name") or name):
-            yield self._fact("extension", text, node)
+            package = f"{self._package}." if self._package else ""
+            yield self._fact("extension", package + text.replace("/", "."), node)
         for part in _elements(keywords.get("sources") or sources):
             if _SOURCE.fullmatch(text := _text(part)) and not (self._tree / text).exists():
                 yield self._fact("missing", text, part)

@@ -116,6 +116,11 @@ class Survey:
         return bool({self.system.module.partition(".")[0], *self._imported} & _CMAKE_BACKENDS)
 
     @property
+    def runs_cmake(self) -> bool:
+        """True if its setup.py starts CMake."""
+        return not self.uses_torch and "cmake" in {fact.name for fact in self.of("program")}
+
+    @property
     def _imported(self) -> set[str]:
         return {module.name for module in self.of("import", "optional import")}
 

@@ -172,8 +172,10 @@ class ShardRecords:
                         "others did, and not all of its share"
                     )
             if differences := changes(plan.key, self._key):
+                ended = f"{len(results) or 'none'} of which "
+                ended += "has ended" if len(results) <= 1 else "have ended"
                 yield (
-                    f"{len(results)} of {plan.count} shards in this compile cache had other "
+                    f"{plural(plan.count, 'shard')} with this compile cache, {ended}, had other "
                     "inputs, and what they compiled differently isn't used: "
                     f"{first_of(differences, 1)}"
                 )

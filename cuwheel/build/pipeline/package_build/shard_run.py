@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
-from cuwheel.base.errors import PreflightError
+from cuwheel.base.errors import FileAccessError
 from cuwheel.base.paths import script
+from cuwheel.base.system.disks import DiskWatch, is_full, is_same_disk
+from cuwheel.base.system.files import disk_full
 from cuwheel.base.system.quantities import first_of, plural
 from cuwheel.base.system.regular_files import copy_regular
 from cuwheel.build.compile.cache.compile_cache import CompileCache
-from cuwheel.build.compile.events import Events, read_events
+from cuwheel.build.compile.cache.statistics import read_statistics
+from cuwheel.build.compile.events import DIRECT_MODE, Events, read_events
 from cuwheel.build.compile.seconds import known_seconds, learn_seconds
 from cuwheel.build.pipeline.package_build.build_commands import (
     BuildCommands,
@@ -20,7 +24,6 @@ from cuwheel.build.pipeline.package_build.build_commands import (
     watch_disks,
 )
 from cuwheel.build.pipeline.package_build.dry_run import DryRun, ListedCompile, run_dry
-from cuwheel.build.pipeline.package_build.outcome import warn_of_cache_failure
 from cuwheel.build.pipeline.package_build.progress import Progress
 from cuwheel.build.pipeline.package_build.shard_plan import (
     ShardPlan,
@@ -43,29 +46,20 @@ def compile_share(job: Job, shard: Shard, key: Mapping[str, str]) -> ShardResult
     The stages up to preflight have run in the job's work folder.
 
     Raises:
-        PreflightError: there is no compile cache that keeps the objects.
         BuildFailedError: a file of the share doesn't compile, or the build compiles nothing.
+        DiskFullError: a disk is full, or was.
+        FileAccessError: the compile cache hasn't kept what was compiled.
         CuwheelError: as `prepared_commands`.
     """
     real: frozenset[str] = frozenset()
     for number in range(_DRY_RUNS):
         with prepared_commands(job) as commands, serving(job, commands):
-            _check_cache(commands.cache)
             dry = run_dry(job, commands, _DRY_LOG, real)
             if (needed := dry.needed - real) and number + 1 < _DRY_RUNS:
                 real |= needed
                 continue
             return _compile(job, commands, shard, key, _usable(job, dry))
     raise AssertionError("the last dry run is used")  # pragma: no cover
-
-
-def _check_cache(cache: CompileCache) -> None:
-    if not cache.program.name:
-        raise PreflightError(
-            "a shard needs a compile cache, and there is none",
-            why=f"neither ccache nor sccache can use {cache.folder}",
-            fix="set CUWHEEL_COMPILE_CACHE to a folder that this user can write",
-        )
 
 
 def _usable(job: Job, dry: DryRun) -> tuple[ListedCompile, ...]:
@@ -100,17 +94,42 @@ def _compile(
     _compare(job, plan, compiles)
     own = _own_share(plan, shard, compiles)
     inputs.events_log.unlink(missing_ok=True)  # of the configuration, and of programs
+    watch = watch_disks(job, commands)
     try:
         if own:
-            _run(job, commands, own)
+            _run(job, commands, own, watch)
     finally:
         events = read_events(inputs.events_log)
         learn_seconds(seconds_path(cache.folder), events)
-        warn_of_cache_failure(job.workspace, inputs, cache, events)
         cache.tidy_up()
+    check_kept(cache, inputs.events, events, watch)
     result = _result(plan, shard, len(own), len({id_of(each) for each in compiles}), events)
     records.save(result)
     return result
+
+
+def check_kept(cache: CompileCache, logs: Path, events: Events, watch: DiskWatch) -> None:
+    """Raise an error if the compile cache hasn't kept the objects of compiles that ended.
+
+    For a full disk sccache counts an error, and ccache a call that it couldn't cache.
+
+    Raises:
+        DiskFullError: its disk was full.
+        FileAccessError: it failed for another reason.
+    """
+    counts = read_statistics(logs)
+    full = watch.full
+    was_full = is_full(cache.folder) or (full is not None and is_same_disk(full, cache.folder))
+    if was_full and (counts["errors"] or counts["uncached"]):
+        raise disk_full(cache.folder)
+    calls = [compile_ for compile_ in events.compiles if compile_.cached != DIRECT_MODE]
+    if counts["errors"] or (calls and not counts.total()):
+        raise FileAccessError(
+            f"the compile cache {cache.folder} hasn't kept all that this shard compiled",
+            why=f"{cache.program.name} failed {plural(max(counts['errors'], 1), 'time')}",
+            fix="run the shard again: it takes what was kept; if that ends likewise, set "
+            "CUWHEEL_COMPILE_CACHE to another disk",
+        )
 
 
 def _compare(job: Job, plan: ShardPlan, compiles: Iterable[ListedCompile]) -> None:
@@ -133,7 +152,7 @@ def _own_share(
     return [own[name] for name in sorted(own, key=lambda name: order.get(name, len(order)))]
 
 
-def _run(job: Job, commands: BuildCommands, own: list[ListedCompile]) -> None:
+def _run(job: Job, commands: BuildCommands, own: list[ListedCompile], watch: DiskWatch) -> None:
     """Run compiles in one command of the sandbox, with one server of the compile cache."""
     inputs, inside = commands.inputs, commands.path_map.inside
     runner, listed = inputs.launcher / _RUNNER.name, inputs.launcher / "share.jsonl"
@@ -148,7 +167,7 @@ def _run(job: Job, commands: BuildCommands, own: list[ListedCompile]) -> None:
     job.workspace.log(_LOG).unlink(missing_ok=True)
     python, jobs = commands.launcher.python, inputs.machine.jobs
     with job.workspace.console.live("compiling") as line:
-        progress = Progress(line, jobs, inputs.events_log, len(own), watch_disks(job, commands))
+        progress = Progress(line, jobs, inputs.events_log, len(own), watch)
         run_command(
             job,
             commands,

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from cuwheel.base.formats.binaries.archs import DeviceCode, gaps_of
 from cuwheel.base.formats.binaries.elf import Elf
 from cuwheel.base.formats.binaries.fatbin import LOADED_SECTION, RELOCATABLE_SECTION
-from cuwheel.base.formats.wheel.metadata import installed_path
+from cuwheel.base.formats.wheel.metadata import installed_path, is_library
 from cuwheel.base.system.quantities import plural, show_size
-from cuwheel.base.system.versions import version_key
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
+from cuwheel.check.audit.rules.symbols import version_findings
 from cuwheel.check.audit.scan import ScannedLibrary, join_codes
-from cuwheel.check.audit.tags import MACHINES, first_with, is_missing
+from cuwheel.check.audit.tags import MACHINES
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS
 from cuwheel.check.cuda.driver_functions import release_of_function
 from cuwheel.check.cuda.drivers import ZSTD_DRIVER, is_older, oldest_driver, release_of_ptx
 from cuwheel.check.cuda.suppliers import (
     components_of,
-    cuda_major_of,
     is_cuda_library,
     is_from_driver,
     is_grafted,
-    stem_of,
 )
 from cuwheel.check.linkage.search_path import resolve_entry
 
@@ -36,13 +34,6 @@ _EXTENSION = re.compile(
     r"\.(so|pyd)$"
 )
 _BUILD = re.compile(r"^cp3\d+")
-_REALTIME = re.compile(
-    r"(aio|mq)_\w+|lio_listio(64)?|shm_(open|unlink)|timer_(create|delete|[gs]ettime|getoverrun)"
-)
-_CORE = frozenset(
-    {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "libgcc_s.so.1", "libstdc++.so.6"}
-)
-_MERGED = tuple(f"manylinux_2_{minor}_" for minor in range(34, 100))
 # glibc reserves 1,664 bytes for libraries that are loaded later, or fewer (elf/dl-tls.c), and
 # alignment may add to them: with glibc 2.36 1,700 bytes load, and 1,800 don't.
 _STATIC_TLS = 1664 + 128
@@ -51,6 +42,8 @@ _ANYBODYS = re.compile(r"/(tmp|var/tmp|dev/shm)(/|$)|/.*/stubs/?$")
 _SYSTEMS = re.compile(r"/usr/local/(cuda|lib)|/usr/lib|/lib|/opt/cuda")
 _RECENT = ("x86-64-v3", "x86-64-v4")  # which CPUs in use lack
 _OF_ARCH = re.compile(r"\d{2}|volta|turing|ampere|ada|hopper|blackwell")
+_NAMED_GPU = re.compile(r"(?i)sm[-_ ]?\d\d|hopper|blackwell|[HB][123]00|RTX|compute capabilit")
+_JETSON = frozenset({"53", "62", "72", "87", "101", "110"})  # archs, to Thor
 _AMPERE = 80  # an arch
 _OLDEST_IN_USE = 90  # an arch: without code for it, or older, a wheel serves few GPUs
 _MODIFIED = "it is marked with DT_TEXTREL, for which the loader makes its code writable"
@@ -66,12 +59,14 @@ def library_findings(case: AuditCase) -> Iterator[AuditFinding]:
     for library in case.scan.libraries:
         if library.damage:
             yield finding(library.name, "library", library.damage)
+        elif library.elf and library.elf.refuses_load and is_library(library.name):
+            yield _refused_finding(library.name, library.elf, case)
     for library, elf in case.host_libraries:
+        if elf.refuses_load:
+            continue  # the loader reads no more
         yield from _machine_findings(library.name, elf, case)
         yield from _import_findings(library.name, elf, case)
-        yield from _own_version_findings(library.name, elf, case)
-        yield from _realtime_findings(library, case)
-        yield from _symbol_findings(library.name, elf, case)
+        yield from version_findings(library, elf, case)
         yield from _page_findings(library.name, elf, case)
         yield from _hardening_findings(library.name, elf, case)
         yield from _rpath_findings(library.name, elf, case)
@@ -80,6 +75,14 @@ def library_findings(case: AuditCase) -> Iterator[AuditFinding]:
         yield from _removed_findings(library.name, elf)
     yield from _arch_findings(case)
     yield from _driverless_findings(case)
+
+
+def _refused_finding(name: str, elf: Elf, case: AuditCase) -> AuditFinding:
+    """Return the finding about a file that the loader refuses; others' are for other systems."""
+    match = _EXTENSION.search(name)
+    is_module = bool(elf.python_modules or (match and match["suffix"]))
+    is_used = is_module or case.code.is_always_loaded(name) or case.is_loaded(name)
+    return finding(name, "library", elf.refuses_load, "error" if is_used else "note")
 
 
 def foreign_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -170,71 +173,6 @@ def _fits_abi(match: re.Match[str], case: AuditCase) -> bool:
     return "any" in builds or match["abi"] in builds
 
 
-def _own_version_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
-    """Yield symbol versions that the wheel's own libraries, or NVIDIA's, don't define.
-
-    The major release in the version names of NVIDIA's libraries is that of their sonames.
-    """
-    loaded = case.loader_graph.needs(name)
-    for supplier, version in elf.versions:
-        if supplier not in loaded and not supplier.startswith("ld-linux"):
-            fact = f"it needs {version} of {supplier}, which it doesn't load"
-            yield finding(name, "undefined symbol", fact)
-        majors = {cuda_major_of(supplier), cuda_major_of(version)} - {""}
-        if len(majors) > 1 and stem_of(supplier) == stem_of(version):
-            fact = f"it needs the symbol version {version} of {supplier}, which has another: it "
-            fact += "was linked with one, and renamed to need the other"
-            yield finding(name, "undefined symbol", fact)
-        owners = case.loader_graph.owners(supplier)
-        defined = {
-            text for owner in owners for text in case.loader_graph.elves[owner].defined_versions
-        }
-        if defined and version not in defined:
-            fact = f"it needs {version} of {supplier}, which the one in the wheel doesn't define"
-            yield finding(name, "undefined symbol", fact)
-
-
-def _realtime_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditFinding]:
-    """Yield functions that only librt has before glibc 2.34 (its NEWS)."""
-    names = [name for name in library.undefined if _REALTIME.fullmatch(name)]
-    # What another wheel's library needs in turn may be librt.
-    foreign = case.loader_graph.needs(library.name) - case.own.keys()
-    is_known = all(name in _CORE or name.startswith("ld-linux") for name in foreign)
-    if names and is_known and case.policies and not case.policies[0].name.startswith(_MERGED):
-        fact = f"it needs {', '.join(names[:_SHOWN])}, but not librt.so.1, which has it on systems "
-        fact += f"of {case.policies[0].name}"
-        yield finding(library.name, "platform tag", fact)
-
-
-def _symbol_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
-    """Yield symbol versions that the oldest systems of the tag don't have."""
-    implied = [("libc.so.6", "GLIBC_ABI_DT_RELR")] if elf.has_relative_table else []
-    for policy in case.policies:
-        missing = [
-            (supplier, symbol)
-            for supplier, symbol in dict.fromkeys((*elf.versions, *implied))
-            if supplier not in case.own and is_missing(symbol, policy)
-        ]
-        better = first_with((symbol for _, symbol in missing), policy.name.split("_", 3)[-1])
-        has = f"; {better} does" if better else ""
-        if missing:
-            newest = ", ".join(f"{symbol} of {supplier}" for supplier, symbol in _newest(missing))
-            fact = f"it needs {newest}, which {policy.name} doesn't guarantee{has}"
-            yield finding(name, "platform tag", fact)
-            return
-
-
-def _newest(symbols: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the newest version of each library and family (`GLIBC`), and all without a number."""
-    newest: dict[tuple[str, str], str] = {}
-    for supplier, symbol in symbols:
-        family, _, version = symbol.partition("_")
-        is_number = version[:1].isdecimal()
-        key = (supplier, family if is_number else symbol)
-        newest[key] = max(symbol, newest.get(key, symbol), key=version_key)
-    return [(supplier, symbol) for (supplier, _), symbol in newest.items()]
-
-
 def _page_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield a finding for segments that systems with larger pages can't map."""
     largest = _LARGEST_PAGE.get(elf.machine, 0)
@@ -261,7 +199,7 @@ def _hardening_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditF
         yield finding(name, "library", fact, "warning")
     if elf.has_writable_code:
         fact = "a part of its memory can be written and executed, which hardened systems refuse"
-        yield finding(name, "text relocations", fact, case.severity("note"))
+        yield finding(name, "text relocations", fact, case.severity("warning"))
     if elf.has_text_relocations:
         severity = case.severity("warning")
         yield finding(name, "text relocations", _MODIFIED, severity)
@@ -433,14 +371,19 @@ def _ptx_findings(name: str, code: DeviceCode, case: AuditCase) -> Iterator[Audi
         needs = f", if it is of CUDA {release} or newer" if release else ""
         fact = f"it has only PTX {version}, no machine code: the driver compiles it at first use"
         lowest = min(int(arch.rstrip("af")) for arch in code.ptx)
-        is_new = lowest > _OLDEST_IN_USE and case.is_imported(name)
+        is_new = lowest > _OLDEST_IN_USE and case.is_loaded(name)
         needs += f"; no GPU below {lowest // 10}.{lowest % 10} can run it" if is_new else ""
         yield finding(name, "archs", fact + needs, "warning" if is_new else "note")
+    elif code.sass and not code.ptx and _is_of_jetson(name, code, case):
+        fact = (
+            f"it has only {_archs('sm', code.sass)}, of Jetson modules with arm64 processors, and "
+        )
+        yield finding(name, "archs", f"{fact}no PTX: no GPU of an x86-64 system runs it", "warning")
     elif code.sass and not code.ptx and _is_for_few(code.sass):
         fact = f"it has only {_archs('sm', code.sass)}, and no PTX: no other kind of GPU runs it"
         wider = _wider_than(name, code, case)
         fact += f", but {wider} is for more" if wider else ""
-        is_bad = wider or (case.is_imported(name) and _is_old(case))
+        is_bad = case.is_loaded(name) and (wider or _is_old(case) or _is_undocumented(case))
         yield finding(name, "archs", fact, "warning" if is_bad else "note")
     elif code.sass and not code.ptx and (gaps := gaps_of(code)):
         fact = f"it has only {_archs('sm', code.sass)}, and no PTX: GPUs of {' and '.join(gaps)} "
@@ -451,18 +394,35 @@ def _ptx_findings(name: str, code: DeviceCode, case: AuditCase) -> Iterator[Audi
 
 
 def _wider_than(name: str, code: DeviceCode, case: AuditCase) -> str:
-    """Return another imported library that more GPUs run; empty if the name has an arch.
+    """Return a loaded library that more GPUs run; empty if the name has an arch.
 
     Code for features of one arch, as of `90a`, is chosen by the GPU.
     """
-    if not case.is_imported(name) or _OF_ARCH.search(name.partition(".")[0].lower()):
+    if _OF_ARCH.search(name.partition(".")[0].lower()):
         return ""
     own = {*code.sass}
     for other, codes in device_codes(case):
-        is_wider = own < {*codes.sass} and case.is_imported(other)
+        is_wider = own < {*codes.sass} and case.is_loaded(other)
         if is_wider and all(map(str.isdecimal, own)):
             return PurePosixPath(other).name
     return ""
+
+
+def _is_of_jetson(name: str, code: DeviceCode, case: AuditCase) -> bool:
+    """Return True for code that no GPU of an x86-64 system runs.
+
+    CUDA C++ Programming Guide, "Binary Compatibility": not between desktop and Tegra.
+    """
+    elf = case.loader_graph.elves.get(name)
+    is_x86 = elf is not None and elf.machine == MACHINES["x86_64"]
+    return is_x86 and _JETSON.issuperset(arch.rstrip("af") for arch in code.sass)
+
+
+def _is_undocumented(case: AuditCase) -> bool:
+    """Return True if all code is for one kind of GPU, by features of its own (`90a`), unnamed."""
+    archs = {arch for _, code in device_codes(case) for arch in (*code.sass, *code.ptx)}
+    text = f"{case.scan.file_name}\n{case.scan.metadata}"
+    return len(archs) == 1 and not archs.pop().isdecimal() and not _NAMED_GPU.search(text)
 
 
 def _is_old(case: AuditCase) -> bool:
@@ -489,6 +449,7 @@ def device_codes(case: AuditCase) -> list[tuple[str, DeviceCode]]:
         for library in case.scan.libraries
         if library.device_code
         and library.name not in files
+        and not library.has_empty_code
         and not (case.contract and is_grafted(library.name))
     ]
     if codes or not files:

@@ -64,7 +64,11 @@ def _bare_findings(case: AuditCase) -> Iterator[AuditFinding]:
                 severity = "error" if is_run else "warning"
                 yield finding(member, "Python code", fact, severity)  # type: ignore[arg-type]
             elif is_run and _is_of_nvidia(load.name, case):
-                fact += f" without its folder, {components_of(file)[0].site_folder}"
+                part = components_of(file)[0]
+                fact += f" without its folder, {part.site_folder}"
+                if part.distribution not in {dep.distribution for dep in case.dependencies}:
+                    fact = f"line {load.line} loads {load.name} of {part.distribution}, which no "
+                    fact += f"requirement installs, and without its folder, {part.site_folder}"
                 yield finding(member, "Python code", fact, "warning")
 
 

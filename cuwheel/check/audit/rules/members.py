@@ -17,7 +17,7 @@ from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.check.audit.case import AuditCase, Contract
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import project_of_module
-from cuwheel.check.audit.leaked_paths import COVERAGE
+from cuwheel.check.audit.leaked_paths import COVERAGE, DATA
 from cuwheel.check.audit.rules.python_releases import MAGIC, STANDARD_MODULES
 from cuwheel.check.audit.tags import minor_of
 from cuwheel.check.cuda.components import COMPONENTS, KNOWN_COMPONENTS
@@ -69,6 +69,8 @@ _NAMESPACES = frozenset({"cuda", "google", "jax_plugins", "mpl_toolkits", "nvidi
 _AT_START = frozenset({"sitecustomize.py", "usercustomize.py"})
 _RUNS = re.compile(rb"^import[ \t]", re.MULTILINE)  # in a `.pth` (documentation of `site`)
 _IMPORTED = re.compile(rb"^import[ \t]+([A-Za-z]\w*)", re.MULTILINE)
+# Code that hides what it does, or starts and fetches something.
+_SUSPECT = re.compile(rb"exec\(|eval\(|base64|zlib|marshal|subprocess|popen|system\(|socket|urllib")
 _ABSOLUTE = re.compile(rb"^/[^\r\n]*", re.MULTILINE)
 # System V ABI, and musl: the loaders of Linux's distributions.
 _LOADER = re.compile(r"/lib(64)?/ld-(linux|musl)[-\w]*\.so\.\d+")
@@ -81,6 +83,11 @@ _ANYBODYS = re.compile(
 # Of CMake, Ninja and gcc's coverage.
 _BUILD_TREE = re.compile(
     r"(^|/)(CMakeFiles/|CMakeCache\.txt$|\.ninja_(log|deps)$)|\.gc(da|no)$|(^|/)build/.*\.o(bj)?$"
+)
+# Of Vim, Emacs, Kate and patch; of Java, Valgrind, CUDA and Cygwin.
+_LEFT_OVER = re.compile(
+    r"(^|/)(\.[^/]*\.(sw[a-p]|kate-swp)|\.#[^/]+|#[^/]+#|[^/]+\.un~|[^/]+\.py(~|\.orig|\.rej)"
+    r"|hs_err_pid\d+\.log|vgcore\.\d+|[^/]+\.(nvcudmp|stackdump))$"
 )
 _DEBUG_MIN = 100 << 10  # bytes
 _INTERPRETERS = (b"#!python", b"#!/usr/bin/", b"#!/bin/", b"#! /usr/bin/", b"#! /bin/")
@@ -115,6 +122,8 @@ def member_findings(case: AuditCase) -> Iterator[AuditFinding]:
         # The paths in a copy of NVIDIA's library are of NVIDIA's machines.
         severity = "note" if is_grafted(leak.name) else case.severity("note")
         fact = f"it contains {leak.text}{times}"
+        if leak.text.endswith(DATA) and not is_grafted(leak.name):
+            severity, fact = "warning", f"it names {leak.text}, a file of the build machine"
         if leak.text.endswith(COVERAGE):
             severity, fact = "warning", f"compiled with --coverage, it writes {leak.text}"
         yield finding(leak.name, "build path", fact, severity)
@@ -232,6 +241,8 @@ def _renamed_findings(case: AuditCase) -> Iterator[AuditFinding]:
         component = component_of_copy(PurePosixPath(library.name).name)
         expected = component.opens if component else ()  # has a finding of its own
         for opened in library.opened:
+            if is_from_driver(opened) or is_from_driver(f"{opened}.1"):
+                continue  # which only the system has
             is_expected = any(fnmatchcase(opened, pattern) for pattern in expected)
             if not is_expected and not any(_is_release(name, opened) for name in known):
                 copies = [name for old, name in renamed.items() if _is_release(old, opened)]
@@ -240,6 +251,8 @@ def _renamed_findings(case: AuditCase) -> Iterator[AuditFinding]:
                     # Without a release it is the system's, which code can do without.
                     is_sure = not opened.endswith(".so") or is_cuda_library(opened)
                     severity: Severity = "warning" if is_sure else "note"
+                    if is_sure and is_grafted(library.name):
+                        severity = "error"  # NVIDIA's own, which doesn't work without
                     yield finding(library.name, "grafted library", fact, case.severity(severity))
 
 
@@ -307,7 +320,8 @@ def _collision_findings(case: AuditCase) -> Iterator[AuditFinding]:
         other = folded.setdefault(name.lower(), name)
         if other != name:
             fact = f"{other} has the same name where letter case doesn't count, as on macOS"
-            yield finding(name, "archive", fact, "note")
+            is_lost = "any" in case.platforms and contents[other] != contents[name]
+            yield finding(name, "archive", fact, "warning" if is_lost else "note")
 
 
 def _build_tree_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -317,6 +331,12 @@ def _build_tree_findings(case: AuditCase) -> Iterator[AuditFinding]:
         size = show_size(sum(case.scan.contents[name].size for name in files))
         fact = f"{plural(len(files), 'file')} of a build's own folder, {size}"
         yield finding(files[0], "build path", fact, "warning")
+    for library in case.scan.libraries:
+        if library.is_core:
+            fact = "a crash left it: the memory of a process, and what that knew"
+            yield finding(library.name, "build path", fact, "warning")
+    for name in filter(_LEFT_OVER.search, case.scan.names):
+        yield finding(name, "build path", "an editor or a crash left it", "warning")
 
 
 def _origin_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -377,7 +397,7 @@ def _foreign_findings(case: AuditCase) -> Iterator[AuditFinding]:
             fact = f"{owner}, which the wheel requires, has this folder too: the one that is "
             severity: Severity = "error" if module in _OWNED else "warning"
             yield finding(top, "top level", f"{fact}installed last overwrites the other", severity)
-        elif (owner in case.project or case.project in owner) and not is_part:
+        elif _is_build_of(owner, case.project) and not is_part:
             continue
         elif module in _OWNED or top in _MODULES:
             fact = f"it belongs to the project {owner}: the one that is installed last overwrites"
@@ -392,6 +412,11 @@ def _foreign_findings(case: AuditCase) -> Iterator[AuditFinding]:
         elif module in sys.stdlib_module_names and (is_package or "." in top):
             fact = "Python's own module of that name is imported instead"
             yield finding(top, "top level", fact, "warning")
+
+
+def _is_build_of(owner: str, project: str) -> bool:
+    """Return True for `torch-nightly` of `torch`, and for `attr` of `attrs`, by their names."""
+    return bool(re.search(rf"(^|-|py){re.escape(owner)}\d*(-|$)", project)) or project in owner
 
 
 def _is_family(owner: str, case: AuditCase) -> bool:
@@ -433,7 +458,10 @@ def _pth_findings(name: str, case: AuditCase) -> Iterator[AuditFinding]:
         fact = f"whenever Python starts it imports {module}, which isn't in the wheel"
         yield finding(name, "program", fact)
     if _RUNS.search(text):
-        yield finding(name, "program", "it runs code whenever Python starts", "warning")
+        modules = {word.decode() for word in _IMPORTED.findall(text)}
+        is_small = modules <= STANDARD_MODULES and not _SUSPECT.search(text)
+        severity: Severity = "note" if is_small else "warning"
+        yield finding(name, "program", "it runs code whenever Python starts", severity)
 
 
 def _is_missing(module: str, case: AuditCase) -> bool:

@@ -42,6 +42,7 @@ _NO_MACHINES = ("_amd64", "_arm64", "_x64", "_x86", "_i386", "_sbsa")  # of othe
 _PYTHON_SUFFIX = re.compile(r"\.cpython-3(\d+)t?-[-\w]*\.so$")
 # Setuptools wrote it long before metadata 2.4 had it; twine lets it pass (7.0.0, `package.py`).
 _EARLY_FIELD = "license-file introduced in metadata version"
+_REPEATED = re.compile(r"'(.+)' has invalid data")
 _WITH_LICENSES = Version("2.4")  # of METADATA, from which the index looks for the files (PEP 639)
 _PATCHES = 100  # more patch releases than any Python has
 _LAST_PATCH, _MINORS = _PATCHES - 1, 40
@@ -85,7 +86,7 @@ def name_findings(case: AuditCase) -> Iterator[AuditFinding]:
 
 def metadata_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield findings about METADATA and WHEEL."""
-    yield from _specification_findings(case)
+    yield from _specification_findings(case) if case.scan.metadata else ()
     yield from _description_findings(case)
     yield from _installer_findings(case)
     yield from _requirement_findings(case)
@@ -94,6 +95,9 @@ def metadata_findings(case: AuditCase) -> Iterator[AuditFinding]:
 def _project_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield projects and versions that differ between file name, METADATA and target."""
     scan = case.scan
+    if not scan.metadata and f"{scan.dist_info}/METADATA" not in scan.names:
+        yield finding(scan.dist_info, "metadata", "it has no METADATA: installers refuse the wheel")
+        return
     name = next(iter(header(scan.metadata, "name")), "")
     written = next(iter(header(scan.metadata, "version")), "")
     try:
@@ -136,17 +140,23 @@ def _tag_findings(case: AuditCase) -> Iterator[AuditFinding]:
     for text in (text for text, tags in lines.items() if not tags):
         fact = f"WHEEL has the tag {text or '(nothing)'}, but a tag has three parts"
         yield finding("WHEEL", "tag", fact)
-    if case.tags and case.tags != written:
+    if not scan.tags_text:
+        fact = "it has no WHEEL with the tags: installers refuse the wheel"
+        yield finding(scan.dist_info, "archive", fact)
+    elif case.tags and case.tags != written:
         fact = f"the file name has {list_tags(case.tags)}, WHEEL has {list_tags(written)}"
         severity = case.severity("note" if _is_as_open(written, case.tags) else "error")
         yield finding("WHEEL", "tag", fact, severity)
-    if case.host_libraries and header(scan.tags_text, "root-is-purelib") != ("false",):
+    is_pure = header(scan.tags_text, "root-is-purelib") != ("false",) and bool(scan.tags_text)
+    if case.host_libraries and is_pure:
         fact = (
             "Root-Is-Purelib isn't false: on systems with two site-packages folders its "
             "libraries are installed into the one for pure Python code, where their rpath "
             "entries don't work"
         )
-        yield finding("WHEEL", "tag", fact, case.severity("note"))
+        has_modules = any(elf.python_modules for _, elf in case.host_libraries)
+        severity = case.severity("warning" if has_modules else "note")
+        yield finding("WHEEL", "tag", fact, severity)
     for tag in sorted(case.tags, key=str):
         if case.contract and not _fits_python(tag, case.contract.python):
             fact = f"{tag} is not a tag for {case.contract.python or 'every Python 3'}"
@@ -259,6 +269,9 @@ def _specification_findings(case: AuditCase) -> Iterator[AuditFinding]:
             fact = " ".join(str(problem).split())
             if fact.startswith(_EARLY_FIELD):
                 continue
+            repeated = _REPEATED.fullmatch(fact)
+            if repeated and (count := len(header(case.scan.metadata, repeated[1]))) > 1:
+                fact = f"{count} lines state {repeated[1].title()}, and one may"
             # Only the index refuses the others.
             is_refused = fact.endswith("invalid for 'requires-dist'")
             yield finding("METADATA", "metadata", fact, "error" if is_refused else "warning")
@@ -281,8 +294,8 @@ def _claim_findings(case: AuditCase) -> Iterator[AuditFinding]:
             yield finding("METADATA", "metadata", fact, "warning")
     licences = [name for name in header(text, "classifier") if name.startswith("License ::")]
     if licences and header(text, "license-expression"):
-        fact = f"with License-Expression the index refuses the classifier {licences[0]}"
-        yield finding("METADATA", "metadata", fact, "warning")
+        fact = f"License-Expression replaces the classifier {licences[0]}"
+        yield finding("METADATA", "metadata", fact, "note")
     declared = set(map(canonicalize_name, header(text, "provides-extra")))
     extras = {extra for each in case.requirements for extra in extras_of(each, case.markers)} - {""}
     for extra in sorted({canonicalize_name(extra) for extra in extras} - declared):
@@ -323,7 +336,7 @@ def _is_refused(classifier: str) -> bool:
 def _installer_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield the reasons of installers to refuse a readable file."""
     stated = next(iter(header(case.scan.tags_text, "wheel-version")), "")
-    if stated.partition(".")[0] != str(_WHEEL_MAJOR):
+    if case.scan.tags_text and stated.partition(".")[0] != str(_WHEEL_MAJOR):
         fact = f"Wheel-Version is {stated or 'missing'}, and installers support {_WHEEL_MAJOR}.x"
         yield finding("WHEEL", "archive", fact)
     required = next(iter(header(case.scan.metadata, "requires-python")), "")
@@ -387,6 +400,8 @@ def _alone_findings(required: Requirement, case: AuditCase) -> Iterator[AuditFin
     if required.url:
         fact = f"{name} is required from an address, which the index refuses: {required.url}"
         severity = "error" if str(required.url).startswith("file:") else "warning"
+    elif name == case.project and (fact := _own_fault(required, case)):
+        severity = "error" if is_always else "warning"
     elif not has_common_release(required.specifier, required.specifier):
         fact = f"no release meets {required}: no installer takes the wheel"
         severity = "error" if is_always else "warning"
@@ -397,6 +412,14 @@ def _alone_findings(required: Requirement, case: AuditCase) -> Iterator[AuditFin
         fact, severity = f"the project {required.name} on the index {MISNAMED[name]}", "error"
     if fact:
         yield finding("METADATA", "metadata", fact, severity)  # type: ignore[arg-type]
+
+
+def _own_fault(required: Requirement, case: AuditCase) -> str:
+    """Return why no installer can meet a project's requirement of itself; empty: it can."""
+    own = _version(next(iter(header(case.scan.metadata, "version")), ""))
+    if own is None or required.specifier.contains(own, prereleases=True):
+        return ""
+    return f"the wheel of {own} requires itself as {required}: no installer takes it"
 
 
 @functools.lru_cache(maxsize=16)

@@ -24,28 +24,24 @@ from cuwheel.check.audit.python_code import Import, PythonCode, names_of, own_le
 from cuwheel.check.audit.rules.python_files import file_findings
 from cuwheel.check.audit.rules.python_imports import ImportOrder
 from cuwheel.check.audit.rules.python_projects import project_findings
-from cuwheel.check.audit.rules.python_releases import (
-    ADDED_MODULES,
-    ADDED_NAMES,
-    REMOVED_MODULES,
-    REMOVED_NAMES,
-    STANDARD_MODULES,
-    WINDOWS_MODULES,
-)
+from cuwheel.check.audit.rules.python_releases import STANDARD_MODULES, release_findings
 from cuwheel.check.cuda.frameworks import extras_of
 
 _RULE = "Python code"
-# Of 3.12 and later: `type X = int`, `def f[T]()`, nested f-strings, `except A, B`, t-strings.
+# Of 3.12 and later: `type X = int`, `def f[T]()`, nested f-strings, `except A, B`, t-strings; of
+# 3.11: `async for` in a comprehension of another.
 _NEW_SYNTAX = re.compile(
-    r"^\s*type \w|^\s*(async )?(def|class) \w+\[|\b[rb]?[ft][rb]?['\"]|except "
+    r"^\s*type \w|^\s*(async )?(def|class) \w+\[|\b[rb]?[ft][rb]?['\"]|except |async for"
 )
 _THIS = sys.version_info.minor
 _OLDEST = 7  # of Python 3 that `ast` knows ("feature_version")
 _UNIONS = 10  # of Python 3, which evaluates `int | None`
-_NEVER = 99
 _SHOWN = 3  # names in one finding
-_FRAMEWORKS = frozenset({"cupy", "jax", "jaxlib", "mxnet", "paddle", "tensorflow", "torch"})
+_FRAMEWORKS = frozenset(
+    {"cupy", "google-colab", "jax", "jaxlib", "mxnet", "paddle", "tensorflow", "torch", "triton"}
+)
 _SOURCES = ("src", "lib", "python", "source")
+_SITES = ("site-packages", "dist-packages")  # the end of a prefix that was packed as it was
 _STARTED = ("console_scripts", "gui_scripts")
 _VALUE = re.compile(
     r"^(?P<module>\w+(\.\w+)*)\s*(:\s*(?P<attribute>[\w.]+)\s*)?(\[(?P<extras>.*)\])?$"
@@ -59,7 +55,7 @@ def python_findings(case: AuditCase) -> Iterator[AuditFinding]:
     code = case.code
     yield from _syntax_findings(code, case.oldest_python)
     yield from _rest_findings(code, case)
-    yield from _release_findings(code, case)
+    yield from release_findings(case)
     yield from _annotation_findings(code, case.oldest_python)
     if not code.is_dynamic:
         yield from _missing_findings(code, case)
@@ -93,9 +89,10 @@ def _name_findings(code: PythonCode) -> Iterator[AuditFinding]:
 def _nested_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield the project's own package if it is in the folder of its sources, `src/pkg`."""
     own = case.project.replace("-", "_")
-    for folder in _SOURCES if own not in {*code.modules, *code.folders} else ():
-        if member := code.modules.get(f"{folder}.{own}"):
-            fact = f"import {own} fails: the package is installed as {folder}/{own}"
+    for module, member in code.modules.items() if own not in {*code.modules, *code.folders} else ():
+        folder = module.removesuffix(f".{own}")
+        if folder != module and (folder in _SOURCES or folder.endswith(_SITES)):
+            fact = f"import {own} fails: the package is installed as {PurePosixPath(member).parent}"
             yield finding(member, _RULE, fact)
 
 
@@ -159,7 +156,8 @@ def _rest_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
     for member in code.rest:
         problem = code.syntax_error(member)
         if problem and not _may_be_new(problem, case.oldest_python):
-            fact = f"importing it with Python 3.{_THIS} fails: line {problem.lineno}: {problem.msg}"
+            place = f"line {problem.lineno}: " if problem.lineno else ""
+            fact = f"importing it with Python 3.{_THIS} fails: {place}{problem.msg}"
             # A file without any statement, as a version alone, may be data.
             yield finding(member, _RULE, fact, "warning" if code.statements(member) else "note")
         elif not problem and (fact := _older_fault(member, code, case.oldest_python)):
@@ -183,32 +181,6 @@ def _order_findings(code: PythonCode) -> Iterator[AuditFinding]:
     for fault in dict.fromkeys(order.faults):
         if not (fault.is_order and code.is_dynamic):
             yield finding(fault.member, _RULE, fault.fact)
-
-
-def _release_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
-    """Yield imports from the standard library that some allowed Pythons don't have."""
-    oldest = case.oldest_python
-    done: set[tuple[str, str]] = set()
-    for item in (*code.imports, *code.rest_imports):
-        is_run = item.importer in code.run
-        for name in (item.module, *(f"{item.module}.{name}" for name in item.names)):
-            top = name.partition(".")[0]
-            if (item.importer, name) in done or top in code.modules:
-                continue
-            done.add((item.importer, name))
-            added = ADDED_MODULES.get(name) or ADDED_NAMES.get(name) or 0
-            removed = REMOVED_MODULES.get(top) or REMOVED_NAMES.get(name) or _NEVER
-            if oldest and added > oldest:
-                fact = f"line {item.line} imports {name}, which Python has from 3.{added} on, but "
-                fact += f"3.{oldest} is allowed"
-                yield finding(item.importer, _RULE, fact, "error" if is_run else "warning")
-            if top in WINDOWS_MODULES and is_run and case.tags and "any" not in case.platforms:
-                fact = f"line {item.line} imports {name}, which only Python for Windows has"
-                yield finding(item.importer, _RULE, fact)
-            if oldest and removed <= case.newest_python and "setuptools" not in case.required:
-                fact = f"line {item.line} imports {name}, which Python has only before 3.{removed}"
-                severity: Severity = "error" if is_run and removed <= oldest else "warning"
-                yield finding(item.importer, _RULE, fact, severity)
 
 
 def _annotation_findings(code: PythonCode, oldest: int | None) -> Iterator[AuditFinding]:
@@ -271,11 +243,11 @@ def _undeclared_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFin
     installed = installed_by(case.required)
     if installed is None or not case.scan.metadata:
         return
-    done = {*installed, *case.assumed, case.project}
+    done = {*installed, *case.assumed, *(installed_by(case.assumed) or ()), case.project}
     own = {name.partition(".")[0] for name in (*code.modules, *code.folders)}
     for item in (*code.imports, *code.rest_imports):
         module = item.module.partition(".")[0]
-        project = project_of_module(module)
+        project = project_of_module(item.module)
         if not project or project in done or module in own or module in STANDARD_MODULES:
             continue
         # A plugin, `jax-cuda13-pjrt`, is imported by what it extends.
@@ -286,7 +258,8 @@ def _undeclared_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFin
 
 def _undeclared(item: Import, project: str, case: AuditCase) -> AuditFinding:
     lines = [each for each in case.requirements if canonicalize_name(each.name) == project]
-    fact = f"line {item.line} always imports {item.module.partition('.')[0]}, which "
+    name = item.module if project == "google-colab" else item.module.partition(".")[0]
+    fact = f"line {item.line} always imports {name}, which "
     if extras := sorted({extra for each in lines for extra in extras_of(each, case.markers)}):
         fact += f"only the extra {' or '.join(extras)} requires"
     elif lines:

@@ -159,7 +159,7 @@ class ImportOrder:
             return
         names_in = (part for part in ast.walk(node) if isinstance(part, ast.Name))
         own = {part.id for part in names_in if not isinstance(part.ctx, ast.Load)}
-        for part in _evaluated_by(node):
+        for part in evaluated_by(node):
             if isinstance(part, ast.Name) and part.id not in own:
                 is_bound = part.id in self._bound[module] or part.id in self._code.injected(module)
                 if not is_bound and part.id not in _KNOWN and not _is_implicit(part.id):
@@ -208,8 +208,8 @@ def _is_implicit(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
 
 
-def _evaluated_by(node: ast.stmt) -> Iterator[ast.expr]:
-    """Yield the names and attributes that a statement surely evaluates."""
+def evaluated_by(node: ast.stmt) -> Iterator[ast.AST]:
+    """Yield the expressions, and their parts, that a statement surely evaluates."""
     starts: list[ast.AST | None] = []
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         starts = [*node.decorator_list, *node.args.defaults, *node.args.kw_defaults]
@@ -223,11 +223,10 @@ def _evaluated_by(node: ast.stmt) -> Iterator[ast.expr]:
         yield from _sure_parts(part)
 
 
-def _sure_parts(node: ast.AST) -> Iterator[ast.expr]:
+def _sure_parts(node: ast.AST) -> Iterator[ast.AST]:
     queue: list[ast.AST] = [node]
     for part in queue:
-        if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript)):
-            yield part
+        yield part
         if isinstance(part, ast.Lambda):
             continue
         if isinstance(part, ast.IfExp):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
@@ -161,7 +161,21 @@ def _unused_findings(chain: Chain) -> Iterator[AuditFinding]:
         if name not in used and not case.is_supplier:
             fact = f"{name} is required, but no library of the wheel needs anything from it"
             severity: Severity = "warning" if case.contract else "note"
+            if other := _of_other_major(name, used & case.required):
+                fact = (
+                    f"{name} is required too, which nothing needs: the libraries are for another "
+                )
+                fact += f"CUDA, as {other} is"
+                severity = "warning"
             yield finding("METADATA", "unused requirement", fact, severity)
+
+
+def _of_other_major(distribution: str, used: Iterable[str]) -> str:
+    """Return the used wheel with the same library for another CUDA major, or empty."""
+    parts = {part.distribution: part for part in KNOWN_COMPONENTS}
+    own = parts[distribution]
+    same = (name for name in sorted(used) if name in parts and parts[name].name == own.name)
+    return next((name for name in same if parts[name].cuda != own.cuda), "")
 
 
 def _opened_findings(case: AuditCase) -> Iterator[AuditFinding]:

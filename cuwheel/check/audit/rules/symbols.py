@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import PurePosixPath
 
 from abi3info import DATAS, FUNCTIONS
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from cuwheel.base.formats.binaries.elf import Elf
 from cuwheel.base.formats.binaries.elf_symbols import plain_name
 from cuwheel.base.system.quantities import plural
+from cuwheel.base.system.versions import version_key
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
+from cuwheel.check.audit.installed_projects import installed_by
 from cuwheel.check.audit.rules.python_functions import RELEASES, python_functions
 from cuwheel.check.audit.scan import ScannedLibrary
 from cuwheel.check.audit.symbols import LINKED, SymbolNeeds, TorchFit
-from cuwheel.check.audit.tags import minor_of, oldest_minor
+from cuwheel.check.audit.tags import first_with, is_missing, minor_of, oldest_minor
 from cuwheel.check.cuda.frameworks import extras_of, has_common_release
+from cuwheel.check.cuda.suppliers import cuda_major_of, stem_of
 from cuwheel.check.cuda.torch_exports import describe_releases, torch_exports
 
 _FOR_PYTHON = re.compile(r"\.cpython-3(\d+)([a-z]?)m?-[-\w]*\.so$")
@@ -26,10 +29,16 @@ _PYTHON = re.compile(r"_?Py[A-Z_]")
 # PyTorch's C interface (torch/csrc/inductor/aoti_torch/c/shim.h), as used by modules that are
 # imported only where torch is.
 _BRIDGE = re.compile(r"aoti_torch_|torch_(?=[a-z])")
-_DIGITS = re.compile(r"\d+")
-_OF_TORCH = re.compile(r"(?i)(torch|pt)[-_.v]?2\D?\d|[-_]2[._]\d+[._]\d")  # in a file's name
+_OF_TORCH_1 = re.compile(r"(?i)(torch|pt)[-_.v]?1\D?\d")  # in a file's name
 _NUMPY_2, _OF_NUMPY_2 = SpecifierSet(">=2"), 9  # its oldest Python 3
 _SHOWN = 3  # names in one finding
+_REALTIME = re.compile(
+    r"(aio|mq)_\w+|lio_listio(64)?|shm_(open|unlink)|timer_(create|delete|[gs]ettime|getoverrun)"
+)
+_CORE = frozenset(
+    {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "libgcc_s.so.1", "libstdc++.so.6"}
+)
+_MERGED = tuple(f"manylinux_2_{minor}_" for minor in range(34, 100))
 _LONGEST = 80  # characters of a mangled name
 # The stable ABI: name, and the minor version of Python 3 that added it.
 _STABLE = {
@@ -45,8 +54,82 @@ def symbol_findings(case: AuditCase) -> Iterator[AuditFinding]:
         yield from _python_findings(library, needs)
         yield from _stable_abi_findings(library, case)
         yield from _numpy_findings(library, case)
+        yield from _module_findings(library, case)
+    yield from _shadowed_findings(case)
     if needs.is_torch_judged:
         yield from _torch_findings(case, needs)
+
+
+def version_findings(library: ScannedLibrary, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield findings about versions of symbols, and functions that libraries got from others."""
+    yield from _own_version_findings(library.name, elf, case)
+    yield from _realtime_findings(library, case)
+    yield from _symbol_findings(library.name, elf, case)
+
+
+def _own_version_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield symbol versions that the wheel's own libraries, or NVIDIA's, don't define.
+
+    The major release in the version names of NVIDIA's libraries is that of their sonames.
+    """
+    loaded = case.loader_graph.needs(name)
+    for supplier, version in elf.versions:
+        if supplier not in loaded and not supplier.startswith("ld-linux"):
+            fact = f"it needs {version} of {supplier}, which it doesn't load"
+            yield finding(name, "undefined symbol", fact)
+        majors = {cuda_major_of(supplier), cuda_major_of(version)} - {""}
+        if len(majors) > 1 and stem_of(supplier) == stem_of(version):
+            fact = f"it needs the symbol version {version} of {supplier}, which has another: it "
+            fact += "was linked with one, and renamed to need the other"
+            yield finding(name, "undefined symbol", fact)
+        owners = case.loader_graph.owners(supplier)
+        defined = {
+            text for owner in owners for text in case.loader_graph.elves[owner].defined_versions
+        }
+        if defined and version not in defined:
+            fact = f"it needs {version} of {supplier}, which the one in the wheel doesn't define"
+            yield finding(name, "undefined symbol", fact)
+
+
+def _realtime_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield functions that only librt has before glibc 2.34 (its NEWS)."""
+    names = [name for name in library.undefined if _REALTIME.fullmatch(name)]
+    # What another wheel's library needs in turn may be librt.
+    foreign = case.loader_graph.needs(library.name) - case.own.keys()
+    is_known = all(name in _CORE or name.startswith("ld-linux") for name in foreign)
+    if names and is_known and case.policies and not case.policies[0].name.startswith(_MERGED):
+        fact = f"it needs {', '.join(names[:_SHOWN])}, but not librt.so.1, which has it on systems "
+        fact += f"of {case.policies[0].name}"
+        yield finding(library.name, "platform tag", fact)
+
+
+def _symbol_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield symbol versions that the oldest systems of the tag don't have."""
+    implied = [("libc.so.6", "GLIBC_ABI_DT_RELR")] if elf.has_relative_table else []
+    for policy in case.policies:
+        missing = [
+            (supplier, symbol)
+            for supplier, symbol in dict.fromkeys((*elf.versions, *implied))
+            if supplier not in case.own and is_missing(symbol, policy)
+        ]
+        better = first_with((symbol for _, symbol in missing), policy.name.split("_", 3)[-1])
+        has = f"; {better} does" if better else ""
+        if missing:
+            newest = ", ".join(f"{symbol} of {supplier}" for supplier, symbol in _newest(missing))
+            fact = f"it needs {newest}, which {policy.name} doesn't guarantee{has}"
+            yield finding(name, "platform tag", fact)
+            return
+
+
+def _newest(symbols: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the newest version of each library and family (`GLIBC`), and all without a number."""
+    newest: dict[tuple[str, str], str] = {}
+    for supplier, symbol in symbols:
+        family, _, version = symbol.partition("_")
+        is_number = version[:1].isdecimal()
+        key = (supplier, family if is_number else symbol)
+        newest[key] = max(symbol, newest.get(key, symbol), key=version_key)
+    return [(supplier, symbol) for (supplier, _), symbol in newest.items()]
 
 
 def _undefined_findings(library: ScannedLibrary, needs: SymbolNeeds) -> Iterator[AuditFinding]:
@@ -64,7 +147,10 @@ def _undefined_findings(library: ScannedLibrary, needs: SymbolNeeds) -> Iterator
         return
     fact = f"no library that it loads defines {_some(names)}"
     severity: Severity = "error" if _is_loaded(library, names, needs.case) else "warning"
-    if suppliers := needs.unknown_suppliers:
+    if severity == "warning" and _is_plugin(library, needs.case):
+        fact += ", unless what opens it does"
+        severity = "note"
+    elif suppliers := needs.unknown_suppliers:
         fact += (
             ", unless Python code loads one that does before, from "
             f"{' or '.join(suppliers[:_SHOWN])}"
@@ -75,11 +161,16 @@ def _undefined_findings(library: ScannedLibrary, needs: SymbolNeeds) -> Iterator
 
 def _is_loaded(library: ScannedLibrary, missing: Iterable[str], case: AuditCase) -> bool:
     """Return True if an import loads a library, or if nothing else can define what is missing."""
-    file = PurePosixPath(library.name).name.encode()
-    run = {name for name in case.code.run if name in case.scan.loaders}
-    is_opened = any(file in case.scan.sources[name] for name in run)
     is_own = any(name.startswith(LINKED) for name in missing)
-    return is_own or is_opened or case.is_imported(library.name)
+    return is_own or case.is_loaded(library.name)
+
+
+def _is_plugin(library: ScannedLibrary, case: AuditCase) -> bool:
+    """Return True if modules are there, and nothing of the wheel needs or names a library."""
+    graph = case.loader_graph
+    is_alone = not any(elf.python_modules for _, elf in case.host_libraries)
+    is_named = any(map(case.is_opened, graph.names(library.name)))
+    return library.name in graph.roots and not (is_alone or is_named)
 
 
 def _python_findings(library: ScannedLibrary, needs: SymbolNeeds) -> Iterator[AuditFinding]:
@@ -137,17 +228,12 @@ def _torch_findings(case: AuditCase, needs: SymbolNeeds) -> Iterator[AuditFindin
                 is_broken &= fit.is_for_none
                 severity = "note"
             severity = "error" if is_broken or case.contract else severity
-            if _is_variant(library, case):  # code chooses one by the installed release
+            if case.is_torch_variant(library.name):  # code chooses one by the installed release
+                if _OF_TORCH_1.search(library.name):
+                    continue  # of a release before those of the table
                 severity = "note"
             fact = _torch_fact(fit, needs)
             yield finding(library.name, "framework ABI", fact, severity)
-
-
-def _is_variant(library: ScannedLibrary, case: AuditCase) -> bool:
-    """Return True for one of several, `ext_torch211.so` and `ext_torch212.so`."""
-    stem = _DIGITS.sub("", library.name)
-    same = [other for other, _ in case.host_libraries if _DIGITS.sub("", other.name) == stem]
-    return len(same) > 1 and all(_OF_TORCH.search(other.name) for other in same)
 
 
 def _torch_fact(fit: TorchFit, needs: SymbolNeeds) -> str:
@@ -202,6 +288,57 @@ def _numpy_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditF
         is_sure = not any(has_common_release(SpecifierSet("<2"), each) for each in allowed)
         fact += f"numpy{allowed[0]} is required"
         yield finding(library.name, "undefined symbol", fact, "error" if is_sure else "warning")
+
+
+def _module_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield projects of which a module uses the C API, and which no requirement installs.
+
+    Where Python code names one, imports of it are checked there, and others are by choice.
+    """
+    installed = installed_by(case.required)
+    used = [name for name, is_used in _c_projects(library) if is_used]
+    if not (used and library.elf and library.elf.python_modules) or installed is None:
+        return
+    lines = {canonicalize_name(each.name) for each in case.requirements}
+    tops = {name.partition(".")[0] for name in case.code.modules}
+    modules = [name for name, elf in case.host_libraries if elf.python_modules]
+    for name in used:
+        word = re.compile(rb"\b%b\b" % name.encode())
+        is_named = any(map(word.search, case.scan.sources.values()))
+        if name not in {*installed, *lines, *tops, case.project} and not is_named:
+            is_run = len(modules) == 1 or case.code.is_always_loaded(library.name)
+            fact = f"it imports {name}, whose C API it uses, and no requirement installs it"
+            yield finding(library.name, "Python code", fact, "error" if is_run else "warning")
+
+
+def _c_projects(library: ScannedLibrary) -> tuple[tuple[str, bool], ...]:
+    return ("numpy", bool(library.numpy)), ("cffi", library.uses_cffi)
+
+
+def _shadowed_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield libraries that get another one of the same name than their own, with other symbols.
+
+    The loader compares sonames: the first that is loaded serves all.
+    """
+    graph, members = case.loader_graph, [lib.name for lib, _ in case.host_libraries]
+    several = {name for name in case.needed if len(graph.owners(name)) > 1}
+    modules = [name for name in members if several and case.code.is_always_loaded(name)]
+    loaded = set[str]().union(*map(graph.loaded_by, modules))
+    exports = {library.name: library.exports for library, _ in case.host_libraries}
+    for library, elf in case.host_libraries if loaded else ():
+        for soname in sorted(several.intersection(elf.needed)):
+            served = graph.served_by(library.name, soname)
+            others = loaded.intersection(graph.owners(soname)).difference(served)
+            own = exports[served[0]]
+            if library.name not in loaded or len(served) > 1 or own is None:
+                continue
+            for other in sorted(others):
+                there = exports[other] or ()
+                lacking = [n for n in library.undefined if n in own and n not in there]
+                if lacking:
+                    fact = f"it needs {_some(lacking)} of {served[0]}, but gets {other} where that "
+                    fact += f"was loaded before: both are {soname} for the loader"
+                    yield finding(library.name, "undefined symbol", fact)
 
 
 def _is_stable(library: ScannedLibrary, case: AuditCase) -> bool:

@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 from cuwheel.base.errors import CuwheelError, InterpreterNotFoundError
 from cuwheel.base.formats.wheel.record import RecordFormatError, record_rows
 from cuwheel.base.last_resort import limit_error_of_program
+from cuwheel.base.system.process import output_within
 from cuwheel.base.system.pythons import programs_on_path, starts
 from cuwheel.base.system.regular_files import parse_json, read_text
 from cuwheel.check.diagnose.facts.machine import mount_without_programs
@@ -35,6 +36,7 @@ _STARTUP = re.compile(
     r"Error processing line \d+ of (.*):$|Error in (sitecustomize|usercustomize);"
 )
 _OLDEST = (3, 8)  # that the script runs in
+_RELEASE = "import sys; print('%d.%d.%d' % sys.version_info[:3])"  # in the syntax of any Python
 _RENAMING = "~-.=%0123456789"  # characters that pip puts before a name
 _PROGRAMS = ("python3", "python")
 # Installers that write every file of a wheel, and list it.
@@ -133,6 +135,7 @@ class PythonEnvironment:
         startup_faults: by file, the exception of a `.pth` or a `sitecustomize` at each start.
         scheme: folders that wheels are installed into, by sysconfig's names: `purelib`, `data`.
         lacking: modules that this Python was built without, of a few that packages need.
+        variables: of GPUs and the loader, by name, that each start sets, with their values.
         started: modules that each start has imported before it comes to the working folder.
     """
 
@@ -152,6 +155,7 @@ class PythonEnvironment:
     startup_faults: Mapping[str, str] = field(default_factory=dict)
     scheme: Mapping[str, Path] = field(default_factory=dict)
     lacking: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
     started: frozenset[str] = frozenset()
 
     @property
@@ -326,7 +330,7 @@ def read_environment(
     request = {"request": "facts"}
     answer, output, fault = probe_environment(python, request, environ, FACTS_TIME_LIMIT, place)
     if "version" not in answer:
-        raise _unread(python, output, fault)
+        raise _unread(python, output, fault, environ)
     installed = answer.get("distributions", ())
     # Pip renames what it removes so, and gives it the name back where the removal fails.
     leftovers = [Path(row["place"]) for row in installed if Path(row["place"]).name.startswith("~")]
@@ -360,6 +364,11 @@ def read_environment(
         startup_faults=_startup_faults(output),
         scheme={name: Path(path) for name, path in answer.get("scheme", {}).items()},
         lacking=tuple(answer.get("lacking", ())),
+        variables={
+            name: value
+            for name, value in answer.get("variables", {}).items()
+            if environ.get(name) != value
+        },
         started=frozenset(answer.get("started", ())),
     )
 
@@ -417,12 +426,26 @@ def _is_renamed(name: str, folder: str) -> bool:
     return is_end and (len(name) == len(folder) or rest == folder)
 
 
-def _unread(python: Path, output: str, fault: str) -> CuwheelError:
+def old_release(python: Path, environ: Mapping[str, str]) -> str:
+    """Return the release of a Python that is too old for the script; empty: it isn't."""
+    output, fault = output_within([python, "-c", _RELEASE], FACTS_TIME_LIMIT, environ)
+    lines = output.splitlines()
+    numbers = re.findall(r"\d+", lines[-1]) if lines and not fault else []
+    return ".".join(numbers) if numbers and tuple(map(int, numbers)) < _OLDEST else ""
+
+
+def _unread(python: Path, output: str, fault: str, environ: Mapping[str, str]) -> CuwheelError:
     """Return the error about a program that hasn't answered."""
+    oldest = ".".join(map(str, _OLDEST))
     if limit := limit_error_of_program(output or f"OSError: {fault}"):
         return limit
+    if release := old_release(python, environ):
+        return InterpreterNotFoundError(
+            f"Python {release} is older than {oldest}",
+            why="environments of older ones can't be examined",
+            fix=f"create an environment with Python {oldest} or newer, and name it with --python",
+        )
     errors = [line[:160] for line in output.splitlines() if _PYTHONS_ERROR.search(line)]
-    oldest = ".".join(map(str, _OLDEST))
     return InterpreterNotFoundError(
         f"{python} can't be examined as a Python of {oldest} or newer",
         why=": ".join((fault or "it printed no valid answer", *errors[-1:])),

@@ -43,11 +43,11 @@ from cuwheel.check.linkage.loader_graph import LoaderGraph
 # requirements of others.
 _NO_PACKAGES = re.compile(
     r"torch|jax|jaxlib|jax-cuda\d+-(plugin|pjrt)|tensorflow(-cpu)?|cupy(-cuda\d+x)?"
-    r"|nvidia-.*|cuda-(bindings|core|toolkit|pathfinder|python)"
+    r"|nvidia-.*|cuda-(toolkit|python)"
 )
 _NVIDIAS = frozenset(part.distribution for part in COMPONENTS if part.name != "torch")
 # Packages whose own code opens the driver, and requirements that show it.
-_OPENERS = frozenset({"numba", "taichi", "triton", "warp-lang"})
+_OPENERS = frozenset({"cuda-bindings", "cuda-core", "numba", "taichi", "triton", "warp-lang"})
 _OPENED = re.compile(r"cuda-(bindings|core|python)|numba-cuda|cupy-cuda\d+x|.+-cu1\d")
 # cuDNN as a package bundles it, auditwheel's hash in its name; and the part that it opens first.
 _CUDNN = re.compile(r"libcudnn(?:-[0-9a-f]{8})?\.so\.(\d+)[.\d]*")

@@ -287,6 +287,16 @@ def modules_of(distribution: Distribution) -> tuple[str, ...]:
     return names or _modules_of_editable(distribution)
 
 
+def _modules_in_namespaces(distribution: Distribution) -> tuple[str, ...]:
+    """Return the packages in folders that others share: `cuda.bindings`."""
+    modules = dict.fromkeys(
+        file.path.relative_to(distribution.site).parts[:-1]
+        for file in module_files(distribution)
+        if file.path.name == "__init__.py"
+    )
+    return tuple(".".join(parts) for parts in modules if len(parts) == 2)  # noqa: PLR2004
+
+
 def _modules_of_editable(distribution: Distribution) -> tuple[str, ...]:
     """Return the modules of a project that is used where it is: its RECORD has none."""
     if not distribution.editable_folder:
@@ -302,6 +312,8 @@ def _modules_of_editable(distribution: Distribution) -> tuple[str, ...]:
 def importable_modules(distribution: Distribution) -> tuple[str, ...]:
     """Return the modules that show whether a distribution works: its own name and extensions."""
     modules = modules_of(distribution)
+    if not modules and not distribution.name.startswith("nvidia-"):  # folders of libraries
+        return _modules_in_namespaces(distribution)
     names = [name for name in modules if canonicalize_name(name) == distribution.name]
     files = (distribution.site / f"{name}.py" for name in modules)
     parts = {file.stem for file in files if not (file.exists() or file.with_suffix("").is_dir())}
@@ -412,7 +424,8 @@ def _fault_of(file: RecordedFile, *, verifies: bool) -> FileFault | None:
         is_damage = is_library or _has_zeros(path)
     except OSError as problem:
         return _unreadable(path, problem)
-    return FileFault(path=path, what="differs from the file in its wheel", is_damage=is_damage)
+    what = (is_library and other_machine(path)) or "differs from the file in its wheel"
+    return FileFault(path=path, what=what, is_damage=is_damage)
 
 
 def _fault_of_library(file: RecordedFile, size: int, start: bytes) -> FileFault | None:

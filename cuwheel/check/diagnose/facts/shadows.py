@@ -13,6 +13,7 @@ from pathlib import Path
 
 from cuwheel.base.system.regular_files import open_file, parse_module, read_bytes
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
+from cuwheel.check.diagnose.facts.gpu_packages import needs_gpu
 from cuwheel.check.diagnose.facts.installed_files import STRAY, Shadow, module_files, modules_of
 
 
@@ -31,6 +32,7 @@ def find_shadows(
     sites = {owner.site for owner in installed}
     here = [] if start in environment.sites else [start]
     before = [*here, *environment.sites[: environment.sites.index(distribution.site)]]
+    others = dict(_others_with(distribution, before, installed))
     folders = [entry for entry in before if entry not in sites]
     suffixes = ("/__init__.py", ".py", *environment.suffixes)
     places = [
@@ -47,6 +49,12 @@ def find_shadows(
         for entry in everywhere
         for file in (f"{name}.py", *([f"{name}/__init__.py"] * (entry != distribution.site)))
     ]
+    places += [
+        (module, entry, f"{module}{suffix}")
+        for entry, modules in others.items()
+        for module in modules
+        for suffix in suffixes
+    ]
     shadows: dict[str, Shadow] = {}
     for module, entry, file in places:
         is_too_late = entry in here and module in started
@@ -59,6 +67,24 @@ def find_shadows(
                 is_start=entry in here,
             )
     yield from shadows.values()
+
+
+def _others_with(
+    distribution: Distribution, before: Iterable[Path], installed: Iterable[Distribution]
+) -> Iterator[tuple[Path, set[str]]]:
+    """Yield earlier folders where another project has modules of the same name: onnxruntime.
+
+    Only of those that need a GPU: the other one may be a build without it.
+    """
+    there = [own for own in installed if own.site in {*before}]
+    if not there or not needs_gpu(distribution):
+        return
+    modules = set(modules_of(distribution))
+    for entry in before:
+        owners = [own for own in there if own.site == entry]
+        if all(own.name != distribution.name for own in owners):
+            names = (set(modules_of(own)) for own in owners)
+            yield entry, modules & set[str]().union(*names)
 
 
 def find_standard_shadows(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
+import shlex
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from cuwheel.base.errors import CommandFailedError
 from cuwheel.base.system.process import run
-from cuwheel.base.system.regular_files import read_text
+from cuwheel.base.system.regular_files import parse_module, read_text
 
+_IMPORTED = re.compile(r"^import\s+(\w+)", re.MULTILINE)
 _TIME_LIMIT = 15.0  # seconds
 # What `python -v` prints of them (`site.py`, `importlib._bootstrap_external`).
 _READ = re.compile(r"^(?:Processing \.pth file: |# code object from )'?(.*?)'?$", re.MULTILINE)
@@ -60,6 +63,52 @@ def _sites(python: Path, environ: Mapping[str, str]) -> Iterator[Path]:
         for start in ("lib", "lib64", "local/lib"):
             yield from sorted(prefix.glob(f"{start}/{release}/*-packages"))
         yield prefix / "lib/python3/dist-packages"  # Debian's
+
+
+def startup_file_with(sites: Iterable[Path], text: str) -> Path | None:
+    """Return the file with a text that each start runs; None: there is none.
+
+    That is a `.pth`, a module that one imports, `sitecustomize` or `usercustomize`.
+    """
+    files = (file for site in filter(Path.is_dir, sites) for file in _startup_files(site))
+    return next((file for file in files if text in _text_of(file)), None)
+
+
+def _startup_files(site: Path) -> Iterator[Path]:
+    yield from (site / name for name in ("sitecustomize.py", "usercustomize.py"))
+    for file in sorted(site.glob("*.pth")):
+        yield file
+        for name in filter(None, _IMPORTED.findall(_text_of(file))):
+            yield from (site / f"{name}.py", site / name / "__init__.py")
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return read_text(file)
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def removal_of(file: Path, text: str) -> str:
+    """Return the command that removes a text's lines from a startup file; empty: none is safe.
+
+    What is left has to be valid; a file without more goes.
+    """
+    lines = _text_of(file).splitlines()
+    rest = [line for line in lines if text not in line]
+    code = [line for line in rest if line.strip() and not line.lstrip().startswith("#")]
+    try:
+        tree = parse_module("\n".join(code if file.suffix == ".py" else "").encode())
+    except SyntaxError:
+        return ""
+    if len(rest) == len(lines) or not os.access(file, os.W_OK):
+        return ""
+    if all(isinstance(node, (ast.Import, ast.ImportFrom)) for node in tree.body) and (
+        file.suffix == ".py" or not code
+    ):
+        return f"rm {shlex.quote(str(file))}"
+    pattern = re.sub(r"([\\/.*^$\[\]])", r"\\\1", text)
+    return f"sed -i {shlex.quote(f'/{pattern}/d')} {shlex.quote(str(file))}"
 
 
 def find_ending_file(python: Path, environ: Mapping[str, str]) -> str:

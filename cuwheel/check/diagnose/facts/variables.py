@@ -17,6 +17,10 @@ _KEPT = re.compile(
 _SEPARATORS = {
     "LD_LIBRARY_PATH": ":",
     "LD_PRELOAD": "[: ]",
+    "CPATH": ":",
+    "CPLUS_INCLUDE_PATH": ":",
+    "C_INCLUDE_PATH": ":",
+    "PATH": ":",
     "PYTHONPATH": ":",
     "XLA_FLAGS": r"\s+",
 }

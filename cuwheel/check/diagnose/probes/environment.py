@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+_OF_GPUS = ("CUDA_", "JAX_", "LD_", "NUMBA_", "NVIDIA_")  # beginnings of variables
 # Parts of Python that its build leaves out where their libraries are missing.
 _PARTS = ("_bz2", "_ctypes", "_lzma", "_ssl")
 _TEXT = 64 << 20  # characters of METADATA or RECORD
@@ -73,6 +74,7 @@ def write_facts(answer: EnvironmentAnswer) -> None:
         suffixes=importlib.machinery.EXTENSION_SUFFIXES,
         managed=_managed(),
         lacking=[name for name in _PARTS if not importlib.util.find_spec(name)],
+        variables={name: os.environ[name] for name in os.environ if name.startswith(_OF_GPUS)},
         is_conda=os.path.isdir(os.path.join(sys.prefix, "conda-meta")),  # noqa: PTH112, PTH118
         markers={
             "implementation_name": sys.implementation.name,
@@ -170,7 +172,8 @@ def write_framework(answer: EnvironmentAnswer, name: str) -> None:
     try:
         module = importlib.import_module(name)
     except BaseException:  # noqa: BLE001 - any failure of the package is an answer
-        answer.write(failure=_failure(), libraries=loaded_libraries(), modules=loaded_modules())
+        failure = _failure() + _stale_modules()
+        answer.write(failure=failure, libraries=loaded_libraries(), modules=loaded_modules())
         return
     answer.write(
         version=str(getattr(module, "__version__", "")),
@@ -319,7 +322,16 @@ def _read_tensorflow(answer: EnvironmentAnswer, tensorflow: Any) -> None:
     _ = tensorflow.keras.layers
 
 
+def _read_bindings(answer: EnvironmentAnswer, _: Any) -> None:
+    """Import the extensions, which open CUDA's libraries at their first call."""
+    for name in ("driver", "runtime", "nvrtc"):
+        if importlib.util.find_spec("cuda.bindings." + name):
+            answer.write(part="import cuda.bindings." + name)
+            importlib.import_module("cuda.bindings." + name)
+
+
 _PACKAGE_READERS = {
+    "cuda.bindings": _read_bindings,
     "numba": _read_numba,
     "numba_cuda": _read_numba,
     "onnxruntime": _read_onnxruntime,
@@ -341,7 +353,7 @@ def write_package(answer: EnvironmentAnswer, before: list[str], modules: list[st
         except BaseException:  # noqa: BLE001 - any failure of the package is an answer
             if name in before:
                 continue
-            answer.write(failure=_failure(), module=name)
+            answer.write(failure=_failure() + _stale_modules(), module=name)
             break
         names = vars(module) if name in modules else {}
         functions += [(name, key, names[key]) for key in names if key.startswith("preload")]
@@ -408,6 +420,33 @@ def _failure() -> str:
     elif root.partition(": ")[2] not in summary:
         summary = "%s; before it, %s" % (summary, root)  # noqa: UP031
     return "\n".join([*lines, " ".join(summary.split())])
+
+
+def _stale_modules() -> str:
+    """Return which compiled modules aren't of their source, in a part of an exception's line.
+
+    Python takes one with an unchecked hash (PEP 552) as it is.
+    """
+    specs = [getattr(module, "__spec__", None) for module in list(sys.modules.values())]
+    trace = sys.exc_info()[2]
+    while trace:
+        specs.append(trace.tb_frame.f_globals.get("__spec__"))
+        trace = trace.tb_next
+    paths = {(getattr(spec, "cached", None), getattr(spec, "origin", None)) for spec in specs}
+    stale = [str(cached) for cached, origin in paths if _is_stale(cached, origin)]
+    return "".join("; %s isn't of its source" % path for path in sorted(stale))  # noqa: UP031
+
+
+def _is_stale(cached: str | None, origin: str | None) -> bool:
+    try:
+        with open(str(cached), "rb") as stream:  # noqa: PTH123
+            head = stream.read(16)
+        if head[4:8] != b"\1\0\0\0":  # checked by its source's time, or hash
+            return False
+        with open(str(origin), "rb") as stream:  # noqa: PTH123
+            return importlib.util.source_hash(stream.read()) != head[8:]
+    except OSError:
+        return False
 
 
 def main(request: dict[str, Any], path: str) -> None:

@@ -16,6 +16,7 @@ _NO_DEVICE, _CUDA_MISMATCH, _COMPAT = 100, 803, 804
 # The loader's message about a file that it has found; a missing one has no folder.
 _UNUSABLE = re.compile(r"(/.*)/libcuda\.so\.1: (?!cannot open shared object)")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
+_MOUNTED = "NVIDIA_VISIBLE_DEVICES"
 _LEAST_SHARED = 1 << 30  # bytes of /dev/shm; NCCL and data loaders share memory there
 _RESTART = "restart the machine, or reload the kernel module: rmmod and modprobe nvidia"
 _IN_CONTAINER = (
@@ -102,7 +103,7 @@ def _fault_of_driver(
             f"remove {unusable[1]} from LD_LIBRARY_PATH, or the file",
             _without(f"{unusable[1]}/libcuda.so.1", environ),
         )
-    return _missing(driver, host) if driver.cuda_fault else None
+    return _missing(driver, host, environ) if driver.cuda_fault else None
 
 
 def _without(library: str, environ: Mapping[str, str]) -> str:
@@ -111,7 +112,7 @@ def _without(library: str, environ: Mapping[str, str]) -> str:
     return change.command if change else ""
 
 
-def _missing(driver: Driver, host: HostFacts | None) -> Diagnosis:
+def _missing(driver: Driver, host: HostFacts | None, environ: Mapping[str, str]) -> Diagnosis:
     """Judge a machine without libcuda: the driver is missing, or only hidden."""
     why = driver.cuda_fault or driver.nvml_fault or "the loader finds no libcuda.so.1"
     if host and host.is_wsl:
@@ -119,6 +120,15 @@ def _missing(driver: Driver, host: HostFacts | None) -> Diagnosis:
         if not driver.has_wsl_library:
             fix = "install NVIDIA's driver in Windows (not in Linux) and run `wsl --update`"
         return broken("libcuda-driver-missing", "WSL doesn't show its GPU", why, fix)
+    chosen = environ.get(_MOUNTED)
+    if host and host.container and chosen in {"void", "none", ""}:
+        return warns(
+            "docker-no-gpu-runtime",
+            f"{_MOUNTED}={chosen} keeps the host's GPUs out of this container",
+            f"NVIDIA's container runtime reads it at the start and mounts no GPU then; here {why}",
+            f"start the container with -e {_MOUNTED}=all, or with numbers of GPUs, and with --gpus "
+            "all; what is set here comes too late",
+        )
     if host and host.container and (driver.version or driver.devices):
         return broken(
             "docker-no-gpu-runtime",

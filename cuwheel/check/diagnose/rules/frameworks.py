@@ -363,7 +363,8 @@ def judge_nvidia_wheels(
         wheels and not any(map(is_nvidias, faulty)) and not any(map(_lacks_library, used.values()))
     ):
         of = f" of CUDA {listed}" if majors else ""
-        yield works(f"the {len(wheels)} NVIDIA wheels{of} meet all requirements")
+        meet = "meets" if len(wheels) == 1 else "meet"
+        yield works(f"the {plural(len(wheels), 'NVIDIA wheel')}{of} {meet} all requirements")
 
 
 def _lacks_library(framework: FrameworkFacts) -> bool:

@@ -23,6 +23,7 @@ from cuwheel.check.diagnose.facts.installed_files import (
     missing_of_pip,
     named_files,
 )
+from cuwheel.check.diagnose.facts.startup import removal_of, startup_file_with
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.installer import same_release, where_from
 from cuwheel.check.diagnose.rules.requirements import (
@@ -32,15 +33,15 @@ from cuwheel.check.diagnose.rules.requirements import (
     requirers,
 )
 from cuwheel.check.diagnose.rules.shadows import (
+    WITHOUT_USERS,
     fix_shadow,
+    is_users_folder,
     judge_shadows,
-    startup_file_with,
     without_folder,
 )
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns
 
 _SHOWN = 3  # names of programs
-_WITHOUT_USERS = "export PYTHONNOUSERSITE=1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,16 +193,10 @@ class InstallationJudge:
         """Commands for packages that the user's own folder hides, by name."""
         environment = self.context.environment
         return {
-            second.name: _WITHOUT_USERS
+            second.name: WITHOUT_USERS
             for second in environment.shadowed
-            if self._is_users(environment.distributions[second.name].site)
+            if is_users_folder(self.context, environment.distributions[second.name].site)
         }
-
-    def _is_users(self, site: Path) -> bool:
-        """Return True for the folder of `pip install --user`."""
-        environ = self.context.environ
-        base = environ.get("PYTHONUSERBASE") or f"{environ.get('HOME', '/nonexistent')}/.local"
-        return site.is_relative_to(base) and site not in self.context.environment.scheme.values()
 
     def _hidden(self) -> Iterator[Diagnosis]:
         """Judge a package that hides the module of another one in the same folder."""
@@ -222,11 +217,13 @@ class InstallationJudge:
         owners = self.context.environment.distributions.values()
         names = (own.title for own in owners if Path(path) in named_files(own))
         owner = next(names, "") if path.startswith("/") else ""
+        command = removal_of(Path(path), "import ") if path.startswith("/") and not owner else ""
         return warns(
             "diagnose-startup-file",
             f"Python can't process {path} when it starts",
             fault,
             f"install {owner} again, or remove the file" if owner else "correct or remove the file",
+            command if command.startswith("rm ") else "",
         )
 
     @cached_property
@@ -383,10 +380,11 @@ class InstallationJudge:
         """Return fix and command that take the first of two folders from the path."""
         if command := without_folder(self.context, first.site):
             return f"remove {first.site} from PYTHONPATH", command
-        if self._is_users(first.site):
-            return f"uninstall {first.title}, or keep Python from that folder", _WITHOUT_USERS
-        if naming := startup_file_with(self.context, first.site):
-            return f"remove the line with {first.site} from {naming}", ""
+        if is_users_folder(self.context, first.site):
+            return f"uninstall {first.title}, or keep Python from that folder", WITHOUT_USERS
+        if naming := startup_file_with(self.context.environment.sites, str(first.site)):
+            line = str(first.site)
+            return f"remove the line with {line} from {naming}", removal_of(naming, line)
         return "remove one of the two", ""
 
     def _leftovers_in(self, site: Path) -> Diagnosis:

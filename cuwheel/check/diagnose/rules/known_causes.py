@@ -17,8 +17,9 @@ from cuwheel.base.system.regular_files import read_text
 from cuwheel.check.cuda.suppliers import components_of
 from cuwheel.check.diagnose.facts.builds import elf_at, other_machine
 from cuwheel.check.diagnose.facts.environment import LACKING_MODULES, Distribution
-from cuwheel.check.diagnose.facts.installed_files import modules_of
+from cuwheel.check.diagnose.facts.installed_files import modules_of, named_files
 from cuwheel.check.diagnose.facts.machine import mount_without_programs
+from cuwheel.check.diagnose.facts.startup import removal_of, startup_file_with
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.import_failures import OF_SYSTEM, exception_in
 from cuwheel.check.diagnose.rules.requirements import cuda_of, required_by
@@ -74,6 +75,47 @@ def find_known_cause(
         for match in re.finditer(pattern, exception)
     )
     return next(filter(None, causes), None)
+
+
+def _blocked(match: re.Match[str], _: Distribution, context: RuleContext) -> KnownCause | None:
+    """Return the startup file that keeps a module from being imported."""
+    file = startup_file_with(context.environment.sites, match[1])
+    installed = context.environment.distributions.values()
+    if file is None or any(file in named_files(own) for own in installed):  # as a redirector
+        return None
+    return KnownCause(
+        "diagnose-startup-file",
+        f"remove what is about {match[1]} from {file}",
+        removal_of(file, match[1]),
+        f"{file}, which each start runs, blocks it",
+    )
+
+
+def _stale(match: re.Match[str], _: Distribution, __: RuleContext) -> KnownCause:
+    return KnownCause(
+        "diagnose-damaged-installation",
+        "delete it, Python makes it again",
+        f"rm {shlex.quote(match[1])}",
+        "it has an unchecked hash (PEP 552), so Python takes it for that of another release",
+    )
+
+
+def _without_source(
+    match: re.Match[str], _: Distribution, context: RuleContext
+) -> KnownCause | None:
+    """Return the distribution of which a module is there only as another Python compiled it."""
+    inside = match[1].replace(".", "/")
+    for own in context.environment.distributions.values():
+        for file in (own.site / f"{inside}.pyc", own.site / inside / "__init__.pyc"):
+            if file.with_suffix(".py") in named_files(own) and file.exists():
+                again = context.installer.reinstall(own)
+                return KnownCause(
+                    "diagnose-damaged-installation",
+                    f"remove it and install {own.title} again",
+                    f"rm {shlex.quote(str(file))} && {again}" if again else "",
+                    f"{file} is compiled by another Python, and {own.title} lacks its source",
+                )
+    return None
 
 
 def _compiled(_: re.Match[str], owner: Distribution, context: RuleContext) -> KnownCause:
@@ -265,6 +307,9 @@ def _unsupplied(soname: str, where: str) -> KnownCause:
 
 _Rule = Callable[[re.Match[str], Distribution, RuleContext], KnownCause | None]
 _RULES: tuple[tuple[str, _Rule], ...] = (
+    (r"(/[^;]+\.pyc) isn't of its source", _stale),
+    (r"import of ([\w.]+) halted; None in sys\.modules", _blocked),
+    (r"bad magic number in '([\w.]+)'", _without_source),
     (r"marshal data|bad magic number in '", _compiled),
     (r"Descriptors cannot (not )?be created directly", _old_protocols),
     (

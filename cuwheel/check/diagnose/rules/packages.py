@@ -222,7 +222,8 @@ class _PackageJudge:
                 )
         yield from self._unimportable()
         yield from self._symbols()
-        yield from self._unfound()
+        if not any(library.damage for library in self.package.libraries):
+            yield from self._unfound()
         yield from self._mixed()
         yield from self._archs()
         yield from self._system()

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from cuwheel.base.system.quantities import plural
-from cuwheel.base.system.regular_files import read_text
 from cuwheel.check.diagnose.facts.installed_files import Shadow, named_files
+from cuwheel.check.diagnose.facts.startup import removal_of, startup_file_with
 from cuwheel.check.diagnose.facts.variables import without_entry
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.requirements import requirers
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns
 
+WITHOUT_USERS = "export PYTHONNOUSERSITE=1"
 _STARTS = (
     "Python puts that folder first for a prompt, `python -m`, `python -c` and its own programs"
 )
@@ -40,6 +41,8 @@ def _judge(context: RuleContext, shadow: Shadow, others: int) -> Diagnosis:
     what = f"{shadow.path} hides {title}"
     if shadow.is_start:
         what, where = f"{what} from what is started in {shadow.entry}", _STARTS
+    naming = startup_file_with(context.environment.sites, str(shadow.entry))
+    where += f", as {naming} puts it there" if naming and not shadow.is_start else ""
     cause = f"{where}, so {takes}"
     if shadow.user:
         user = shadow.user.relative_to(context.environment.prefix)
@@ -49,43 +52,37 @@ def _judge(context: RuleContext, shadow: Shadow, others: int) -> Diagnosis:
     return judged("diagnose-shadowed-module", what, cause, fix, command)
 
 
-def fix_shadow(context: RuleContext, shadow: Shadow) -> tuple[str, str]:
+def fix_shadow(  # noqa: PLR0911 - a way for each place
+    context: RuleContext, shadow: Shadow
+) -> tuple[str, str]:
     """Return the fix of a file that hides something, and its command; empty without one."""
     if shadow.is_start:
         return "rename the file", ""
     if command := without_folder(context, shadow.entry):
         return f"remove {shadow.entry} from PYTHONPATH, or rename the file", command
+    if is_users_folder(context, shadow.entry):
+        return "uninstall what is in that folder, or keep Python from it", WITHOUT_USERS
+    naming = startup_file_with(context.environment.sites, str(shadow.entry))
     installed = context.environment.distributions.values()
     owner = next((own for own in installed if shadow.path in named_files(own)), None)
     if owner and (users := requirers(context.environment).get(owner.name)):
         return f"{min(users)} requires {owner.name}: use a separate environment for each", ""
-    if owner:
+    if owner and not naming:
         return f"uninstall {owner.title}, whose file it is", context.installer.remove((owner.name,))
-    if naming := startup_file_with(context, shadow.entry):
-        return f"rename the file, or remove the line with {shadow.entry} from {naming}", ""
+    if naming:
+        fix = f"remove the line with {shadow.entry} from {naming}, or rename the file"
+        return fix, removal_of(naming, str(shadow.entry))
     return "rename the file", ""
+
+
+def is_users_folder(context: RuleContext, site: Path) -> bool:
+    """Return True for the folder of `pip install --user`."""
+    environ = context.environ
+    base = environ.get("PYTHONUSERBASE") or f"{environ.get('HOME', '/nonexistent')}/.local"
+    return site.is_relative_to(base) and site not in context.environment.scheme.values()
 
 
 def without_folder(context: RuleContext, folder: Path) -> str:
     """Return the command that removes a folder from PYTHONPATH; empty if it isn't in there."""
     change = without_entry(context.environ, "PYTHONPATH", str(folder))
     return change.command if change else ""
-
-
-def startup_file_with(context: RuleContext, folder: Path) -> Path | None:
-    """Return the startup file that names a folder; None: there is none."""
-    sites = filter(Path.is_dir, context.environment.sites)
-    files = (file for site in sites for file in _startup_files(site))
-    return next((file for file in files if _mentions(file, folder)), None)
-
-
-def _startup_files(site: Path) -> Iterator[Path]:
-    yield from sorted(site.glob("*.pth"))
-    yield from (site / name for name in ("sitecustomize.py", "usercustomize.py"))
-
-
-def _mentions(file: Path, folder: Path) -> bool:
-    try:
-        return str(folder) in read_text(file)
-    except (OSError, UnicodeDecodeError):
-        return False

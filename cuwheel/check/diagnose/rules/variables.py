@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 from cuwheel.base.system.process import which
 from cuwheel.base.system.regular_files import read_text
+from cuwheel.check.diagnose.facts.environment import PythonEnvironment
 from cuwheel.check.diagnose.facts.imports import OF_FRAMEWORK
+from cuwheel.check.diagnose.facts.startup import removal_of, startup_file_with
 from cuwheel.check.diagnose.facts.variables import VariableChange, entries_of, without_entry
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns
 
@@ -48,6 +50,7 @@ _OFF = (
     _Switch("JAX_PLATFORM_NAME", r"cpu", "jax"),
     _Switch("NUMBA_DISABLE_CUDA", r"[1-9]\d*", "numba"),
     _Switch("NUMBA_ENABLE_CUDASIM", r"[1-9]\d*", "numba", simulates=True),
+    _Switch("TRITON_INTERPRET", r"1|true|on|yes|y", "triton", simulates=True),
 )
 
 
@@ -68,6 +71,7 @@ class _SettingsFile(NamedTuple):
 _COMPILERS = {
     "CC": "Triton, torch.compile and builds",
     "CXX": "torch.compile and builds of C++",
+    "CUDACXX": "builds by CMake",
     "CUDAHOSTCXX": "nvcc, in builds by CMake,",
     "NVCC_CCBIN": "nvcc",
     "NVCC": "CuPy and builds",
@@ -87,6 +91,7 @@ _BACKENDS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "DGLBACKEND": ("dgl", {"pytorch": ("torch",), "mxnet": ("mxnet",)}),
     "GEOMSTATS_BACKEND": ("geomstats", {"pytorch": ("torch",), "autograd": ("autograd",)}),
 }
+_DRIVER = "NUMBA_CUDA_DRIVER"
 _ARCHS = "TORCH_CUDA_ARCH_LIST"
 # As `_get_cuda_arch_flags` of torch.utils.cpp_extension reads a part: `9.0a`, `8.6+PTX`, `Ampere`.
 _ARCH = re.compile(r"(\d+\.\d+[a-z]?|[A-Za-z]+(\+[A-Za-z]+)?)(\+PTX)?")
@@ -124,11 +129,40 @@ def judge_switches(
                 )
 
 
+def judge_changed(
+    environment: PythonEnvironment, environ: Mapping[str, str], *, has_gpu: bool
+) -> Iterator[Diagnosis]:
+    """Yield a verdict on each variable of GPUs that the interpreter's start sets."""
+    for name, value in environment.variables.items():
+        switches = (
+            switch
+            for switch in _OFF
+            if switch.name == name
+            and (not switch.reader or switch.reader in environment.distributions)
+        )
+        is_off = any(re.fullmatch(switch.value, value, re.IGNORECASE) for switch in switches)
+        file = startup_file_with(environment.sites, name)
+        if not is_off and not file:  # a program around it may, as conda's
+            continue
+        before = f", which is {environ[name]!r} before" if name in environ else ""
+        judged = (broken if has_gpu else warns) if is_off else notes
+        effect = "switches GPUs off" if is_off else "changes what programs find"
+        yield judged(
+            "diagnose-startup-file",
+            f"{file or environment.python} sets {name}={value!r} at each start of Python",
+            f"that {effect}, with any value that the shell gives it{before}",
+            f"remove {name} from {file}, unless that is intended"
+            if file
+            else f"search what starts Python, and its startup files, for {name}",
+            removal_of(file, name) if file and is_off else "",
+        )
+
+
 def _judge_simulator(switch: _Switch, setting: _Setting) -> Diagnosis:
     return warns(
         "no-cuda-device",
         f"{setting.text}: {switch.reader} runs kernels in its simulator, not on a GPU",
-        "the simulator runs Python on the CPU, slowly, and reports a GPU that isn't there",
+        "the simulator runs Python on the CPU, slowly, also where there is a GPU",
         f"{setting.advice}, unless that is intended",
         setting.command,
     )
@@ -194,6 +228,16 @@ def judge_named(environ: Mapping[str, str], installed: Collection[str]) -> Itera
     """
     yield from _absent_compilers(environ)
     yield from _absent_backends(environ, installed)
+    driver = environ.get(_DRIVER, "")
+    if "/" in driver and not Path(driver).exists():
+        judged = warns if "numba" in installed else notes
+        yield judged(
+            "diagnose-variable",
+            f"{_DRIVER} names {driver}, which isn't there",
+            "numba opens it instead of the driver's libcuda.so.1, and sees no GPU then",
+            f"unset {_DRIVER}",
+            f"unset {_DRIVER}",
+        )
     parts = [part for part in re.split("[ ;]", environ.get(_ARCHS, "")) if part]
     wrong = [part for part in parts if not _ARCH.fullmatch(part)]
     if wrong and "torch" in installed:
@@ -211,7 +255,7 @@ def _absent_compilers(environ: Mapping[str, str]) -> Iterator[Diagnosis]:
         program = next(iter(environ.get(name, "").split()), "")
         is_there = Path(program).exists() or which(program, environ.get("PATH", os.defpath))
         if program and not is_there:
-            yield warns(
+            yield broken(
                 "diagnose-variable",
                 f"{name} names {program}, which isn't there",
                 f"{users} would run it, and fail",

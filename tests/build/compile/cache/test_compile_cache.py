@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.base.errors import UsageError
+from cuwheel.base.errors import PreflightError, UsageError
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system.process import run
 from cuwheel.build.compile.cache.compile_cache import (
     CacheProgram,
     check_compile_cache,
+    check_usable,
     choose_compile_cache,
     choose_program,
 )
@@ -73,6 +74,25 @@ def test_gives_the_same_object_without_compiling(bench: Bench, source: Path) -> 
     statistics = bench.take_statistics()
     assert (statistics["hits"], statistics["misses"], statistics["errors"]) == (1, 0, 0)
     assert source.with_suffix(".o").read_bytes() == first
+
+
+def test_takes_what_a_machine_with_another_clock_has_kept(bench: Bench, source: Path) -> None:
+    """Sources and the first machine's entries have times a day ahead of the second's clock."""
+    header = source.with_name("name.hpp")
+    header.write_text("const int number = 1;\n")
+    source.write_text(f'#include "name.hpp"\n{_SOURCE}')
+    ahead = time.time() + 86_400
+    for path in (header, source):
+        os.utime(path, (ahead, ahead))
+    bench.compile(source)
+    for path in bench.cache.folder.rglob("*"):
+        os.utime(path, (ahead, ahead))
+    bench.take_statistics()
+
+    bench.compile(source)
+
+    statistics = bench.take_statistics()
+    assert (statistics["hits"], statistics["misses"]) == (1, 0)
 
 
 def test_compiles_when_the_source_changed(bench: Bench, source: Path) -> None:
@@ -321,6 +341,20 @@ def test_goes_without_a_folder_that_cant_be_used(job: Job, tmp_path: Path) -> No
 
     assert (chosen.program.name, chosen.remote, chosen.prefix) == ("", None, ())
     assert "can't be used, so everything is compiled: Not a directory" in heard(job.workspace)
+
+
+def test_shard_is_refused_before_the_build_where_nothing_is_kept(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUWHEEL_COMPILE_CACHE", str(tmp_path / "compiles"))
+    check_usable(job)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CUWHEEL_COMPILE_CACHE", f"{tmp_path}/file/compiles")
+
+    with pytest.raises(PreflightError, match="a shard needs a compile cache") as caught:
+        check_usable(job)
+
+    assert caught.value.why.endswith("can't be used: Not a directory")
 
 
 def test_uses_no_cache_with_no_cache(tmp_path: Path) -> None:

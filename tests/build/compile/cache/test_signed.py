@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.server
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import pytest
 
 from cuwheel.base.errors import CacheEntryError, UsageError
 from cuwheel.base.formats.signing_keys import SigningKey, make_signing_key, read_signing_key
+from cuwheel.base.paths import ROOT
 from cuwheel.build.compile.cache.remote import RemoteCache, RemoteSigning, parse_remote_cache
 from cuwheel.build.compile.cache.signed import (
     Maker,
@@ -154,6 +156,17 @@ def test_finds_wrong_entries_with_the_documented_probability(key: SigningKey) ->
     assert len(storage.taken) == 400 - len(storage.wrong)
     with pytest.raises(CacheEntryError, match="entry-"):
         storage.check()
+
+
+def test_documents_state_the_probability_of_the_usual_sample() -> None:
+    page = (ROOT / "docs" / "how-to" / "compile-cache.md").read_text()
+    stated = re.search(r"Of (\d+)\s+wrong\s+entries, one is found in ([\d.]+) % of builds", page)
+    assert stated
+
+    sample = RemoteSigning(public_keys=("one",)).sample
+
+    assert f"One of {sample} (`CUWHEEL_REMOTE_CACHE_SAMPLE`" in page
+    assert round(100 * (1 - (1 - 1 / sample) ** int(stated[1])), 1) == float(stated[2])
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,22 @@ def test_finds_download(line: str, name: str, read: Read) -> None:
     assert [(fact.name, fact.where) for fact in facts] == [(name, "setup.py:2")]
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "module"),
+    [
+        ("_driver", "", "_driver"),
+        ("_driver", 'ext_package="tiny", ', "tiny._driver"),
+        ("tiny/cuda", "", "tiny.cuda"),
+    ],
+)
+def test_names_extension_as_python_imports_it(
+    name: str, options: str, module: str, read: Read
+) -> None:
+    facts = read(f'setup({options}ext_modules=[Extension("{name}", [])])\n')
+
+    assert [fact.name for fact in facts if fact.kind == "extension"] == [module]
+
+
 def test_reads_package_whole(tmp_path: Path) -> None:
     facts = read_setup(write_tree(tmp_path, FILES))
 

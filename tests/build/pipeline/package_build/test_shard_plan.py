@@ -21,7 +21,13 @@ from cuwheel.build.pipeline.package_build.shard_plan import ShardPlan, ShardReco
 from cuwheel.build.workspace.records import ShardResult
 from tests.support.factories import make_job, make_target, make_workspace
 
-_KEY = {"archs": "90", "source": "a" * 64, "build tag": "1"}
+_KEY = {
+    "archs": "90",
+    "build tag": "1",
+    "engine": f"0.1.0 {'a' * 64}",
+    "lock build": "a" * 64,
+    "source": "a" * 64,
+}
 
 
 def _compile(name: str, **changes: object) -> ListedCompile:
@@ -129,16 +135,44 @@ def test_a_compile_outside_of_the_plan_has_the_same_shard_everywhere(
     assert 1 <= plan.shard_of(new) <= 3
 
 
+@pytest.mark.parametrize(
+    ("changes", "difference"),
+    [
+        ({"archs": "80 90"}, "archs: 80 90 -> 90"),
+        ({"source": "b" * 64}, f"source: the recipe names a different one, {'b' * 12} -> "),
+        ({"patch 0001-fix.patch": "b" * 64}, f"patch 0001-fix.patch: {'b' * 12} -> absent"),
+        ({"host compiler": "/usr/bin/g++ 11.4.0"}, "host compiler: /usr/bin/g++ 11.4.0 -> absent"),
+        ({"engine": f"0.1.0 {'b' * 64}"}, "engine: cuwheel's own code has changed"),
+        ({"lock build": "b" * 64}, "lock build: the lock has changed"),
+    ],
+    ids=["archs", "commit", "patch", "compiler", "launcher", "packages"],
+)
 def test_names_shards_with_other_inputs(
+    changes: dict[str, str],
+    difference: str,
+    compiles: list[ListedCompile],
+    cache: CompileCache,
+    tmp_path: Path,
+) -> None:
+    other = _records(cache, tmp_path, **changes)
+    other.save(_result(other.settle(compiles, {}, 3), 2))
+
+    own = _records(cache, tmp_path)
+    [line] = own.others()
+
+    assert line.startswith("3 shards with this compile cache, 1 of which has ended, had other")
+    assert difference in line
+    assert own.own_plans() == []
+
+
+def test_names_shards_with_other_inputs_that_still_run(
     compiles: list[ListedCompile], cache: CompileCache, tmp_path: Path
 ) -> None:
-    other = _records(cache, tmp_path, archs="80 90")
-    other.save(_result(other.settle(compiles, {}, 3), 2))
+    _records(cache, tmp_path, archs="80").settle(compiles, {}, 3)
 
     [line] = _records(cache, tmp_path).others()
 
-    assert line.startswith("1 of 3 shards in this compile cache had other inputs")
-    assert line.endswith("archs: 80 90 -> 90")
+    assert line.startswith("3 shards with this compile cache, none of which has ended, had other")
 
 
 def test_names_a_shard_with_another_plan(
@@ -152,6 +186,19 @@ def test_names_a_shard_with_another_plan(
 
     assert line.startswith(f"shard 2 of 3 followed the plan {'0' * 12}")
     assert records.own_plans() == [(plan, frozenset())]
+
+
+def test_shards_of_two_counts_have_two_plans(
+    compiles: list[ListedCompile], cache: CompileCache, tmp_path: Path
+) -> None:
+    """Somebody has run 1/3 and 2/4: the last build names what is missing of each."""
+    records = _records(cache, tmp_path)
+    three, four = (records.settle(compiles, {}, count) for count in (3, 4))
+    records.save(_result(three, 1))
+    records.save(_result(four, 2))
+
+    assert records.own_plans() == [(three, frozenset({1})), (four, frozenset({2}))]
+    assert not [*records.others()]
 
 
 def test_knows_shards_that_ended_until_a_build_has_used_them(

@@ -30,9 +30,9 @@ from tests.support.publish.releases import Project
 
 _VALUE = "it's <correct> & horse_battery"  # HTML, JSON and Markdown escape parts of it
 _PLANTED = (
-    f"got {_VALUE}, ghp_{'aaaa' * 9}, https://me:hunter2@host.invalid/x and password: 'hunter2 pw'"
+    f"got {_VALUE}, ghp_{'zqxj' * 9}, https://me:hunter2@host.invalid/x and password: 'hunter2 pw'"
 )
-_SECRETS = ("horse_battery", "aaaa", "hunter2", "2 pw")
+_SECRETS = ("horse_battery", "zqxj", "hunter2", "2 pw")  # none of them is a part of a SHA-256
 # Modules of the publishing rooms that write files and don't mask, and why they needn't.
 _NEEDS_NO_MASK = {
     "publish/index/check/snapshot.py": "a caller's file",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel.base.formats.binaries.archs import DeviceCode
+from cuwheel.base.formats.binaries.fatbin import ElementKind
 from cuwheel.build.recipe.contract import contract_of
 from cuwheel.build.recipe.recipe import Framework
 from cuwheel.check.audit.verdict import audit_wheel, judge
@@ -144,6 +145,7 @@ def test_entry_of_either_layout_passes(tmp_path: Path, entry: str) -> None:
         ("_ops", DeviceCode(sass=("75",)), "warning"),
         ("_ops_sm75", DeviceCode(sass=("75",)), "note"),
         ("_ops", DeviceCode(sass=("90a",)), "note"),
+        ("_ops", DeviceCode(sass=("53", "87")), "warning"),
         ("_ops", DeviceCode(ptx=("120",), ptx_version=(8, 7)), "warning"),
         ("_ops", DeviceCode(ptx=("80",), ptx_version=(8, 7)), "note"),
     ],
@@ -165,3 +167,32 @@ def test_finds_module_for_fewer_gpus(
     result = judge(replace(case, scan=replace(case.scan, libraries=tuple(libraries))))
 
     assert breaches(result) == [(severity, "archs", f"pkg/{name}.so")]
+
+
+@pytest.mark.parametrize(
+    ("code", "size", "expected"),
+    [
+        (DeviceCode(sass=("90a",)), 5000, ["warning"]),
+        (DeviceCode(sass=("52",)), 5000, ["warning"]),
+        (DeviceCode(sass=("52",)), 1248, []),  # of a device link without kernels
+        (DeviceCode(sass=("87",)), 5000, ["warning"]),
+        (DeviceCode(sass=("86",)), 5000, ["note"]),
+        (DeviceCode(ptx=("120",), ptx_version=(9, 0)), 344, ["warning"]),
+    ],
+)
+def test_finds_opened_library_for_one_gpu(
+    tmp_path: Path, code: DeviceCode, size: int, expected: list[str]
+) -> None:
+    opens = b"import ctypes, os\nctypes.CDLL(os.path.dirname(__file__) + '/libx.so')\n"
+    files: dict[str, Path | bytes] = {
+        "pkg/__init__.py": opens,
+        "pkg/libx.so": make_library(tmp_path / "x"),
+    }
+    case = audited(tmp_path, files).case
+    kind = ElementKind(kind=2, arch=(*code.sass, *code.ptx)[0], version=(0, 0), is_zstd=False)
+    (library,) = case.scan.libraries
+    changed = replace(library, device_code=code, code_sizes={kind: size})
+
+    result = judge(replace(case, scan=replace(case.scan, libraries=(changed,))))
+
+    assert [item.severity for item in result.findings if item.rule == "archs"] == expected

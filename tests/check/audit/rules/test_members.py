@@ -187,3 +187,24 @@ def test_nvidias_own_wheel_has_no_copies(tmp_path: Path) -> None:
     result = audited(tmp_path, {"nvidia/cu13/lib/libcufft.so.12": library}, name="nvidia_cufft")
 
     assert breaches(result) == []
+
+
+@pytest.mark.parametrize(
+    ("opened", "severities"),
+    [("libcuda.so", []), ("libnvrtc-builtins.so.11.3", ["error"])],
+)
+def test_finds_renamed_library_that_a_copy_opens(
+    tmp_path: Path, opened: str, severities: list[str]
+) -> None:
+    code = f'void *dlopen(const char *, int); void *f(void) {{ return dlopen("{opened}", 1); }}\n'
+    opener = "pkg.libs/libnvrtc-0a1b2c3d.so.11.3.109"
+    copy = f"pkg.libs/{opened.replace('.so', '-0a1b2c3d.so')}.109"
+    files: dict[str, Path | bytes] = {
+        opener: make_library(tmp_path / "opener", code=code),
+        copy: make_library(tmp_path / "copy", code="int two;\n"),
+    }
+
+    findings = audited(tmp_path, files).findings
+
+    about = [item for item in findings if item.file == opener and " by name" in item.fact]
+    assert [item.severity for item in about] == severities

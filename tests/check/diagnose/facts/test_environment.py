@@ -32,7 +32,7 @@ def test_refuses_an_old_python(release: str) -> None:
     if python is None:
         lack("old-python", f"this machine has no Python {release}", "what diagnose says of it")
 
-    with pytest.raises(InterpreterNotFoundError, match=r"as a Python of 3\.8 or newer"):
+    with pytest.raises(InterpreterNotFoundError, match=r"older than 3\.8"):
         environment.read_environment(python, {"PATH": "/usr/bin:/bin"})
 
 
