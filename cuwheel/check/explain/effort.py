@@ -1,29 +1,45 @@
-"""The limit on the work for a log: with more of it, some of its blocks are counted only."""
+"""The limit on the work for a log: with more of it, some of its parts are counted only."""
 
 from __future__ import annotations
 
 # Units are about a tenth of a microsecond. They are counted, not measured: the answer for a log is
 # the same on each machine.
-HIT = 2  # a text that is found
+HIT = 1.5  # a text that is found
 LINE = 30  # a line with texts of live patterns
-MESSAGE = 150  # a line that none before it was alike
-SEARCH = 40  # of a pattern in a message
-SEARCHED = 16  # characters of a message that are searched for one unit
-STRUCTURE = 60  # a line that begins or ends a part
+MESSAGE = 300  # a line that none before it was alike
+TEXT = 5  # of such a line
+TRIED = 16  # a pattern of a line
+ASKED = 11  # a pattern whose other texts are looked for
+SEARCH = 18  # of a pattern in a message
+FIRST = 8_000  # of a pattern that was not searched for before
+CHARACTER = 0.65  # of a message that is searched
+LATE = 55  # a line that may report a failure
+STRUCTURE = 120  # a line that begins or ends a part
 KEPT_CAUSE = 4  # a cause that a success is checked against
 ADDRESS = 5  # a hexadecimal number
-_START = 15_000_000  # for any log: about 40,000 messages of which no two are alike
-_BYTES = 13  # for which one unit is added
+_START = 20_000_000  # for any log
+_BYTES = 20  # for which one unit is added
+_END = 5_000_000  # for the end of a log whose other parts took too many
+_LONGEST_END = 1 << 18  # bytes
 
 
 class Effort:
     """The work that the reading of a log has taken."""
 
     def __init__(self) -> None:
-        self.spent = 0
+        self.spent = 0.0
         self._read = 0
+        self._examined = 0
 
     def allows(self, size: int) -> bool:
-        """Return True if the next block, of a size in bytes, is to be examined."""
+        """Return True if the next part, of a size in bytes, is to be examined."""
         self._read += size
-        return self.spent <= _START + self._read // _BYTES
+        is_allowed = self.spent <= _START + self._read / _BYTES
+        if is_allowed:
+            self._examined += size
+        return is_allowed
+
+    @property
+    def end(self) -> int:
+        """Bytes at the log's end that are examined in any case, if they are like those before."""
+        return int(min(_LONGEST_END, _END * self._examined / max(self.spent, 1)))

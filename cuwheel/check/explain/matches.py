@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from cuwheel.check.explain.catalogue import FailureCause, Pattern, Signs
-from cuwheel.check.explain.effort import MESSAGE, SEARCH, SEARCHED, Effort
+from cuwheel.check.explain.effort import ASKED, CHARACTER, FIRST, MESSAGE, SEARCH, TEXT, Effort
 from cuwheel.check.explain.lines import Lines
 from cuwheel.check.explain.relaxed import is_same_for_digits, relaxed
 from cuwheel.check.explain.search import Search
@@ -181,6 +181,7 @@ class Matches:
         self._effort = effort
         self._known: dict[tuple[bytes, tuple[int, ...]], Message] = {}
         self._exact: dict[tuple[bytes, tuple[int, ...]], Message] = {}
+        self._searched_for: set[str] = set()
 
     def message(self, lines: Lines, texts: tuple[int, ...]) -> Message:
         """Return what is known of the message at a cursor."""
@@ -209,9 +210,13 @@ class Matches:
         return message.spans[index]
 
     def _searched(self, use: Use, lines: Lines) -> Spans | None:
+        self._effort.spent += ASKED
         if not use.may_match(lines.near):
             return None
-        self._effort.spent += SEARCH + len(lines.window) // SEARCHED
+        self._effort.spent += SEARCH + len(lines.window) * CHARACTER
+        if use.pattern.source not in self._searched_for:
+            self._searched_for.add(use.pattern.source)
+            self._effort.spent += FIRST
         return use.spans(lines)
 
     def english(self, message: Message, lines: Lines) -> tuple[Message, Lines]:
@@ -230,7 +235,7 @@ class Matches:
 
     def _new(self, texts: tuple[int, ...], lines: Lines, *, is_exact: bool) -> Message:
         """Return a message whose patterns are tried, except those that its texts exclude."""
-        self._effort.spent += MESSAGE
+        self._effort.spent += MESSAGE + len(texts) * TEXT
         if not is_exact and lines.has_address:  # which another one alike may lack
             return Message(texts, is_exact=False, has_address=True)
         useful, impossible = self._patterns.choice(texts, lines.near)

@@ -6,24 +6,32 @@ import bisect
 import functools
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import IO
 
 from cuwheel.check.explain.catalogue import FailureCause, Pattern, Signs, Weight
-from cuwheel.check.explain.effort import ADDRESS, HIT, KEPT_CAUSE, LINE, STRUCTURE, Effort
+from cuwheel.check.explain.effort import (
+    ADDRESS,
+    HIT,
+    KEPT_CAUSE,
+    LATE,
+    LINE,
+    STRUCTURE,
+    TRIED,
+    Effort,
+)
 from cuwheel.check.explain.lines import Lines, last_lines
 from cuwheel.check.explain.log_text import Block, blocks
 from cuwheel.check.explain.matches import Matches, Message, Patterns, Spans, Use
-from cuwheel.check.explain.search import Hits
+from cuwheel.check.explain.search import Hits, Part
 from cuwheel.check.explain.structure import MOST_FAILED, Node, Structure
 
 _KEPT = 3  # matches of a pattern in a part of the log; more add nothing
 _MOST_CHAINS = 100
 _MOST_TRANSLATED = 1_000  # lines
 _KEPT_REMEDIES = 20
-_LAST_BLOCKS = 2  # of a log that takes too much work, which are examined in any case
 _MOST_UNREAD = 50  # lines that may report a failure, one in place of the other
 _FIRST = ("diagnostics", "wrappers")  # failures whose first line counts; of others the last
 _LAST = ("exceptions", "messages")
@@ -69,6 +77,7 @@ class Scan:
         superseded: ranges of exceptions that another one of their chain followed.
         tracebacks: first lines of all exceptions, up to a limit.
         captured: ranges of what a test printed.
+        unread: lines that were only counted.
     """
 
     causes: dict[str, list[MatchedLine]] = field(default_factory=dict)
@@ -82,6 +91,7 @@ class Scan:
     tracebacks: list[int] = field(default_factory=list)
     captured: list[Node] = field(default_factory=list)
     lines: int = 0
+    unread: int = 0
 
 
 class Scanner:
@@ -100,10 +110,7 @@ class Scanner:
         run = _Run(self._patterns, effort)
         with ThreadPoolExecutor(1) as searcher:  # the search releases the interpreter's lock
             for block in blocks(stream):
-                if effort.allows(block.fresh):
-                    run.examine(block, searcher)
-                else:
-                    run.skip(block)
+                run.read(block, searcher)
             run.examine_last(searcher)
         return run.result()
 
@@ -151,6 +158,33 @@ class _UnreadLine:
         self.message: Message | None = None
 
 
+class _OpenBlock:
+    """A block of which parts are examined.
+
+    Attributes:
+        before: the last lines of the block before.
+    """
+
+    def __init__(self, block: Block, before: list[str]) -> None:
+        self.block = block
+        self.before = before
+
+    @functools.cached_property
+    def lowered(self) -> bytes:
+        """Its text in lower case."""
+        return self.block.text.lower()
+
+    def lines_between(self, start: int, end: int) -> int:
+        """Return how many lines a part has; it may end within a line."""
+        text = self.block.text
+        return text.count(b"\n", start, end) + (not text.endswith(b"\n", start, end))
+
+    @functools.cached_property
+    def lines(self) -> Lines:
+        """A cursor over its lines."""
+        return Lines(self.block, self.lowered, self.before)
+
+
 class _Run:
     """The reading of one log."""
 
@@ -162,7 +196,8 @@ class _Run:
         self._effort = effort
         self._of_text = patterns.of_text
         self._live = list(patterns.of_text)
-        self._skipped: deque[tuple[list[str], Block]] = deque(maxlen=_LAST_BLOCKS)
+        self._skipped: deque[tuple[_OpenBlock, Part]] = deque()
+        self._skipped_bytes = 0
         self._ended: set[int] = set()  # patterns that were met often enough
         self._times: Counter[int] = Counter()  # matches of a pattern
         self._before: list[str] = []  # the last lines of the block before
@@ -184,32 +219,59 @@ class _Run:
                 texts_of[index].append(text)
         return texts_of
 
-    def examine(self, block: Block, searcher: Executor) -> None:
-        """Match the patterns against each line with one of their texts."""
-        lowered = block.text.lower()
-        self._effort.spent += lowered.count(b"0x") * ADDRESS
-        lines = Lines(block, lowered, self._before)
-        for start, hits in self._search.in_parts(lowered, searcher):
-            self._examine_part(lines, hits, start, block.fresh - start)
-        self._read_late_failures()
-        self._read_late_remedies()
-        self._skipped.clear()
-        self._count(block)
-
-    def skip(self, block: Block) -> None:
-        """Count the lines of a block, and keep it: it may be the log's end."""
-        self._skipped.append((self._before, block))
-        self._count(block)
-
-    def examine_last(self, searcher: Executor) -> None:
-        """Examine the blocks at the log's end, which decides most, if they were skipped."""
-        for before, block in tuple(self._skipped):
-            self._before = before
-            self.examine(block, searcher)
-
-    def _count(self, block: Block) -> None:
+    def read(self, block: Block, searcher: Executor) -> None:
+        """Examine the parts of a block that the limit on the work allows, and count its lines."""
+        there = _OpenBlock(block, self._before)
+        self._examine(there, self._allowed(there), searcher)
         self._before = last_lines(block)
         self.scan.lines = block.number + block.text.count(b"\n") - block.text.endswith(b"\n")
+
+    def examine_last(self, searcher: Executor) -> None:
+        """Examine the parts at the log's end, which decides most, if they were skipped."""
+        while self._skipped:
+            there = self._skipped[0][0]
+            chosen = [part for block, part in self._skipped if block is there]
+            for _ in chosen:
+                self._skipped.popleft()
+            self._examine(there, chosen, searcher)
+
+    def _allowed(self, there: _OpenBlock) -> Iterator[Part]:
+        """Yield the parts that are examined; the last of the others are kept."""
+        for part in self._search.parts(there.block.text):
+            start, end, _ = part
+            if start >= there.block.fresh:
+                return  # the next block has it too
+            if self._effort.allows(end - start):
+                self._forget_skipped(0)
+                yield part
+            else:
+                self._skipped.append((there, part))
+                self._skipped_bytes += end - start
+                self._forget_skipped(self._effort.end)
+
+    def _forget_skipped(self, kept: int) -> None:
+        """Drop skipped parts, the first ones first, and count their lines."""
+        while self._skipped:
+            there, (start, end, _) = self._skipped[0]
+            is_last = kept and len(self._skipped) == 1
+            if is_last or self._skipped_bytes - (end - start) < kept:
+                return
+            self._skipped.popleft()
+            self._skipped_bytes -= end - start
+            self.scan.unread += there.lines_between(start, min(end, there.block.fresh))
+
+    def _examine(self, there: _OpenBlock, chosen: Iterable[Part], searcher: Executor) -> None:
+        """Match the patterns against each line of parts with one of their texts."""
+        is_read = False
+        both = ((there.lowered, part) for part in chosen)
+        for start, hits in self._search.in_parts(both, searcher):
+            if not is_read:
+                self._effort.spent += there.lowered.count(b"0x") * ADDRESS
+                is_read = True
+            self._examine_part(there.lines, hits, start, there.block.fresh - start)
+        if is_read:
+            self._read_late_failures()
+            self._read_late_remedies()
 
     def _examine_part(self, lines: Lines, hits: Hits, base: int, fresh: int) -> None:
         """Match the patterns in a part of a block.
@@ -268,6 +330,7 @@ class _Run:
             return
         spans, live = message.spans, self._live
         if len(message.texts) == 1:
+            self._effort.spent += len(live[message.texts[0]]) * TRIED
             for index in live[message.texts[0]]:
                 if spans.get(index, ()) is not None:
                     self._try(index, lines, message)
@@ -279,6 +342,7 @@ class _Run:
             if text in met or not alive:
                 continue
             met.add(text)
+            self._effort.spent += len(alive) * TRIED
             for index in alive:
                 if index not in tried:
                     tried.add(index)
@@ -327,6 +391,7 @@ class _Run:
 
     def _fail_late(self, index: int, lines: Lines, message: Message) -> None:
         """Keep a line that may report a failure; an earlier one stays if it doesn't."""
+        self._effort.spent += LATE
         key = (len(self.scan.structure.failed), self._uses[index].name)
         before = self._failures.get(key)
         spans = message.spans.get(index)

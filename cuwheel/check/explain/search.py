@@ -10,8 +10,9 @@ from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
 from cuwheel.check.explain.lines import CHARACTERS
 
+Part = tuple[int, int, int]  # its start, its end and the limit before which its texts begin
 Hits = list[tuple[int, int, int]]  # each: the text's index, its start and its end
-_PART = 1 << 17  # bytes searched at once: a hit takes 150 bytes, and there may be one at each third
+_PART = 1 << 15  # bytes searched at once: a hit takes 150 bytes, and there may be one at each third
 _AHEAD = 1  # parts that are searched while one is examined
 
 
@@ -31,13 +32,22 @@ class Search:
         """Return all places of the texts, in the order of their ends."""
         return self._automaton.find_matches_as_indexes(text, overlapping=True)
 
-    def in_parts(self, block: bytes, searcher: Executor) -> Iterator[tuple[int, Hits]]:
-        """Yield the start and the hits of each part of a block, in lower case.
+    def parts(self, block: bytes) -> Iterator[Part]:
+        """Yield the parts of a block that are searched."""
+        return parts(block, self._longest)
+
+    def in_parts(
+        self, chosen: Iterable[tuple[bytes, Part]], searcher: Executor
+    ) -> Iterator[tuple[int, Hits]]:
+        """Yield the start and the hits of parts of a block, in lower case.
 
         Hits are relative to their part's start.
+
+        Args:
+            chosen: the block and a part of it, each time.
         """
         searching: deque[tuple[int, Future[Hits]]] = deque()
-        for start, end, limit in parts(block, self._longest):
+        for block, (start, end, limit) in chosen:
             future = searcher.submit(self._hits_before, block[start:end], limit - start)
             searching.append((start, future))
             if len(searching) > _AHEAD:
@@ -51,14 +61,11 @@ class Search:
         return hits if limit == len(text) else [hit for hit in hits if hit[1] < limit]
 
 
-def parts(block: bytes, longest: int) -> Iterator[tuple[int, int, int]]:
+def parts(block: bytes, longest: int) -> Iterator[Part]:
     """Yield ranges of a block that are searched: of a long line its start alone.
 
     Args:
         longest: bytes of a text that may begin in the last byte that is read.
-
-    Yields:
-        start, end and the limit before which texts begin.
     """
     start = at = 0
     size = len(block)
