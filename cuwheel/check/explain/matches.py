@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from cuwheel.check.explain.catalogue import FailureCause, Pattern, Signs
-from cuwheel.check.explain.effort import ASKED, CHARACTER, FIRST, MESSAGE, SEARCH, TEXT, Effort
+from cuwheel.check.explain.effort import CHARACTER, FIRST, MESSAGE, OTHERS, SEARCH, TEXT, Effort
 from cuwheel.check.explain.lines import Lines
 from cuwheel.check.explain.relaxed import is_same_for_digits, relaxed
 from cuwheel.check.explain.search import Search
@@ -210,7 +210,7 @@ class Matches:
         return message.spans[index]
 
     def _searched(self, use: Use, lines: Lines) -> Spans | None:
-        self._effort.spent += ASKED
+        self._effort.spent += OTHERS
         if not use.may_match(lines.near):
             return None
         self._effort.spent += SEARCH + len(lines.window) * CHARACTER
