@@ -11,7 +11,7 @@ LINE = 30  # a line with texts of live patterns
 MESSAGE = 300  # a line that none before it was alike
 TEXT = 5  # of such a line
 TRIED = 16  # a pattern of a line
-OTHERS = 11  # a pattern whose other texts are looked for
+OTHERS = 11  # the search for the other texts of a pattern
 SEARCH = 18  # of a pattern in a message
 FIRST = 8_000  # of a pattern that was not searched for before
 CHARACTER = 0.65  # of a message that is searched
@@ -21,7 +21,7 @@ KEPT_CAUSE = 4  # a cause that a success is checked against
 ADDRESS = 5  # a hexadecimal number
 _START = 20_000_000  # for any log: about 10,000 messages of a compiler of which no two are alike
 _BYTES = 20  # for which one unit is added
-_END = 5_000_000  # for the end of a log whose other parts took too many
+_END = 5_000_000  # for the end of a log, if its other parts took too many
 _LONGEST_END = 1 << 18  # bytes
 
 

@@ -25,7 +25,7 @@ _MOST_MESSAGES = 5_000  # that are remembered
 _LONGEST = 1_500  # bytes of one
 _OFTEN = 8  # times that a message is met before all its patterns are tried
 _MOST_EXACT = 3_000  # messages of which more is known than of those alike
-_MOST_CHOICES = 20_000  # sets of texts whose patterns are remembered
+_MOST_CHOICES = 20_000  # sets of texts with known patterns
 _SHORTEST = 4  # characters of a text that is searched for in a message
 _DIGIT = re.compile(r"\d")
 # A commit's subject after its hash: it may name an error that it corrects.
@@ -234,13 +234,13 @@ class Matches:
         return exact.english, lines.reading(*exact.english.lines)
 
     def _new(self, texts: tuple[int, ...], lines: Lines, *, is_exact: bool) -> Message:
-        """Return a message whose patterns are tried, except those that its texts exclude."""
+        """Return a message to try all patterns with, except those that its texts exclude."""
         self._effort.spent += MESSAGE + len(texts) * TEXT
         if not is_exact and lines.has_address:  # which another one alike may lack
             return Message(texts, is_exact=False, has_address=True)
         useful, impossible = self._patterns.choice(texts, lines.near)
         message = Message(useful, is_exact=is_exact)
-        message.spans = impossible.copy()
+        message.spans.update(impossible)
         return message
 
     def _exactly(self, message: Message, lines: Lines) -> Message:

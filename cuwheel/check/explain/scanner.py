@@ -154,7 +154,7 @@ class _UnreadLine:
         self.spans = spans
         self.window = lines.window if lines.is_translated else ""
         self.before = before
-        self.depth = before.depth + 1 if isinstance(before, _UnreadLine) else 0
+        self.depth: int = before.depth + 1 if isinstance(before, _UnreadLine) else 0
         self.message: Message | None = None
 
 
