@@ -32,6 +32,7 @@ _KEPT = 3  # matches of a pattern in a part of the log; more add nothing
 _MOST_CHAINS = 100
 _MOST_TRANSLATED = 1_000  # lines
 _KEPT_REMEDIES = 20
+_LAST_PARTS = 16  # at the end; of long lines a part is the start of one
 _MOST_UNREAD = 50  # lines that may report a failure, one in place of the other
 _FIRST = ("diagnostics", "wrappers")  # failures whose first line counts; of others the last
 _LAST = ("exceptions", "messages")
@@ -253,8 +254,9 @@ class _Run:
         """Drop skipped parts, the first ones first, and count their lines."""
         while self._skipped:
             there, (start, end, _) = self._skipped[0]
-            is_last = kept and len(self._skipped) == 1
-            if is_last or self._skipped_bytes - (end - start) < kept:
+            is_short = self._skipped_bytes - (end - start) < kept
+            is_few = len(self._skipped) <= _LAST_PARTS
+            if (is_short and is_few) or (kept and len(self._skipped) == 1):
                 return
             self._skipped.popleft()
             self._skipped_bytes -= end - start
