@@ -5,7 +5,8 @@ file `logs/ID.log` beside them), or folders of files `CAUSE--NAME.log`; `… pre
 how often each cause was right, which limits its weight; `… speed LOGS…` makes
 a log of 500 MB out of each one, or of each in a folder, and reads it beside `grep` with the
 catalogue's own texts, and beside plain reading; each log as it is, as one line, and with another
-word in each line. The last line is the log with the most CPU time.
+word in each line. The last line is the log with the most CPU time. `… hostile [KINDS…]` reads logs
+of 100 MB in which each line is an error of its own (bench/hostile_logs.py).
 """  # noqa: INP001 - run by path, not a package
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.audit import Turn, take_turn
+from bench.hostile_logs import KINDS as HOSTILE
+from bench.hostile_logs import hostile_log
 from cuwheel.check.explain import catalogue
 from cuwheel.check.explain.catalogue import causes, groups
 from cuwheel.check.explain.explanation import Explainer
@@ -113,8 +116,15 @@ def main(arguments: Sequence[str]) -> None:
     measuring.add_argument("logs", nargs="+", type=Path)
     measuring.add_argument("--size", type=int, default=500, metavar="MB")
     measuring.add_argument("--turns", type=int, default=3)
+    facing = kinds.add_parser("hostile", help="read logs without a line that comes twice")
+    facing.add_argument("hostile", nargs="*", metavar="KIND", help=", ".join(HOSTILE))
+    facing.add_argument("--size", type=int, default=100, metavar="MB")
+    facing.add_argument("--turns", type=int, default=1)
     asked = parser.parse_args(arguments)
     console = Console(width=110)
+    if asked.kind == "hostile":
+        console.print(hostile_table(asked.hostile or [*HOSTILE], asked.size * _MB, asked.turns))
+        return
     if asked.kind == "speed":
         worst: dict[str, float] = {}
         for log, kind in itertools.product(_logs(asked.logs), KINDS):
@@ -233,6 +243,23 @@ def speed_table(log: str, size: int, taken: Mapping[str, Sequence[Turn]]) -> Tab
         figures = (f"{best.seconds:.1f}", f"{min(turn.cpu_seconds for turn in of_name):.1f}")
         speed = f"{size / best.seconds / _MB:.0f}"
         table.add_row(name, *figures, speed, str(best.peak_memory >> 20))
+    return table
+
+
+def hostile_table(names: Iterable[str], size: int, turns: int) -> Table:
+    """The best turn of cuwheel with each kind of log."""
+    table = Table(title=f"logs of {size / _MB:.0f} MB, each line an error of its own")
+    for title in ("log", "s", "CPU s", "peak MiB"):
+        table.add_column(title, justify="left" if title == "log" else "right")
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            large = Path(folder, "large.log")
+            with large.open("wb") as stream:
+                stream.writelines(hostile_log(name, size))
+            taken = [take_turn(_CUWHEEL, large) for _ in range(turns)]
+        best = min(taken, key=lambda turn: turn.cpu_seconds)
+        figures = (f"{best.seconds:.1f}", f"{best.cpu_seconds:.1f}", str(best.peak_memory >> 20))
+        table.add_row(name, *figures)
     return table
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from cuwheel.base.errors import CuwheelError
 from cuwheel.base.system.machine import driver_version
-from cuwheel.check.diagnose.facts.environment import (
-    Distribution,
-    find_environment,
-    read_environment,
-)
+from cuwheel.check.diagnose.facts.environment import find_environment, read_environment
 from cuwheel.check.diagnose.toolkits import find_installations
+from cuwheel.check.explain.torch_facts import torch_facts
 
 _NONE = "none"
-_IN_METADATA = "cuda"  # PyPI's builds name no release
 
 
 def facts_for_logs(python: str | None, environ: Mapping[str, str], start: Path) -> dict[str, str]:
@@ -37,12 +33,5 @@ def facts_for_logs(python: str | None, environ: Mapping[str, str], start: Path) 
     except CuwheelError:  # a log is explained without it too
         return facts
     torch = environment.distributions.get("torch")
-    return facts | {"python": environment.release} | dict(_of_torch(torch) if torch else ())
-
-
-def _of_torch(torch: Distribution) -> Iterator[tuple[str, str]]:
-    """Yield torch's release, and the CUDA that it was built with."""
-    release, _, local = torch.version.partition("+")
-    yield "torch", release
-    needs_nvidia = any(text.startswith(("nvidia-", "cuda-")) for text in torch.requires)
-    yield "torch_cuda", local or (_IN_METADATA if needs_nvidia else "cpu")
+    facts |= {"python": environment.release}
+    return facts | (torch_facts(torch.version, torch.requires) if torch else {})

@@ -1,3 +1,3 @@
 """The explanation of a failed build's log, by the failure catalogue `failures/*.yaml`."""
 
-__all__ = ["catalogue", "compiler_error", "explain", "explanation"]
+__all__ = ["catalogue", "compiler_error", "explain", "explanation", "torch_facts"]

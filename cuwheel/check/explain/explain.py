@@ -50,6 +50,7 @@ class ExplainedLog:
     Attributes:
         log: its name, as it was given.
         lines: how many it has.
+        unread: lines that were only counted; the limit on the work for a log was met.
         failed: whether what wrote it came to a bad end.
         causes: the likeliest first; empty: none is known, or nothing failed.
         error: the line that says what failed.
@@ -61,6 +62,7 @@ class ExplainedLog:
 
     log: str
     lines: int
+    unread: int
     failed: bool
     causes: tuple[ExplainedCause, ...]
     error: LogLine | None
@@ -78,7 +80,7 @@ class ExplainDocument:
         logs: in the order in which they were named.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("explain", "2.0")
+    SCHEMA: ClassVar[Schema] = Schema("explain", "2.1")
 
     logs: tuple[ExplainedLog, ...]
 
@@ -287,6 +289,8 @@ def explanation_as_text(
             all evidence.
     """
     counted = plural(explanation.lines, "line")
+    if explanation.unread:
+        counted += f" ({explanation.unread} only counted: the log takes too much work)"
     if explanation.causes:
         count = len(explanation.causes)
         what = "the cause" if count == 1 else f"{count} causes, the most likely first"
@@ -316,6 +320,7 @@ def explained_log(explanation: Explanation, name: str) -> ExplainedLog:
     return ExplainedLog(
         log=name,
         lines=explanation.lines,
+        unread=explanation.unread,
         failed=explanation.failed,
         causes=explanation.causes,
         error=explanation.error,

@@ -126,6 +126,7 @@ class Explanation:
         question: what decides between the first two causes, where the log can't.
         remedy: the advice of the tool that failed, nearest to its error.
         overcome: slugs of causes before a success.
+        unread: lines that were only counted.
     """
 
     causes: tuple[ExplainedCause, ...]
@@ -137,6 +138,7 @@ class Explanation:
     overcome: tuple[str, ...]
     facts: Mapping[str, str]
     lines: int
+    unread: int = 0
 
 
 @functools.cache
@@ -187,6 +189,7 @@ class Explainer:
             overcome=tuple(sorted(scan.overcome)),
             facts=facts,
             lines=scan.lines,
+            unread=scan.unread,
         )
 
     def _strongest(

@@ -18,7 +18,7 @@ _LONGEST = 1 << 16  # bytes of a line; the rest counts as another line
 _CONTROLS = re.compile(rb"[\x01-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 _TEXT_PER_CONTROL = 50
 _JSON_START = re.compile(rb'\s*(?:\{\s*)?"')
-_LONGEST_JSON = 1 << 25  # bytes of a line of JSON
+_LONGEST_JSON = 1 << 24  # bytes of a line of JSON
 # Where collectors put a line: Docker, Kubernetes, Python's and Go's loggers, Elasticsearch.
 _JSON_KEYS = ("log", "message", "msg", "text", "line", "output", "body")
 _GCC_JSON = re.compile(rb'\[\{"kind": "[^\n]+')  # -fdiagnostics-format=json
@@ -157,13 +157,19 @@ def _with_line_ends(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _without_json(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    begun = b""
+    begun: list[bytes] = []  # joined once
+    size = 0
     for piece in pieces:
-        text = begun + piece
-        end = len(text) if len(text) > _LONGEST_JSON else text.rfind(b"\n") + 1
-        begun = text[end:]
-        yield _of_json(text[:end])
-    yield _of_json(begun)
+        end = piece.rfind(b"\n") + 1
+        if end:
+            yield _of_json(b"".join([*begun, piece[:end]]))
+            begun, size = [], 0
+        begun.append(piece[end:])
+        size += len(piece) - end
+        if size > _LONGEST_JSON:  # no JSON that is read
+            yield from begun
+            begun, size = [], 0
+    yield _of_json(b"".join(begun))
 
 
 def _of_json(text: bytes) -> bytes:

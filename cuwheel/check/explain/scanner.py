@@ -6,25 +6,34 @@ import bisect
 import functools
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import IO
 
-from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
-
 from cuwheel.check.explain.catalogue import FailureCause, Pattern, Signs, Weight
-from cuwheel.check.explain.lines import CHARACTERS, Lines, last_lines
+from cuwheel.check.explain.effort import (
+    ADDRESS,
+    HIT,
+    KEPT_CAUSE,
+    LATE,
+    LINE,
+    STRUCTURE,
+    TRIED,
+    Effort,
+)
+from cuwheel.check.explain.lines import Lines, last_lines
 from cuwheel.check.explain.log_text import Block, blocks
-from cuwheel.check.explain.matches import Matches, Message, Spans, Use, uses
+from cuwheel.check.explain.matches import Matches, Message, Patterns, Spans, Use
+from cuwheel.check.explain.search import Hits, Part
 from cuwheel.check.explain.structure import MOST_FAILED, Node, Structure
 
-Hits = list[tuple[int, int, int]]  # each: the text's index, its start and its end
-_AHEAD = 1  # blocks that are searched while one is examined
 _KEPT = 3  # matches of a pattern in a part of the log; more add nothing
 _MOST_CHAINS = 100
 _MOST_TRANSLATED = 1_000  # lines
 _KEPT_REMEDIES = 20
+_LAST_PARTS = 16  # at the end; of long lines a part is the start of one
+_MOST_UNREAD = 50  # lines that may report a failure, one in place of the other
 _FIRST = ("diagnostics", "wrappers")  # failures whose first line counts; of others the last
 _LAST = ("exceptions", "messages")
 _OF_A_PART = ("isolated-build",)  # signs of what a part is, not of the machine
@@ -69,6 +78,7 @@ class Scan:
         superseded: ranges of exceptions that another one of their chain followed.
         tracebacks: first lines of all exceptions, up to a limit.
         captured: ranges of what a test printed.
+        unread: lines that were only counted.
     """
 
     causes: dict[str, list[MatchedLine]] = field(default_factory=dict)
@@ -82,24 +92,14 @@ class Scan:
     tracebacks: list[int] = field(default_factory=list)
     captured: list[Node] = field(default_factory=list)
     lines: int = 0
+    unread: int = 0
 
 
 class Scanner:
     """A search for all patterns at once, in many logs."""
 
     def __init__(self, causes: Iterable[FailureCause], signs: Signs) -> None:
-        self._uses = tuple(uses(causes, signs))
-        by_text: dict[str, list[int]] = defaultdict(list)
-        for index, use in enumerate(self._uses):
-            for text in use.pattern.texts:
-                by_text[text].append(index)
-        self._indexes = tuple(map(tuple, by_text.values()))
-        self._translations = signs.translations
-        self._search = BytesAhoCorasick(
-            [text.encode() for text in by_text],
-            matchkind=MatchKind.Standard,
-            implementation=Implementation.ContiguousNFA,  # as fast as a DFA, and built sooner
-        )
+        self._patterns = Patterns(causes, signs)
 
     def scan(self, stream: IO[bytes]) -> Scan:
         """Read a log to its end.
@@ -107,17 +107,12 @@ class Scanner:
         Raises:
             OSError: it can't be read.
         """
-        search = functools.partial(self._search.find_matches_as_indexes, overlapping=True)
-        run = _Run(self._uses, self._indexes, self._translations, search)
+        effort = Effort()
+        run = _Run(self._patterns, effort)
         with ThreadPoolExecutor(1) as searcher:  # the search releases the interpreter's lock
-            searching: deque[tuple[Block, bytes, Future[Hits]]] = deque()
             for block in blocks(stream):
-                lowered = block.text.lower()
-                searching.append((block, lowered, searcher.submit(search, lowered)))
-                if len(searching) > _AHEAD:
-                    run.examine(*searching.popleft())
-            while searching:
-                run.examine(*searching.popleft())
+                run.read(block, searcher)
+            run.examine_last(searcher)
         return run.result()
 
 
@@ -131,9 +126,20 @@ class _UnreadLine:
         window: the lines in English, if they were translated.
         before: the failure that stays if this line is none.
         message: what its spans are found in, if they aren't known yet.
+        depth: unread lines before it.
     """
 
-    __slots__ = ("before", "index", "lines", "message", "number", "spans", "start", "window")
+    __slots__ = (
+        "before",
+        "depth",
+        "index",
+        "lines",
+        "message",
+        "number",
+        "spans",
+        "start",
+        "window",
+    )
 
     def __init__(
         self,
@@ -149,24 +155,50 @@ class _UnreadLine:
         self.spans = spans
         self.window = lines.window if lines.is_translated else ""
         self.before = before
+        self.depth: int = before.depth + 1 if isinstance(before, _UnreadLine) else 0
         self.message: Message | None = None
+
+
+class _OpenBlock:
+    """A block of which parts are examined.
+
+    Attributes:
+        before: the last lines of the block before.
+    """
+
+    def __init__(self, block: Block, before: list[str]) -> None:
+        self.block = block
+        self.before = before
+
+    @functools.cached_property
+    def lowered(self) -> bytes:
+        """Its text in lower case."""
+        return self.block.text.lower()
+
+    def lines_between(self, start: int, end: int) -> int:
+        """Return how many lines a part has; it may end within a line."""
+        text = self.block.text
+        return text.count(b"\n", start, end) + (not text.endswith(b"\n", start, end))
+
+    @functools.cached_property
+    def lines(self) -> Lines:
+        """A cursor over its lines."""
+        return Lines(self.block, self.lowered, self.before)
 
 
 class _Run:
     """The reading of one log."""
 
-    def __init__(
-        self,
-        uses: tuple[Use, ...],
-        indexes: tuple[tuple[int, ...], ...],
-        translations: Mapping[str, str],
-        search: Callable[[bytes], Hits],
-    ) -> None:
+    def __init__(self, patterns: Patterns, effort: Effort) -> None:
         self.scan = Scan()
-        self._uses = uses
-        self._matches = Matches(uses, indexes, translations, search)
-        self._of_text = indexes
-        self._live = [list(of_text) for of_text in indexes]
+        self._uses = patterns.uses
+        self._search = patterns.search
+        self._matches = Matches(patterns, effort)
+        self._effort = effort
+        self._of_text = patterns.of_text
+        self._live = list(patterns.of_text)
+        self._skipped: deque[tuple[_OpenBlock, Part]] = deque()
+        self._skipped_bytes = 0
         self._ended: set[int] = set()  # patterns that were met often enough
         self._times: Counter[int] = Counter()  # matches of a pattern
         self._before: list[str] = []  # the last lines of the block before
@@ -188,30 +220,85 @@ class _Run:
                 texts_of[index].append(text)
         return texts_of
 
-    def examine(self, block: Block, lowered: bytes, searched: Future[Hits]) -> None:
-        """Match the patterns against each line with one of their texts."""
-        lines = Lines(block, lowered, self._before)
+    def read(self, block: Block, searcher: Executor) -> None:
+        """Examine the parts of a block that the limit on the work allows, and count its lines."""
+        there = _OpenBlock(block, self._before)
+        self._examine(there, self._allowed(there), searcher)
+        self._before = last_lines(block)
+        self.scan.lines = block.number + block.text.count(b"\n") - block.text.endswith(b"\n")
+
+    def examine_last(self, searcher: Executor) -> None:
+        """Examine the parts at the log's end, which decides most, if they were skipped."""
+        while self._skipped:
+            there = self._skipped[0][0]
+            chosen = [part for block, part in self._skipped if block is there]
+            for _ in chosen:
+                self._skipped.popleft()
+            self._examine(there, chosen, searcher)
+
+    def _allowed(self, there: _OpenBlock) -> Iterator[Part]:
+        """Yield the parts that are examined; the last of the others are kept."""
+        for part in self._search.parts(there.block.text):
+            start, end, _ = part
+            if start >= there.block.fresh:
+                return  # the next block has it too
+            if self._effort.allows(end - start):
+                self._forget_skipped(0)
+                yield part
+            else:
+                self._skipped.append((there, part))
+                self._skipped_bytes += end - start
+                self._forget_skipped(self._effort.end)
+
+    def _forget_skipped(self, kept: int) -> None:
+        """Drop skipped parts, the first ones first, and count their lines."""
+        while self._skipped:
+            there, (start, end, _) = self._skipped[0]
+            is_short = self._skipped_bytes - (end - start) < kept
+            is_few = len(self._skipped) <= _LAST_PARTS
+            if (is_short and is_few) or (kept and len(self._skipped) == 1):
+                return
+            self._skipped.popleft()
+            self._skipped_bytes -= end - start
+            self.scan.unread += there.lines_between(start, min(end, there.block.fresh))
+
+    def _examine(self, there: _OpenBlock, chosen: Iterable[Part], searcher: Executor) -> None:
+        """Match the patterns against each line of parts with one of their texts."""
+        is_read = False
+        both = ((there.lowered, part) for part in chosen)
+        for start, hits in self._search.in_parts(both, searcher):
+            if not is_read:
+                self._effort.spent += there.lowered.count(b"0x") * ADDRESS
+                is_read = True
+            self._examine_part(there.lines, hits, start, there.block.fresh - start)
+        if is_read:
+            self._read_late_failures()
+            self._read_late_remedies()
+
+    def _examine_part(self, lines: Lines, hits: Hits, base: int, fresh: int) -> None:
+        """Match the patterns in a part of a block.
+
+        Args:
+            base: start of the part; hits are relative to it.
+            fresh: bytes from there that no later block repeats.
+        """
+        self._effort.spent += len(hits) * HIT
         texts: list[int] = []  # in the line
-        end, limit, live = -1, 0, self._live
-        for text, start, _ in searched.result():
+        end, live = -1, self._live
+        for text, start, _ in hits:
             if start > end:
                 if texts:
                     self._examine_line(lines, texts)
                     texts = []
-                if start >= block.fresh:
+                if start >= fresh:
                     break
                 if not live[text]:
                     continue
-                lines.go_to(start)
-                end, limit = lines.end, lines.start + CHARACTERS
-            if start < limit:
-                texts.append(text)
+                lines.go_to(base + start)
+                end = lines.end - base
+            texts.append(text)
         if texts:
             self._examine_line(lines, texts)
-        self._read_late_failures()
-        self._read_late_remedies()
-        self._before = last_lines(block)
-        self.scan.lines = block.number + block.text.count(b"\n") - block.text.endswith(b"\n")
 
     def result(self) -> Scan:
         """Return the scan after the last block."""
@@ -239,12 +326,14 @@ class _Run:
 
     def _examine_line(self, lines: Lines, texts: list[int]) -> None:
         """Match the patterns of a line's texts."""
+        self._effort.spent += LINE
         message = self._matches.message(lines, tuple(texts))
         if not message.texts:
             return
         spans, live = message.spans, self._live
         if len(message.texts) == 1:
-            for index in tuple(live[message.texts[0]]):
+            self._effort.spent += len(live[message.texts[0]]) * TRIED
+            for index in live[message.texts[0]]:
                 if spans.get(index, ()) is not None:
                     self._try(index, lines, message)
             return
@@ -255,7 +344,8 @@ class _Run:
             if text in met or not alive:
                 continue
             met.add(text)
-            for index in tuple(alive):
+            self._effort.spent += len(alive) * TRIED
+            for index in alive:
                 if index not in tried:
                     tried.add(index)
                     if spans.get(index, ()) is not None:
@@ -303,6 +393,7 @@ class _Run:
 
     def _fail_late(self, index: int, lines: Lines, message: Message) -> None:
         """Keep a line that may report a failure; an earlier one stays if it doesn't."""
+        self._effort.spent += LATE
         key = (len(self.scan.structure.failed), self._uses[index].name)
         before = self._failures.get(key)
         spans = message.spans.get(index)
@@ -311,6 +402,8 @@ class _Run:
             if spans is None:
                 return
         before = None if spans is not None else before
+        if isinstance(before, _UnreadLine) and before.depth >= _MOST_UNREAD:
+            before = self._read(before)
         late = _UnreadLine(index, lines, spans, before)
         late.message = message
         self._failures[key] = late
@@ -344,6 +437,8 @@ class _Run:
             before = self._failures.get(key)
             if before is None and lines.end_of_traceback() is None:
                 return
+            if isinstance(before, _UnreadLine) and before.depth >= _MOST_UNREAD:
+                before = self._read(before)
             self._failures[key] = _UnreadLine(index, lines, spans, before)
             self._has_unread = True
 
@@ -400,6 +495,7 @@ class _Run:
 
     def _structure(self, use: Use, number: int, captures: dict[str, str]) -> None:
         """Let a line begin or end a part of the log."""
+        self._effort.spent += STRUCTURE
         structure, names = self.scan.structure, captures.get("names", "")
         if use.name == "captured":
             return
@@ -426,6 +522,7 @@ class _Run:
     def _overcome(self, parts: list[Node]) -> None:
         """Drop the causes and failures in parts of the log."""
         scan = self.scan
+        self._effort.spent += len(scan.causes) * KEPT_CAUSE
         scan.signs -= {
             name for name, line in self._signed.items() if any(line in part for part in parts)
         }
@@ -452,13 +549,13 @@ class _Run:
         self._times.clear()
         self._ended -= revived
         for text in {text for index in revived for text in self._texts_of[index]}:
-            self._live[text].extend(i for i in self._of_text[text] if i in revived)
+            self._live[text] += tuple(i for i in self._of_text[text] if i in revived)
 
     def _end(self, index: int) -> None:
         if index not in self._ended:
             self._ended.add(index)
             for text in self._texts_of[index]:
-                self._live[text].remove(index)
+                self._live[text] = tuple(i for i in self._live[text] if i != index)
 
 
 def _drop(lines: list[MatchedLine], parts: list[Node]) -> None:

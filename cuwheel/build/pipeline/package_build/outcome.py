@@ -28,6 +28,7 @@ from cuwheel.build.workspace.job import Job
 from cuwheel.build.workspace.records import SourceTree
 from cuwheel.build.workspace.workspace import Workspace
 from cuwheel.check.explain.compiler_error import first_compiler_error
+from cuwheel.check.explain.torch_facts import installed_torch_facts
 
 
 def add_cause(
@@ -45,6 +46,7 @@ def add_cause(
         "python": target.python,
         **({"gcc": str(compiler.major)} if compiler else {}),
         "driver": driver or "none",
+        **installed_torch_facts(inputs.python.site_packages),
     }
     error.first = _first_error(log, target, tree)
     if called := called_unpinned(inputs):
