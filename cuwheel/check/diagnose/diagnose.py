@@ -167,7 +167,7 @@ def diagnose(
     installed = environment.distributions if environment else {}
     verdicts += judge_switches(environ, installed, options.start, has_gpu=bool(driver.gpus))
     if environment:
-        verdicts += judge_changed(environment, environ, has_gpu=bool(driver.gpus))
+        verdicts += judge_changed(environment, has_gpu=bool(driver.gpus))
     if inner:
         inner.judge(driver, host, verifies_files=options.verifies_files)
     has_triton = "triton" in installed and not environ.get("CC")

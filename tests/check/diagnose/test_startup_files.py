@@ -89,9 +89,20 @@ def test_judges_variable_that_each_start_sets(
     variables = {} if value is None else {"CUDA_VISIBLE_DEVICES": value}
     environment = replace(make_environment(), sites=(tmp_path,), variables=variables)
 
-    levels = [one.level for one in judge_changed(environment, {}, has_gpu=False)]
+    levels = [one.level for one in judge_changed(environment, has_gpu=False)]
 
     assert levels == [level] * bool(level)
+
+
+def test_shows_no_value_that_may_be_a_secret(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text('import os\nos.environ["NVIDIA_KEY"] = "geheim"\n')
+    variables = {"NVIDIA_KEY": "geheim"}
+    environment = replace(make_environment(), sites=(tmp_path,), variables=variables)
+
+    [verdict] = judge_changed(environment, has_gpu=True)
+
+    assert "NVIDIA_KEY" in verdict.what
+    assert "geheim" not in str(verdict)
 
 
 def test_leaves_variable_of_a_program_around_python(tmp_path: Path) -> None:
@@ -99,7 +110,7 @@ def test_leaves_variable_of_a_program_around_python(tmp_path: Path) -> None:
         make_environment(), sites=(tmp_path,), variables={"LD_LIBRARY_PATH": "/conda/lib"}
     )
 
-    assert [*judge_changed(environment, {}, has_gpu=True)] == []
+    assert [*judge_changed(environment, has_gpu=True)] == []
 
 
 @pytest.mark.parametrize("module", ["numpy", "torch"])

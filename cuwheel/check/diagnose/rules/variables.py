@@ -129,9 +129,7 @@ def judge_switches(
                 )
 
 
-def judge_changed(
-    environment: PythonEnvironment, environ: Mapping[str, str], *, has_gpu: bool
-) -> Iterator[Diagnosis]:
+def judge_changed(environment: PythonEnvironment, *, has_gpu: bool) -> Iterator[Diagnosis]:
     """Yield a verdict on each variable of GPUs that the interpreter's start sets."""
     for name, value in environment.variables.items():
         switches = (
@@ -144,13 +142,13 @@ def judge_changed(
         file = startup_file_with(environment.sites, name)
         if not is_off and not file:  # a program around it may, as conda's
             continue
-        before = f", which is {environ[name]!r} before" if name in environ else ""
         judged = (broken if has_gpu else warns) if is_off else notes
         effect = "switches GPUs off" if is_off else "changes what programs find"
+        setting = f"{name}={value!r}" if is_off else name  # another value may be a secret
         yield judged(
             "diagnose-startup-file",
-            f"{file or environment.python} sets {name}={value!r} at each start of Python",
-            f"that {effect}, with any value that the shell gives it{before}",
+            f"{file or environment.python} sets {setting} at each start of Python",
+            f"that {effect}, with any value that the shell gives it",
             f"remove {name} from {file}, unless that is intended"
             if file
             else f"search what starts Python, and its startup files, for {name}",
