@@ -22,7 +22,7 @@ from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import SEVERITIES, Severity
 from cuwheel.check.audit.requirements import SupplierConditions
 from cuwheel.check.audit.scan import ScannedLibrary
-from cuwheel.check.cuda.components import Component
+from cuwheel.check.cuda.components import Component, component_by_name
 from cuwheel.check.cuda.frameworks import has_common_release, preloads
 from cuwheel.check.cuda.suppliers import is_cuda_library, is_from_driver, is_other_accelerator
 from cuwheel.check.linkage.search_path import resolve_entry
@@ -31,7 +31,8 @@ _PREFIX = PurePosixPath("/")  # `sys.prefix`, and where site-packages is below i
 _SITE = PurePosixPath("/lib/python3/site-packages")
 _SCRIPT = re.compile(r"\.data/(scripts|data/bin)/")
 _OWN_CODE = "the wheel's Python code"
-_TORCH_FOLDER, _OF_TORCH = PurePosixPath("torch/lib"), frozenset({"libgomp.so.1"})
+_TORCH_FOLDER = PurePosixPath(component_by_name("torch").site_folder)
+_OF_TORCH = frozenset({"libgomp.so.1"})
 # Code that may load other libraries, none, or all of a folder.
 _BY_CHOICE = re.compile(
     rb"\b(try|def|if|suppress|nvidia|glob|listdir|iterdir|scandir|import_module|RTLD_GLOBAL"

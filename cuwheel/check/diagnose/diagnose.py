@@ -254,9 +254,8 @@ def _judge_start(python: Path, environ: Mapping[str, str], fault: str) -> Diagno
             "create the environment again with a Python of this machine; packages that were "
             "copied with it are for the other one too",
         )
-    if release := TimedCall(_MACHINE_TIME_LIMIT, partial(old_release, python, environ)).answer("")[
-        0
-    ]:
+    version = TimedCall(_MACHINE_TIME_LIMIT, partial(old_release, python, environ))
+    if release := version.answer("")[0]:
         return broken(
             "python-not-found",
             f"{python} is Python {release}, which is too old",

@@ -7,14 +7,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from cuwheel.base.formats.binaries.archs import DeviceCode, runs_on, sort_archs
+from cuwheel.base.formats.binaries.archs import JETSON_ARCHS, DeviceCode, runs_on, sort_archs
 from cuwheel.base.paths import ROOT
 from cuwheel.build.toolchains.conda.lock_file import read_conda_lock
 from cuwheel.build.toolchains.redist.lock_file import PLATFORMS, read_redist_lock
 from cuwheel.check.cuda import components, toolkits
 from cuwheel.cli.reference.pages import MARK, code, page, read_docstring, table
 
-_ARCHS_INTRO = """\
+_OLD, _NEW = ("`, `".join(archs) for archs in (JETSON_ARCHS[:2], JETSON_ARCHS[2:]))  # two lines
+_ARCHS_INTRO = f"""\
 Valid values for `archs` of a recipe and for `--arch`: all that the toolkit's own nvcc accepts. GPUs
 are named by their compute capability.
 
@@ -25,8 +26,8 @@ are named by their compute capability.
 - A family-specific one (`100f`) has those that a family of GPUs shares, which is the rest of its
   major release. Its PTX runs where its machine code does.
 
-`ptx="last"` embeds the PTX of the last plain arch. Machine code for Jetson's GPUs (`53`, `62`,
-`72`, `87`, `101`, `110`) and that for the others don't run on each other, whatever the table says
+`ptx="last"` embeds the PTX of the last plain arch. Machine code for Jetson's GPUs (`{_OLD}`,
+`{_NEW}`) and that for the others don't run on each other, whatever the table says
 ("CUDA C++ Programming Guide", section "Binary Compatibility")."""
 _COLUMNS = ("release", "nvcc", "max_gcc", "min_driver", "provider", "libraries")
 _ARCH_COLUMNS = ("arch", "compiled by CUDA", "machine code runs on")

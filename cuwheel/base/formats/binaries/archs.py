@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 # GPUs of the generations that lie between others.
 _BETWEEN = (("70", "72", "75"), ("80", "86", "89"), ("90",), ("100", "103", "107"))
+# Machine code for these and for others' GPUs don't run on each other ("CUDA C++ Programming
+# Guide", section "Binary Compatibility").
+JETSON_ARCHS = ("53", "62", "72", "87", "101", "110")
 
 
 def runs_on(code: DeviceCode, capability: str) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from cuwheel.base.formats.binaries.archs import DeviceCode, gaps_of
+from cuwheel.base.formats.binaries.archs import JETSON_ARCHS, DeviceCode, gaps_of
 from cuwheel.base.formats.binaries.elf import Elf
 from cuwheel.base.formats.binaries.fatbin import LOADED_SECTION, RELOCATABLE_SECTION
 from cuwheel.base.formats.wheel.metadata import installed_path, is_library
@@ -43,7 +43,6 @@ _SYSTEMS = re.compile(r"/usr/local/(cuda|lib)|/usr/lib|/lib|/opt/cuda")
 _RECENT = ("x86-64-v3", "x86-64-v4")  # which CPUs in use lack
 _OF_ARCH = re.compile(r"\d{2}|volta|turing|ampere|ada|hopper|blackwell")
 _NAMED_GPU = re.compile(r"(?i)sm[-_ ]?\d\d|hopper|blackwell|[HB][123]00|RTX|compute capabilit")
-_JETSON = frozenset({"53", "62", "72", "87", "101", "110"})  # archs, to Thor
 _AMPERE = 80  # an arch
 _OLDEST_IN_USE = 90  # an arch: without code for it, or older, a wheel serves few GPUs
 _MODIFIED = "it is marked with DT_TEXTREL, for which the loader makes its code writable"
@@ -409,13 +408,10 @@ def _wider_than(name: str, code: DeviceCode, case: AuditCase) -> str:
 
 
 def _is_of_jetson(name: str, code: DeviceCode, case: AuditCase) -> bool:
-    """Return True for code that no GPU of an x86-64 system runs.
-
-    CUDA C++ Programming Guide, "Binary Compatibility": not between desktop and Tegra.
-    """
+    """Return True for code that no GPU of an x86-64 system runs."""
     elf = case.loader_graph.elves.get(name)
     is_x86 = elf is not None and elf.machine == MACHINES["x86_64"]
-    return is_x86 and _JETSON.issuperset(arch.rstrip("af") for arch in code.sass)
+    return is_x86 and {arch.rstrip("af") for arch in code.sass} <= {*JETSON_ARCHS}
 
 
 def _is_undocumented(case: AuditCase) -> bool:
