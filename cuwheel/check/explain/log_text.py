@@ -18,6 +18,7 @@ _LONGEST = 1 << 16  # bytes of a line; the rest counts as another line
 _CONTROLS = re.compile(rb"[\x01-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 _TEXT_PER_CONTROL = 50
 _JSON_START = re.compile(rb'\s*(?:\{\s*)?"')
+_JSON = json.JSONDecoder()  # `json.loads` looks for an encoding in each line
 _LONGEST_JSON = 1 << 24  # bytes of a line of JSON
 # Where collectors put a line: Docker, Kubernetes, Python's and Go's loggers, Elasticsearch.
 _JSON_KEYS = ("log", "message", "msg", "text", "line", "output", "body")
@@ -177,8 +178,8 @@ def _of_json(text: bytes) -> bytes:
     texts = []
     for line in text.split(b"\n"):
         try:
-            content = json.loads(line)
-        except ValueError:
+            content = _JSON.decode(line.decode())
+        except ValueError:  # it isn't UTF-8, or isn't JSON
             content = None
         if isinstance(content, dict):
             content = next(filter(None, map(content.get, _JSON_KEYS)), None)

@@ -48,7 +48,12 @@ NOT_MADE = {
     **dict.fromkeys(
         (
             *("arch-list-empty-no-gpu", "bnb-native-lib-missing", "jax-plugin-mismatch"),
-            *("torch-api-removed", "torch-cuda-mismatch", "torchvision-mismatch"),
+            *(
+                "extension-without-sources",
+                "torch-api-removed",
+                "torch-cuda-mismatch",
+                "torchvision-mismatch",
+            ),
         ),
         _CUDA_TORCH,
     ),
