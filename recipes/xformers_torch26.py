@@ -16,7 +16,6 @@ RECIPE = Recipe(
         sha256="0b77c67ecc3c9fdd8a0e4399e675adf12e2ff40285e00974cca2d09108157f60",
     ),
     toolkits=("12.4",),
-    never_built=("12.4",),
     archs=("80", "90"),
     framework=Framework(name="torch", version="2.6.0"),
     wheel_name="xformers",
