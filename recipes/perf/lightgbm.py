@@ -111,7 +111,7 @@ def labels(row: Row, values: Array) -> Array:
     if kind in ("multiclass", "lambdarank"):
         return np.searchsorted(np.quantile(values, (0.4, 0.7, 0.9)), values).astype(float)
     if kind == "poisson":
-        return np.floor(np.exp(values - values.min()))
+        return np.clip(np.floor(np.exp(values - values.mean())), 0, 9)
     return values
 
 
