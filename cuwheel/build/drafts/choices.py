@@ -224,8 +224,9 @@ def _choose_link(draft: Draft, survey: Survey) -> None:
             first.setdefault(component, library)
         elif library.name not in _SYSTEM and not _AMD.match(library.name):
             unknown.append(library)
-    for header in survey.of("header"):
-        first.setdefault(_component(header.name), header)
+    for fact in (*survey.of("header"), *survey.relevant("package")):
+        if (component := _component(fact.name)) not in {"", "torch"}:
+            first.setdefault(component, fact)
     torch = ("torch",) if survey.uses_torch else ()
     components = dict.fromkeys(("cudart", *torch, *sorted(first)))
     draft.values["link"] = Call(name="Link", args=tuple(components))

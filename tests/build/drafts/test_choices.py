@@ -146,6 +146,15 @@ def test_knows_component_of_library(name: str, tmp_path: Path) -> None:
     assert meant in link.args
 
 
+def test_links_library_that_cmake_finds(tmp_path: Path) -> None:
+    text = CMAKE_FILES["CMakeLists.txt"] + "find_package(NCCL REQUIRED)"
+
+    link = value(draft(tmp_path, CMAKE_FILES, **{"CMakeLists.txt": text}), "link")
+
+    assert isinstance(link, Call)
+    assert "nccl" in link.args
+
+
 def test_reports_nothing_of_a_flag_that_the_draft_takes_away(tmp_path: Path) -> None:
     text = CMAKE_FILES["CMakeLists.txt"] + 'set(TINY_FLAGS "-march=native" CACHE STRING "x")\n'
 

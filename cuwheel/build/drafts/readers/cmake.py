@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +42,7 @@ _MODULES = (
     *("pybind11_add_module", "nanobind_add_module"),
     *("python_add_library", "python3_add_library"),
 )
+_FOLDER_VARIABLE = re.compile(r"^\$\{\w+\}/")
 _PROGRAMS = re.compile(r"(?:^|/)(?:git|wget|curl)$", re.IGNORECASE)
 
 
@@ -111,20 +112,34 @@ def read_cmake(tree: Path) -> tuple[SourceFact, ...]:
     Only a run of CMake knows which of them a build reaches, so all are read but those of tests,
     examples and documentation.
     """
+    commands = {
+        path: [*read_commands(read_text(path, limit=limits.CMAKE, errors="replace"))]
+        for path in sorted((*tree.rglob("CMakeLists.txt"), *tree.rglob("*.cmake")))
+        if path.is_file() and not _ASIDE.search(path.relative_to(tree).as_posix())
+    }
+    conditions = _conditions_of_files(commands)
     facts: list[SourceFact] = []
-    for path in sorted((*tree.rglob("CMakeLists.txt"), *tree.rglob("*.cmake"))):
-        if not path.is_file() or _ASIDE.search(path.relative_to(tree).as_posix()):
-            continue
-        for command in read_commands(read_text(path, limit=limits.CMAKE, errors="replace")):
-            where, guard = place_of(tree, path, command.line), command.guard
-            facts += (
-                SourceFact(kind=kind, name=name, where=where, default=default, guard=guard)
-                for kind, name, default in _facts(command)
-            )
-            if command.name not in _NO_FLAGS:
-                for argument in command.arguments:
-                    facts += read_flags(argument, where, guard)
+    for path, command in ((path, one) for path, all_ in commands.items() for one in all_):
+        where = place_of(tree, path, command.line)
+        guard = " AND ".join(filter(None, (conditions.get(path, ""), command.guard)))
+        facts += (
+            SourceFact(kind=kind, name=name, where=where, default=default, guard=guard)
+            for kind, name, default in _facts(command)
+        )
+        if command.name not in _NO_FLAGS:
+            for argument in command.arguments:
+                facts += read_flags(argument, where, guard)
     return tuple(dict.fromkeys(facts))
+
+
+def _conditions_of_files(commands: Mapping[Path, list[CMakeCommand]]) -> dict[Path, str]:
+    """Return the condition under which each file is included, of those included once."""
+    conditions: dict[Path, list[str]] = {}
+    for path, command in ((path, one) for path, all_ in commands.items() for one in all_):
+        if command.name == "include" and command.arguments:
+            file = path.parent / _FOLDER_VARIABLE.sub("", command.arguments[0])
+            conditions.setdefault(file, []).append(command.guard)
+    return {file: guards[0] for file, guards in conditions.items() if len(guards) == 1}
 
 
 def _facts(command: CMakeCommand) -> Iterator[_Stated]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from cuwheel.base.system.regular_files import read_module
@@ -30,8 +30,14 @@ _MISSING = ("ImportError", "ModuleNotFoundError", "Exception")
 _TRUTHS = ("int", "bool", "strtobool", "str2bool")
 
 
-def read_setup(tree: Path, files: Iterable[Path] = ()) -> tuple[SourceFact, ...]:
-    """Return the facts of setup.py, further files such as a build backend, and what they import."""
+def read_setup(
+    tree: Path, files: Iterable[Path] = (), packages: Collection[str] = ()
+) -> tuple[SourceFact, ...]:
+    """Return the facts of setup.py, further files such as a build backend, and what they import.
+
+    Args:
+        packages: the wheel's own, which a setup.py imports only for their version.
+    """
     queue = [path for path in (tree / "setup.py", *files) if path.is_file()]
     roots = [tree]
     facts: list[SourceFact] = []
@@ -45,6 +51,12 @@ def read_setup(tree: Path, files: Iterable[Path] = ()) -> tuple[SourceFact, ...]
         roots += [root for root in _added_roots(tree, module) if root not in roots]
         names = {name for node in ast.walk(module) for name in _imported(node)}
         local = [file for name in sorted(names) for file in _files_of(roots, name)]
+        if packages:
+            local += [tree / name / "__init__.py" for name in sorted(names - {*packages})]
+            local += _neighbours(path, module)
+        if path != tree / "setup.py":  # a helper's way into the package is none of the build's
+            local = [file for file in local if file.relative_to(tree).parts[0] not in packages]
+        local = [file for file in local if file.is_file()]
         queue += [file for file in local if file not in queue][: max(_MOST_FILES - len(queue), 0)]
         facts += _Reader(roots, path, module).read()
     return tuple(dict.fromkeys(facts))
@@ -56,6 +68,13 @@ def _imported(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
         yield node.module
         yield from (f"{node.module}.{alias.name}" for alias in node.names)  # may be a module
+
+
+def _neighbours(path: Path, module: ast.Module) -> Iterator[Path]:
+    """Yield the files of `from .name import …`."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module:
+            yield path.parent.joinpath(*node.module.split(".")).with_suffix(".py")
 
 
 def _added_roots(tree: Path, module: ast.Module) -> Iterator[Path]:

@@ -143,7 +143,8 @@ def survey_source(tree: Path) -> Survey:
     metadata = read_metadata(tree)
     packages = tuple(dict.fromkeys(_packages(tree, metadata)))
     backend = f"{system.module.replace('.', '/')}.py"
-    facts = read_setup(tree, [tree / folder / backend for folder in system.backend_path])
+    backends = [tree / folder / backend for folder in system.backend_path]
+    facts = read_setup(tree, backends, packages)
     has_setup = (tree / "setup.py").is_file()
     # Bundled sources may have CMake files that the package's build ignores.
     runs_cmake = not has_setup or any(fact.name in {"cmake", *_CMAKE_BACKENDS} for fact in facts)

@@ -102,3 +102,27 @@ def test_names_library_of_header(line: str, library: str, tmp_path: Path) -> Non
 )
 def test_passes_over_others(name: str, line: str, tmp_path: Path) -> None:
     assert not survey_source(write_tree(tmp_path, {name: line})).of("header")
+
+
+def test_file_is_read_under_the_condition_of_its_include(tmp_path: Path) -> None:
+    lists = "option(WITH_X a OFF)\nif(WITH_X)\n  include(${CMAKE_SOURCE_DIR}/x.cmake)\nendif()"
+    files = {"CMakeLists.txt": lists, "x.cmake": "file(DOWNLOAD https://a/b c)"}
+    survey = survey_source(write_tree(tmp_path, files))
+
+    assert survey.of("download")
+    assert not survey.relevant("download")
+
+
+def test_finds_extension_of_a_package_that_helps_the_build(tmp_path: Path) -> None:
+    helper = "def build():\n    from torch.utils.cpp_extension import CUDAExtension"
+    files = {
+        **FILES,
+        "setup.py": "from ops import Builder",
+        "ops/__init__.py": "from .builder import Builder\nimport tiny_draft.data",
+        "ops/builder.py": helper,
+        "tiny_draft/data.py": "import pandas",
+    }
+    survey = survey_source(write_tree(tmp_path, files))
+
+    assert survey.uses_torch
+    assert "pandas" not in {fact.name for fact in survey.of("import")}
