@@ -388,7 +388,12 @@ def _filled(templates: Iterable[str], names: Mapping[str, str]) -> str:
     """Return the first template with known names only, with their values."""
     release = ".".join(names.get("cuda", "").split(".")[:2])
     if release:
-        names = {**names, "cuda_release": release, "cuda_apt": release.replace(".", "-")}
+        names = {
+            **names,
+            "cuda_release": release,
+            "cuda_apt": release.replace(".", "-"),
+            "cuda_major": release.partition(".")[0],
+        }
     for template in templates:
         if all(name in names or example for name, example in _NAME.findall(template)):
             filled = _NAME.sub(lambda name: names.get(name[1], name[2]), template)
