@@ -207,8 +207,9 @@ class AuditCase:
         listed = self.scan.listed if self.scan.loaders else ()
         named = set()
         for stem, release, end in found:
-            is_whole = end in b"\"'"
-            named.add(((stem + release if is_whole else stem).decode(), is_whole or bool(release)))
+            is_pattern = end in b"*?["
+            name = stem if is_pattern else stem + release
+            named.add((name.decode(), end in b"\"'" or (is_pattern and bool(release))))
         return frozenset(named.union((name, True) for name in listed))
 
     @cached_property

@@ -262,11 +262,11 @@ class SupplierConditions:
         leave the release of CUDA to the packages that require them. A framework is imported
         before, by users who chose its build.
         """
+        if self.is_sibling(component):
+            return "note"
         if preloads(component.distribution):
             return "warning"
         if self.has_alternatives:
-            return "note"
-        if self.is_sibling(component):
             return "note"
         if _FINDER in self.case.required or self.case.is_supplier:
             return "warning"
