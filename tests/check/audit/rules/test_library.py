@@ -207,7 +207,8 @@ def test_finds_opened_library_for_one_gpu(
 )
 def test_lto_code_needs_a_linker(tmp_path: Path, kind: int, code: str, severity: str) -> None:
     library = make_library(tmp_path / "made", code=code)
-    files = {MEMBER: library, "pkg/a.fatbin": begin_fatbin(80, 8, kind=kind) + bytes(8)}
+    files: dict[str, Path | bytes] = {MEMBER: library}
+    files |= {"pkg/a.fatbin": begin_fatbin(80, 8, kind=kind) + bytes(8)}
 
     severities = [
         item.severity for item in audited(tmp_path, files).findings if item.rule == "archs"
