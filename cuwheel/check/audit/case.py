@@ -50,7 +50,7 @@ _DIGITS = re.compile(r"\d+")
 _OF_TORCH = re.compile(r"(?i)(torch|pt)[-_.v]?[12]\D?\d|[-_][12][._]\d+[._]\d")
 _READ = re.compile(r"any$|linux_|manylinux")
 _FOR_GPU = re.compile(r"^(lib|jax|tensorflow)|-cu1\d$|cuda|cupy|torch")
-_NAMED_LIBRARY = re.compile(rb"""["'/](lib[\w+-]+(?:\.so[.\d]*)?)(["'{])""")
+_NAMED_LIBRARY = re.compile(rb"""["'/](lib[\w+-]+)(\.so[.\d]*)?(["'{*?[])""")
 # `+cu130`, `cupy-cuda13x`, `nvidia-cublas-cu12`: the CUDA major in a name.
 _CUDA_IN_NAME = re.compile(r"(?:^|[-_+.])cu(?:da)?(1[1-9])(?:(\d)|x)?(?=$|[-_.]|torch)")
 
@@ -189,8 +189,8 @@ class AuditCase:
     def is_opened(self, name: str) -> bool:
         """Return True if Python code loads a library of the wheel, or one that it names, itself.
 
-        Named are `libx.so.1`, `libx` and the beginning of `f"libx{number}"`, in modules that load
-        libraries, or the whole name in a data file.
+        Named are `libx.so.1`, `libx`, the pattern `libx.so.*` and the beginning of
+        `f"libx{number}"`, in modules that load libraries, or the whole name in a data file.
         """
         stem = name.partition(".so")[0]
         is_module = any(map(self.code.is_always_loaded, self.loader_graph.owners(name)))
@@ -202,9 +202,14 @@ class AuditCase:
     @cached_property
     def _named_by_python(self) -> frozenset[tuple[str, bool]]:
         sources = (self.scan.sources.get(name, b"") for name in self.scan.loaders)
-        found = (pair for text in sources for pair in _NAMED_LIBRARY.findall(text))
+        sources = (self.scan.sources.get(name, b"") for name in self.scan.loaders)
+        found = (match for text in sources for match in _NAMED_LIBRARY.findall(text))
         listed = self.scan.listed if self.scan.loaders else ()
-        named = {(name.decode(), end != b"{") for name, end in found}
+        named = set()
+        for stem, release, end in found:
+            is_pattern = end in b"*?["
+            name = stem if is_pattern else stem + release
+            named.add((name.decode(), end in b"\"'" or (is_pattern and bool(release))))
         return frozenset(named.union((name, True) for name in listed))
 
     @cached_property

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import NamedTuple, TypeGuard
 
@@ -197,10 +198,15 @@ class PythonCode:
         return any(_BY_PATH.search(source) for source in self.sources.values())
 
     def is_always_loaded(self, member: str) -> bool:
-        """Return True if an import that always runs loads an extension module."""
-        names = (f"{item.module}.{name}" for item in self.imports for name in item.names)
-        imported = {*names, *(item.module for item in self.imports)}
-        return any(self.modules.get(module) == member for module in imported)
+        """Return True if an import that always runs, or whose errors pass on, loads a module."""
+        return member in self._always_loaded
+
+    @cached_property
+    def _always_loaded(self) -> frozenset[str]:
+        items = [item for items in self._follow(tries=True).values() for item in items]
+        names = (f"{item.module}.{name}" for item in items for name in item.names)
+        imported = (*names, *(item.module for item in items))
+        return frozenset(self.modules[name] for name in imported if name in self.modules)
 
     def lacks(self, module: str) -> str:
         """Return the part of a module's name that isn't in the wheel's package; empty: none.
@@ -303,7 +309,14 @@ class PythonCode:
 
     @cached_property
     def _run(self) -> dict[str, tuple[Import, ...]]:
-        """The imports of each member that importing a root runs, in order."""
+        return self._follow(tries=False)
+
+    def _follow(self, *, tries: bool) -> dict[str, tuple[Import, ...]]:
+        """Return the imports of each member that importing a root runs, in order.
+
+        Args:
+            tries: also those in `try`, if each handler ends with `raise`.
+        """
         run: dict[str, tuple[Import, ...]] = {}
         queue = list(self.roots)
         done: set[str] = set()
@@ -312,15 +325,16 @@ class PythonCode:
             if module in done or member not in self.sources:
                 continue
             done.add(module)
-            run[member] = tuple(self._imports_of(module, member))
+            run[member] = tuple(self._imports_of(module, member, tries=tries))
             for item in run[member]:
                 submodules = (f"{item.module}.{name}" for name in item.names)
                 queue += [*reversed(parents_of(item.module)), item.module, *submodules]
         return run
 
-    def _imports_of(self, module: str, member: str) -> Iterator[Import]:
+    def _imports_of(self, module: str, member: str, *, tries: bool = False) -> Iterator[Import]:
         tree = self._tree(member)
-        for node in tree.body if tree else ():
+        body = list(tree.body) if tree else []
+        for node in chain.from_iterable(map(_passed_on, body)) if tries else body:
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     yield Import(member, node.lineno, alias.name, ())
@@ -376,6 +390,13 @@ class PythonCode:
                     return None
                 names |= others
         return frozenset(names)
+
+
+def _passed_on(node: ast.stmt) -> Sequence[ast.stmt]:
+    """Return a statement, or those in a `try` whose handlers all raise an error again."""
+    if isinstance(node, ast.Try) and all(isinstance(h.body[-1], ast.Raise) for h in node.handlers):
+        return [*node.body, *node.orelse, *node.finalbody]
+    return [node]
 
 
 def _readable_part(source: bytes) -> ast.Module:

@@ -25,6 +25,7 @@ from cuwheel.check.cuda.suppliers import components_of, is_other_accelerator
 # (`load_dl_linux.py`, 1.9.0): a wheel that requires it leaves the search to it.
 _FINDER = "cuda-pathfinder"
 _CUDA_SUFFIX = re.compile(r"-cu(da)?[0-9]+x?$")
+_SHARED_TOPS = (("lib",), ("lib64",))  # of no single project
 _TENSORRT_LIBS = re.compile(r"(tensorrt-cu\d+)-libs")
 
 
@@ -99,7 +100,7 @@ class SupplierConditions:
             return "", "error"
         deps = [dep for dep in self.dependencies_for(library) if dep.distribution == name]
         if name in self.case.assumed or not deps:
-            return "", self._severity_of_missing(component, soname)
+            return "", self._severity_of_missing(component, soname, library)
         if sure := next((dep.by for dep in deps if not dep.extra), ""):
             return f"with {sure}", None
         text = f"with the extra {' or '.join(sorted({dep.extra for dep in deps}))}"
@@ -175,6 +176,11 @@ class SupplierConditions:
                 return dep.by
         return _FINDER if _FINDER in self.case.required else ""
 
+    def is_sibling(self, component: Component) -> bool:
+        """Return True for the other part of a project, as of tensorrt-cu12, which requires both."""
+        stem, _, _ = self.case.project.rpartition("-")
+        return bool(stem) and component.distribution.rpartition("-")[0] == stem
+
     def is_loaded(self, pattern: str) -> bool:
         """Return True if the wheel, a framework or the finder loads a library that is opened."""
         loaders = {self.case.project, *(dep.by for dep in self.case.dependencies)}
@@ -226,16 +232,19 @@ class SupplierConditions:
             for name in sorted(unknown):
                 if not parts.isdisjoint({name, *name.split("-")}):
                     return name
-            if len(self.case.unknown_projects) == 1 and folder.parts[:1] not in self._own_tops:
-                return self.case.unknown_projects[0]
+            if folder.parts[:1] not in self._own_tops:
+                likely = self.case.gpu_projects or self.case.unknown_projects
+                is_shared = folder.parts[:1] in _SHARED_TOPS
+                if self.case.gpu_projects or (len(likely) == 1 and not is_shared):
+                    return likely[0]
         own = f"{_CUDA_SUFFIX.sub('', self.case.project)}-"
         return next((name for name in sorted(unknown) if name.startswith(own)), "")
 
     @cached_property
     def _own_tops(self) -> frozenset[tuple[str, ...]]:
-        """The wheel's folders directly below site-packages, and those of no single project."""
+        """The wheel's folders directly below site-packages, and NVIDIA's."""
         paths = filter(None, map(installed_path, self.case.scan.names))
-        return frozenset({("nvidia",), ("lib",), ("lib64",), *(path.parts[:1] for path in paths)})
+        return frozenset({("nvidia",), *(path.parts[:1] for path in paths)})
 
     def namesakes(self, library: ScannedLibrary) -> list[str]:
         """Return requirements that seem to supply another need of a library."""
@@ -244,13 +253,17 @@ class SupplierConditions:
         unknown = [name for name in needed if name not in known and not components_of(name)]
         return [project for name in unknown if (project := self.namesake(name))]
 
-    def _severity_of_missing(self, component: Component, soname: str) -> Severity:
+    def _severity_of_missing(
+        self, component: Component, soname: str, library: ScannedLibrary | None
+    ) -> Severity:
         """Return the severity of a component without requirement, in a third-party wheel.
 
         A part of a wheel may be for users who have more than the wheel requires. NVIDIA's wheels
         leave the release of CUDA to the packages that require them. A framework is imported
         before, by users who chose its build.
         """
+        if self.is_sibling(component):
+            return "note"
         if preloads(component.distribution):
             return "warning"
         if self.has_alternatives:
@@ -262,7 +275,16 @@ class SupplierConditions:
             for name in self.case.needed
             if any(part.distribution == component.distribution for part in components_of(name))
         }
-        return "error" if self.case.loader_graph.is_vital({soname, *missing}) else "warning"
+        graph, names = self.case.loader_graph, {soname, *missing}
+        is_lost = graph.is_vital(names) or (library is not None and self._is_run(library, names))
+        return "error" if is_lost else "warning"
+
+    def _is_run(self, library: ScannedLibrary, sonames: Iterable[str]) -> bool:
+        """Return True if importing a package always loads a library, and nothing sonames before."""
+        case, graph = self.case, self.case.loader_graph
+        is_free = not (case.unknown_projects or any(map(case.is_opened, sonames)))
+        roots = filter(case.code.is_always_loaded, graph.roots if is_free else ())
+        return any(library.name in graph.loaded_by(root) for root in roots)
 
 
 def _first(component: Component) -> int:

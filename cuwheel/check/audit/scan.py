@@ -56,8 +56,11 @@ _OTHER_LIBRARIES = (
     *(b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\xbe\xba\xfe\xca"),
     b"MZ",
 )
-# Of ctypes, cffi and PyTorch; a program that is started needs the variable.
-_LOADS = re.compile(rb"\b(CDLL|PyDLL|LoadLibrary|load_library|dlopen|RTLD_\w+|LD_LIBRARY_PATH)\b")
+# Of ctypes, cffi and PyTorch.
+_LOADS = re.compile(rb"\b(CDLL|PyDLL|LoadLibrary|load_library|dlopen|RTLD_\w+)\b")
+# The loader reads it when a program is started: another one, or Python again.
+_SEARCHED = b"LD_LIBRARY_PATH"
+_STARTS = re.compile(rb"\b(exec[lv]\w*|spawn[lv]\w*|posix_spawnp?|subprocess|Popen|os\.system)\b")
 # Before NumPy 2 its headers have only the first name.
 _CFFI = b"\0_cffi_backend\0"  # which a module of cffi imports
 _NUMPY_API, _NUMPY = b"._multiarray_umath", re.compile(rb"numpy\.(_?core)\._multiarray_umath\0")
@@ -387,7 +390,9 @@ class MemberReading:
             found = (_OPENED.findall(window.data), _OPENED_BY_PATH.findall(window.data))
             self._names.update(*found)
         if self.name.endswith(".py") and not self.is_loader:
-            self.is_loader = _LOADS.search(window.data) is not None
+            self.is_loader = _LOADS.search(window.data) is not None or (
+                _SEARCHED in window.data and _STARTS.search(window.data) is not None
+            )
 
     def _damage(self) -> str:
         """Return why a file isn't the library that its name promises; empty: nothing is wrong."""

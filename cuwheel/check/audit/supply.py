@@ -38,6 +38,8 @@ _BY_CHOICE = re.compile(
     rb"\b(try|def|if|suppress|nvidia|glob|listdir|iterdir|scandir|import_module|RTLD_GLOBAL"
     rb"|find_library|find_spec|environ)\b"
 )
+# Wheels have them under names of their own, if at all.
+_OF_COMPILER = re.compile(r"lib(gfortran|quadmath)\.so")
 _OF_OTHER_TORCH = re.compile(r"lib(c10|torch)_(hip|xpu)\w*\.so")
 
 
@@ -169,9 +171,25 @@ class Chain:
             self._is_found_from_prefix(library, folders)
         ):
             return Supply(library.name, soname, "wheel")
-        if self._is_opened(library, soname):
+        is_opened = self._is_opened(library, soname)
+        if is_opened and self._has_soname(soname):
             return _loaded_before(Supply(library.name, soname, "wheel"), _OWN_CODE)
-        return Supply(library.name, soname, "wheel", "", (self._lost_in_wheel(library, soname),))
+        fault = self._lost_in_wheel(library, soname)
+        if is_opened:
+            is_run = self.case.code.is_always_loaded(library.name)
+            rest = f"opened by its path first, but without the soname {soname} (-soname) the loader"
+            rest += " doesn't know it for this one, and no rpath entry points to it"
+            fault = Fault(self._severity("error" if is_run else "warning"), "is", "are", rest)
+        return Supply(library.name, soname, "wheel", "", (fault,))
+
+    def _has_soname(self, soname: str) -> bool:
+        """Return True if the loader knows an opened library as `soname`, not by its path alone."""
+        case, graph = self.case, self.case.loader_graph
+        owners, folders = graph.owners(soname), case.files.get(soname, ())
+        return any(graph.elves[owner].soname == soname for owner in owners) or any(
+            soname in elf.needed and graph.finds(other.name, soname, folders)
+            for other, elf in case.host_libraries
+        )
 
     def _is_found_from_prefix(
         self, library: ScannedLibrary, folders: Iterable[PurePosixPath]
@@ -320,7 +338,8 @@ class Chain:
         self, library: ScannedLibrary, soname: str, component: Component
     ) -> tuple[Severity | None, str]:
         """Return how bad it is that a library doesn't find another's folder, and what loads it."""
-        if self.case.loader_graph.finds(library.name, soname, (component.site_folder,)):
+        is_found = self.case.loader_graph.finds(library.name, soname, (component.site_folder,))
+        if is_found or self.conditions.is_sibling(component):
             return None, ""
         # What starts a program imports nothing into its process.
         loader = "" if library.is_program else self.conditions.loader_of(soname, component, library)
@@ -350,7 +369,7 @@ class Chain:
             supplier = loader = loaders[0]
             rest = f"in the wheel, nor on every system; loaded before by {loader}"
             fault = Fault("note", "is neither", "are neither", rest)
-        elif namesake:
+        elif namesake and not _OF_COMPILER.match(soname):
             supplier, condition = namesake, "judging by its name"
             rest = f"to come from {namesake}, whose wheel isn't known here"
             fault = Fault("note", "seems", "seem", rest)

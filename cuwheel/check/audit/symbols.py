@@ -14,7 +14,7 @@ from __future__ import annotations
 import ctypes
 import operator
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, reduce
 from pathlib import PurePosixPath
@@ -50,6 +50,7 @@ _NUMBER = re.compile(r"\d+")
 _CUDA = re.compile(r"(__)?(cu|nv|npp|ncc)|_ZN?K?\d+nv")
 _RUNTIME = re.compile(r"cuda[A-Z]")
 _OLDEST_RUNTIME = 11  # with known functions
+_OF_RELEASE = re.compile(r"_(\d+)_\d+$")  # `__nvJitLinkCreate_13_0`
 _STRING_ABI = re.compile(r"(?i)cxx11[-_.]?abi[-_.]?(true|false|)")
 LINKED = "__cudaRegisterLinkedBinary_"  # which the device link defines
 # Those that don't load the driver's library themselves (`DT_NEEDED`).
@@ -206,7 +207,7 @@ class SymbolNeeds:
         runtimes = {
             int(cuda_major_of(name) or 0) for name in foreign if stem_of(name) == "libcudart"
         }
-        return tuple(
+        unversioned = tuple(
             name
             for name in library.undefined
             if name not in self._own_exports
@@ -221,6 +222,25 @@ class SymbolNeeds:
                 )
             )
         )
+        return tuple(dict.fromkeys((*unversioned, *self._of_other_cuda(library))))
+
+    def _of_other_cuda(self, library: ScannedLibrary) -> Iterator[str]:
+        """Yield functions of a needed library that only other CUDA majors have, of any version."""
+        loaded = self.case.loader_graph.needs(library.name)
+        majors = {
+            stem: {int(cuda_major_of(name) or 0) for name in loaded if stem_of(name) == stem}
+            for stem in ("libcudart", "libnvJitLink")
+        }
+        functions = library.elf.runtime_functions if library.elf else ()
+        for name in functions if min(majors["libcudart"], default=0) >= _OLDEST_RUNTIME else ():
+            known = runtime_majors(name)
+            if known and known.isdisjoint(majors["libcudart"]) and name not in self._own_exports:
+                yield name
+        newest = max(majors["libnvJitLink"], default=0)
+        for name in library.elf.nvjitlink_functions if library.elf and newest else ():
+            release = _OF_RELEASE.search(name)
+            if release and int(release[1]) > newest and name not in self._own_exports:
+                yield name
 
     def of_math(self, library: ScannedLibrary) -> list[str]:
         """Return the functions of libm that a library needs, and that no need of it loads."""

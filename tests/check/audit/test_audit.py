@@ -143,7 +143,7 @@ def test_ends_with_error_of_wheel(
 
 
 def test_ends_with_warning_of_wheel(tmp_path: Path) -> None:
-    wheel = make_wheel(tmp_path, "-Wl,-z,norelro")
+    wheel = make_wheel(tmp_path, "-Wl,-rpath,/tmp/lib")
 
     with pytest.raises(AuditError) as caught:
         run_session(tmp_path, wheel)
@@ -152,12 +152,13 @@ def test_ends_with_warning_of_wheel(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flag", "fails_on"), [("norelro", "error"), ("norelro", "never"), ("execstack", "never")]
+    ("flag", "fails_on"),
+    [("-rpath,/tmp/lib", "error"), ("-rpath,/tmp/lib", "never"), ("-z,execstack", "never")],
 )
 def test_fails_only_for_the_severity_of_the_option(
     tmp_path: Path, flag: str, fails_on: str
 ) -> None:
-    run_session(tmp_path, make_wheel(tmp_path, f"-Wl,-z,{flag}"), fails_on=fails_on)
+    run_session(tmp_path, make_wheel(tmp_path, f"-Wl,{flag}"), fails_on=fails_on)
 
 
 def test_names_all_paths_that_are_no_wheels(tmp_path: Path) -> None:
@@ -202,7 +203,7 @@ def test_wheel_of_other_build_has_no_recipe(tmp_path: Path, version: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("flags", "code"), [((), 0), (("-Wl,-z,norelro",), 81), (("-Wl,-z,execstack",), 80)]
+    ("flags", "code"), [((), 0), (("-Wl,-rpath,/tmp/lib",), 81), (("-Wl,-z,execstack",), 80)]
 )
 def test_exit_code_is_the_severitys(tmp_path: Path, flags: tuple[str, ...], code: int) -> None:
     wheel = make_wheel(tmp_path, *flags)
@@ -226,7 +227,7 @@ def test_engine_ends_with_code_of_its_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["", "--json"])
 def test_ends_quietly_with_closed_pipe(tmp_path: Path, option: str) -> None:
-    wheels = [make_wheel(tmp_path, "-Wl,-z,norelro", name=f"n{number}") for number in range(2)]
+    wheels = [make_wheel(tmp_path, "-Wl,-rpath,/tmp/lib", name=f"n{number}") for number in range(2)]
     command = f"{sys.executable} -m cuwheel audit {wheels[0]} {wheels[1]} {option} | true"
 
     finished = process.run(["sh", "-c", command], env={"HOME": str(tmp_path)}, cwd=ROOT)
@@ -253,7 +254,7 @@ def test_annotates_findings_in_a_workflow(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A name in a wheel can't be a command of the runner."""
-    wheel = make_wheel(tmp_path / "dist", "-Wl,-z,norelro")
+    wheel = make_wheel(tmp_path / "dist", "-Wl,-rpath,/tmp/lib")
     write_wheel(tmp_path / "dist", {"pkg/\n::error::faked.so": b""}, name="evil", tag=TAG)
     for name, value in (("ACTIONS", "true"), ("WORKSPACE", str(tmp_path))):
         monkeypatch.setenv(f"GITHUB_{name}", value)
@@ -264,9 +265,9 @@ def test_annotates_findings_in_a_workflow(
     output = capsys.readouterr()
     [line] = [line for line in output.err.splitlines() if wheel.name in line]
     head, _, text = line.removeprefix("::").partition("::")
-    assert head == f"warning title={wheel.name}%3A relro,file=dist/{wheel.name}"
+    assert head == f"warning title={wheel.name}%3A rpath,file=dist/{wheel.name}"
     assert text.startswith("tiny_cuda/libtiny.so: ")
-    assert text.endswith("TROUBLESHOOTING.md#audit-relro")
+    assert text.endswith("TROUBLESHOOTING.md#audit-rpath")
     assert not re.search(r"(?m)^::error::faked", output.out + output.err)
     summary = (tmp_path / "summary.md").read_text().replace("\\_", "_")
     assert wheel.name in summary

@@ -10,7 +10,7 @@ import functools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -30,6 +30,7 @@ KEY = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG" * 8 + "\n"
 TOKEN = "ghp_" + "a1B2" * 9
 CUDART, CUBLAS, TORCH = "libcudart.so.12", "libcublas.so.12", "libtorch_cpu.so"
 RUNTIME, LINK = "nvidia-cuda-runtime-cu12", "nvidia-nvjitlink-cu12"
+RUNTIME13, CUDART13, RPATH13 = "nvidia-cuda-runtime", "libcudart.so.13", rpath("nvidia/cu13/lib")
 CU12 = ("nvidia/cuda_runtime/lib", "nvidia/cublas/lib", "nvidia/nvjitlink/lib", "torch/lib")
 
 
@@ -115,6 +116,9 @@ HOSTED = Code(calling("host_function"))
 NO_TORCH = calling("_ZN2at7nothingEv")
 GRAFTED = "pkg.libs/libstdc++-0a1b2c3d.so.6"
 
+PATTERN = "import ctypes, glob\nctypes.CDLL(glob.glob('/x/libcudart.so.*[0-9]')[0])\n"
+RPATH = ("-Wl,-rpath,$ORIGIN",)
+SEARCHED = "import os\nos.environ['LD_LIBRARY_PATH'] = os.path.dirname(__file__) + '/lib'\n"
 OPENED = "import ctypes, os\nctypes.CDLL(os.path.dirname(__file__) + '/libx.so')\n"
 
 
@@ -697,6 +701,79 @@ DEFECTS = (
         {LIB: "versions: needs 2", "pkg/libv.so.1": "versions: has 1"},
     ),
     Plant("renamed runtime", error(SYMBOL, LIB), {LIB: "versions: needs libcudart.so.12"}),
+    Plant(
+        "function of other runtime",
+        error(SYMBOL, EXTENSION),
+        {EXTENSION: f"versions: needs cudaGetDeviceProperties_v2 of {CUDART13}"},
+        {"tag": CP312, "requires": (f"{RUNTIME13}==13.*",)},
+    ),
+    Plant(
+        "function of newer nvJitLink",
+        error(SYMBOL, EXTENSION),
+        {EXTENSION: Code(calling("__nvJitLinkCreate_13_0") + MODULE, NEW_LINK.needs, RPATH12)},
+        {"tag": CP312, "requires": (LINK,)},
+    ),
+    *(
+        Plant(
+            f"opened, {name}",
+            error(NEEDED, EXTENSION),
+            {
+                "pkg/__init__.py": f"{OPENED}from . import _C\n",
+                EXTENSION: Code(MODULE, ("libx.so",)),
+                LIB: Code(flags=flags),
+            },
+            {"tag": CP312},
+        )
+        for name, flags in (("no soname", ()), ("other soname", ("-Wl,-soname,libx.so.1",)))
+    ),
+    Plant(
+        "LD_LIBRARY_PATH of itself",
+        error(NEEDED, EXTENSION),
+        {
+            "pkg/__init__.py": f"{SEARCHED}from . import _C\n",
+            EXTENSION: Code(MODULE, ("libx.so",)),
+            "pkg/lib/libx.so": Code(),
+        },
+        {"tag": CP312},
+    ),
+    Plant(
+        "LD_LIBRARY_PATH of another program",
+        warning(NEEDED, EXTENSION),
+        {
+            "pkg/__init__.py": f"{SEARCHED}os.execv('/bin/x', ['x'])\nfrom . import _C\n",
+            EXTENSION: Code(MODULE, ("libx.so",)),
+            "pkg/lib/libx.so": Code(),
+        },
+        {"tag": CP312},
+    ),
+    *(
+        Plant(
+            f"raised again, {name}",
+            error(NEEDED, EXTENSION),
+            {
+                "pkg/__init__.py": f"try:\n    from . import _C\nexcept {handler}\n",
+                EXTENSION: Code(MODULE, (CUDART,)),
+                OTHER: Code(MODULE.replace("_C", "_D")),
+            },
+            {"tag": CP312},
+        )
+        for name, handler in (
+            ("as it is", "ImportError as problem:\n    print(problem)\n    raise"),
+            ("as another", "ImportError as problem:\n    raise RuntimeError('x') from problem"),
+        )
+    ),
+    *(
+        Plant(f"over conda's {name}", warning("grafted library", name), {name: Code()})
+        for name in (f"{DATA}/data/lib/libstdc++.so.6", f"{DATA}/data/lib/libssl.so.3")
+    ),
+    *(
+        Plant(
+            f"parts of {PurePosixPath(name).name}",
+            error("grafted library", name),
+            {name: Code(opening("libcudnn_ops.so"))},
+        )
+        for name in ("pkg/libcudnn.so.9", "pkg/libcudnn.so.8")
+    ),
     Plant("driver's function", error(SYMBOL, EXTENSION), {EXTENSION: Code(CALLS)}, {"tag": CP312}),
     Plant(
         "no device link", error(SYMBOL, LIB), {LIB: Code(calling("__cudaRegisterLinkedBinary_x"))}
@@ -781,7 +858,7 @@ DEFECTS = (
     *(
         Plant(
             f"extension first, {name}",
-            warning(NEEDED, EXTENSION),
+            error(NEEDED, EXTENSION),
             {**files, EXTENSION: Code(MODULE, ("libc10.so",))},
             {"tag": CP312, "requires": ("torch==2.8.0",)},
         )
@@ -1279,6 +1356,73 @@ SOUND = (
         "runtime of other", None, {}, {"requires": ("torch==2.8.0", "nvidia-cuda-runtime==13.*")}
     ),
     Plant("new nvJitLink", None, {LIB: NEW_LINK}, {"requires": (f"{LINK}>=12.8",)}),
+    Plant(
+        "function of the runtime",
+        None,
+        {EXTENSION: f"versions: needs cudaMalloc of {CUDART13}"},
+        {"tag": CP312, "requires": (f"{RUNTIME13}==13.*",)},
+    ),
+    *(
+        Plant(
+            f"opened, {name}",
+            None,
+            {
+                "pkg/__init__.py": f"{OPENED}from . import _C\n",
+                EXTENSION: Code(MODULE, ("libx.so",)),
+                LIB: Code(flags=flags),
+                **more,
+            },
+            {"tag": CP312},
+        )
+        for name, flags, more in (
+            ("with soname", ("-Wl,-soname,libx.so",), {}),
+            (
+                "needed by the other",
+                (),
+                {OTHER: Code(MODULE.replace("_C", "_D"), ("libx.so",), RPATH)},
+            ),
+        )
+    ),
+    Plant(
+        "opened by a pattern",
+        None,
+        {
+            "pkg/__init__.py": f"{PATTERN}from . import _C\n",
+            EXTENSION: Code(MODULE, (CUDART,)),
+        },
+        {"tag": CP312, "requires": (RUNTIME,)},
+    ),
+    Plant(
+        "not raised again",
+        None,
+        {
+            "pkg/__init__.py": "try:\n    from . import _C\nexcept ImportError:\n    _C = None\n",
+            EXTENSION: Code(MODULE, (CUDART,), RPATH12),
+            OTHER: Code(MODULE.replace("_C", "_D")),
+        },
+        {"tag": CP312, "requires": (RUNTIME,)},
+    ),
+    Plant(
+        "part of TensorRT",
+        None,
+        {EXTENSION: Code(MODULE, ("libnvinfer.so.10",))},
+        {"tag": CP312, "name": "tensorrt_cu12_bindings"},
+    ),
+    Plant("own file in lib", None, {f"{DATA}/data/lib/libmine.so.1": Code()}),
+    Plant(
+        "all of cuDNN",
+        None,
+        {"pkg/libcudnn.so.9": Code(opening("libcudnn_ops.so")), "pkg/libcudnn_ops.so.9": Code()},
+    ),
+    *(
+        Plant(
+            f"folder of a requirement, {folder}",
+            None,
+            {EXTENSION: Code(MODULE, ("libmore.so",), rpath(folder))},
+            {"tag": CP312, "requires": ("fastapi", "more-quantum-cu12", "pyscf")},
+        )
+        for folder in ("lib", "elsewhere/lib")
+    ),
     Plant("own versions", None, {LIB: "versions: needs 1", "pkg/libv.so.1": "versions: has 1"}),
     Plant(
         "module of other name",
@@ -1411,7 +1555,6 @@ SOUND = (
 
 HIDDEN = MODULE.replace("void", '__attribute__((visibility("hidden"))) void', 1)
 IMPORTS = package("from . import _C\n")
-RUNTIME13, CUDART13, RPATH13 = "nvidia-cuda-runtime", "libcudart.so.13", rpath("nvidia/cu13/lib")
 NEEDS13: dict[str, str | Code] = {LIB: Code(needs=(CUDART13,), flags=RPATH13)}
 LOADER = "import ctypes, json\nfor name in json.load(open('x'))['libs']: ctypes.CDLL(name)\n"
 PLUGIN = Code(needs=(CUDART,))
@@ -1446,7 +1589,7 @@ CONTRADICTIONS = (
     Plant(
         "other CUDA", warning("mixed CUDA majors", "METADATA"), NEEDS13, requiring("cupy-cuda12x")
     ),
-    Plant("no limit", warning(NEEDED, "METADATA"), NEEDS13, requiring(f"{RUNTIME13}>=13.0")),
+    Plant("no limit", note(NEEDED, "METADATA"), NEEDS13, requiring(f"{RUNTIME13}>=13.0")),
     Plant("lost headers", error(META, "METADATA"), {}, {"metadata": LOST}),
     Plant("lost text", warning(META, "METADATA"), {}, {"metadata": "Summary: a\nFast.\n"}),
     *(
@@ -2009,15 +2152,17 @@ def versioned(folder: Path, code: str) -> Path:
     version = code.rpartition(" ")[2]
     soname = "libcudart.so.13" if "cudart" in version else "libv.so.1"
     soname = "v/libv.so" if version == "path" else soname
+    name = next((word for word in code.split() if word.startswith("cuda")), "answer")
     (folder / "map").write_text(
-        f"{version if version[0] == 'l' else 'V_' + version} {{ global: answer; }};\n"
+        f"{version if version[0] == 'l' else 'V_' + version} {{ global: {name}; }};\n"
     )
     flags = (f"-Wl,--version-script={folder / 'map'}", f"-Wl,-soname,{soname}")
-    supplier = make_library(folder / "v", flags=flags)
+    supplier = make_library(folder / "v", flags=flags, code=f"int {name}(void) {{ return 0; }}\n")
     if "has" in code:
         return supplier
-    (folder / "user.c").write_text(calling("answer") + MODULE)
-    words = ("gcc", "-fPIC", folder / "user.c", supplier, "-Wl,-rpath,$ORIGIN")
+    (folder / "user.c").write_text(calling(name) + MODULE)
+    place = ":$ORIGIN/../nvidia/cu13/lib" if name != "answer" else ""
+    words = ("gcc", "-fPIC", folder / "user.c", supplier, f"-Wl,-rpath,$ORIGIN{place}")
     return compile_library(folder / "libx.so", *words)
 
 

@@ -24,15 +24,15 @@ from tests.support.packages.defective_wheels import TAG, make_library
 
 
 def test_prints_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wheel = make_wheel(tmp_path, "-Wl,-z,norelro")
+    wheel = make_wheel(tmp_path, "-Wl,-rpath,/tmp/lib")
 
     run_session(tmp_path, wheel, as_json=True, fails_on="never")
 
     [data] = read_document(capsys.readouterr().out, "audit")["wheels"]
     assert (data["wheel"], data["verdict"], data["recipe"]) == (wheel.name, "warning", None)
     [finding] = data["findings"]
-    assert (finding["severity"], finding["rule"]) == ("warning", "relro")
-    assert finding["anchor"] == "TROUBLESHOOTING.md#audit-relro"
+    assert (finding["severity"], finding["rule"]) == ("warning", "rpath")
+    assert finding["anchor"] == "TROUBLESHOOTING.md#audit-rpath"
     assert data["libraries"][0]["file"] == "tiny_cuda/libtiny.so"
 
 

@@ -25,7 +25,9 @@ def library_with(folder: Path, text: str) -> bytes:
     return compile_library(folder / "text.so", "gcc", "-fPIC", source).read_bytes()
 
 
-def begin_fatbin(arch: int, size: int, flags: int = 0x2011) -> bytes:
+def begin_fatbin(arch: int, size: int, flags: int = 0x2011, kind: int = 2) -> bytes:
     """The headers of a fat binary with code for one arch, which follows, compressed."""
-    element = struct.pack("<HHIQ8xHHI8xQ", 2, 0x101, 64, size, 0, 0, arch, flags).ljust(64, b"\0")
+    element = struct.pack("<HHIQ8xHHI8xQ", kind, 0x101, 64, size, 0, 0, arch, flags).ljust(
+        64, b"\0"
+    )
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(element) + size) + element

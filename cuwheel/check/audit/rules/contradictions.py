@@ -127,7 +127,7 @@ def _unlimited(part: Component, bound: str, soname: str, case: AuditCase) -> Ite
     ):
         fact = f"{lines[0].name}{allowed[0]} also allows {bound} and later, for another CUDA: its "
         fact += f"library isn't {soname}, which the wheel needs: require <{bound}"
-        yield finding(_FILE, "needed library", fact, "warning")
+        yield finding(_FILE, "needed library", fact, "note")  # there is none yet
 
 
 def _other_cuda_findings(chain: Chain) -> Iterator[AuditFinding]:

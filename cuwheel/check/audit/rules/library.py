@@ -44,6 +44,9 @@ _RECENT = ("x86-64-v3", "x86-64-v4")  # which CPUs in use lack
 _OF_ARCH = re.compile(r"\d{2}|volta|turing|ampere|ada|hopper|blackwell")
 _NAMED_GPU = re.compile(r"(?i)sm[-_ ]?\d\d|hopper|blackwell|[HB][123]00|RTX|compute capabilit")
 _AMPERE = 80  # an arch
+# Of LTO-IR: nvJitLink, the driver, and cuFFT, which links callbacks; Python packages use these.
+_LINKS = re.compile(r"lib(nvJitLink|cufft)\.so|cuLink|(__)?nvJitLink")
+_LINKER = re.compile(rb"(?i)jit_?link|\bcuda\.(core|bindings)|numba|cupy|cuLink")
 _OLDEST_IN_USE = 90  # an arch: without code for it, or older, a wheel serves few GPUs
 _MODIFIED = "it is marked with DT_TEXTREL, for which the loader makes its code writable"
 _SHOWN = 3  # names in one finding; a library may need hundreds
@@ -204,8 +207,8 @@ def _hardening_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditF
         yield finding(name, "text relocations", _MODIFIED, severity)
     if elf.is_dynamic and elf.relro == "none":
         fact = "its relocated data stays writable (no PT_GNU_RELRO)"
-        is_foreign = is_grafted(name) and not case.contract  # NVIDIA's, which users can't change
-        yield finding(name, "relro", fact, "note" if is_foreign else "warning")
+        # It protects against other faults alone: without it a library works.
+        yield finding(name, "relro", fact, "warning" if case.contract else "note")
 
 
 def _rpath_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
@@ -326,6 +329,7 @@ def _arch_findings(case: AuditCase) -> Iterator[AuditFinding]:
     if contract is None:
         for name, code in {**dict(codes), **case.scan.device_files}.items():
             yield from _ptx_findings(name, code, case)
+            yield from _lto_findings(name, code, case)
         return
     if not codes and (contract.archs or contract.ptx_archs):
         fact = f"no library contains device code, the target is for {_archs('sm', contract.archs)}"
@@ -390,6 +394,21 @@ def _ptx_findings(name: str, code: DeviceCode, case: AuditCase) -> Iterator[Audi
     elif code.ptx and not any(map(str.isdecimal, code.ptx)):
         fact = f"its only PTX is {_archs('compute', code.ptx)}, which newer GPUs can't compile"
         yield finding(name, "archs", fact, "note")
+
+
+def _lto_findings(name: str, code: DeviceCode, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield LTO-IR alone, where no library, Python code or requirement links it while it runs."""
+    texts: list[str] = []
+    for library, elf in case.host_libraries:
+        opened = () if library.cudart else library.opened  # the runtime opens the driver
+        texts += (*elf.needed, *opened, *elf.driver_functions, *library.undefined)
+    is_linked = any(map(_LINKS.match, texts)) or bool(case.gpu_projects)
+    is_linked |= any(map(_LINKER.search, case.scan.sources.values()))
+    is_alone = code.lto and not (code.sass or code.ptx or code.tile)
+    if is_alone and not is_linked and name != case.scan.file_name:
+        fact = f"it has only LTO-IR ({_archs('lto', code.lto)}), which nvJitLink or the driver has "
+        fact += "to link before a GPU runs it, and nothing in the wheel uses these"
+        yield finding(name, "archs", fact, "warning")
 
 
 def _wider_than(name: str, code: DeviceCode, case: AuditCase) -> str:

@@ -133,7 +133,7 @@ def _order_findings(chain: Chain) -> Iterator[AuditFinding]:
                 done.add(member)
                 fact = f"line {item.line} of {item.importer} imports it before "
                 fact += f"{frameworks[needing[0]]}, whose libraries it doesn't find by itself"
-                yield finding(member, "needed library", fact, "warning")
+                yield finding(member, "needed library", fact)
 
 
 class _Run:

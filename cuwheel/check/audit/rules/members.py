@@ -76,6 +76,12 @@ _ABSOLUTE = re.compile(rb"^/[^\r\n]*", re.MULTILINE)
 _LOADER = re.compile(r"/lib(64)?/ld-(linux|musl)[-\w]*\.so\.\d+")
 _OF_GLIBC = re.compile(r"lib(c|m|dl|rt|util|pthread|resolv)\.so\.\d+|ld-linux[-\w]*\.so\.\d+")
 _STANDARD_LIBRARY = "libstdc++"
+# Libraries of conda's python 3.13 and its requirements, and of its compilers.
+_OF_PREFIX = re.compile(
+    r"\.data/data/lib/lib(stdc\+\+|gcc_s|gomp|gfortran|quadmath|atomic|asan|tsan|ubsan|itm|python3[.\dt]*"
+    r"|ssl|crypto|z|ffi|lzma|bz2|sqlite3|expat|readline|history|ncursesw?|tinfow?|tcl8\.\d|tk8\.\d|uuid)"
+    r"\.so[.\d]*$"
+)
 _SEVERAL = frozenset({"libcudart", "libnvToolsExt"})
 _ANYBODYS = re.compile(
     r"_?(C|core|cuda|cuda_ext|ext|kernels?|lib|native|ops|utils)\.([-\w]+\.)?so$"
@@ -94,7 +100,9 @@ _INTERPRETERS = (b"#!python", b"#!/usr/bin/", b"#!/bin/", b"#! /usr/bin/", b"#! 
 # In `#!` lines: Python's own name; `env python3`, which every environment has.
 _PYTHON = re.compile(rb"[/ ]python[\d.]*(\s|$)")
 _BY_PATH = re.compile(rb"env +(-S +)?python3?(\s|$)")
-_REPLACED = re.compile(r"\.data/(scripts|data/bin)/((python|pip)(3(\.\d+)?)?|activate|uv)$")
+_REPLACED = re.compile(
+    r"\.data/(scripts|data/bin)/((python|pip)(3(\.\d+)?)?|activate|uv|conda|openssl|sqlite3)$"
+)
 _OF_RECORD = re.compile(r"^its (hash|size) in RECORD|^RECORD (lists it, but|doesn't list)")
 # Of types and documents.
 _NO_CODE = re.compile(r"(\.pyi|/py\.typed|\.md|\.rst|\.txt|/LICENSE)$|\.dist-info/")
@@ -184,6 +192,10 @@ def _graft_findings(case: AuditCase) -> Iterator[AuditFinding]:
             fact = "a library that belongs to another wheel is copied in"
             severity = case.severity("warning" if _is_second(file, case) else "note")
             yield finding(name, "grafted library", fact, severity)
+        elif _OF_PREFIX.search(name) and case.is_read:
+            fact = f"installers write it over the environment's own lib/{file}, as conda's, with "
+            fact += "which all of its programs run, and remove that when they uninstall the wheel"
+            yield finding(name, "grafted library", fact, case.severity("warning"))
         elif stem_of(file) == _STANDARD_LIBRARY and case.is_read and not case.contract:
             fact = "a second C++ runtime: a process may load both, or the older one for all"
             yield finding(name, "grafted library", fact, "warning")
@@ -218,6 +230,8 @@ def _dlopen_findings(name: str, file: str, case: AuditCase) -> Iterator[AuditFin
         return
     is_renamed = file != PurePosixPath(name).name
     files = {name for name in case.files if name_before_graft(name) == name}
+    if stem_of(file) == f"lib{component.name}":  # its name fits the pattern of cuDNN's parts
+        files.discard(file)
     installed = {dep.distribution for dep in case.dependencies}
     for pattern in component.opens:
         is_loaded = any(preloads(dep.by, pattern) for dep in case.dependencies)

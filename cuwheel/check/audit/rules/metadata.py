@@ -17,7 +17,7 @@ from packaging.tags import Tag, parse_tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from cuwheel.base.formats.wheel.metadata import header, unread_headers
+from cuwheel.base.formats.wheel.metadata import header, installed_path, unread_headers
 from cuwheel.base.formats.wheel.publication import mark_source, split_mark
 from cuwheel.base.system.versions import plain_release
 from cuwheel.check.audit.case import AuditCase
@@ -154,8 +154,12 @@ def _tag_findings(case: AuditCase) -> Iterator[AuditFinding]:
             "libraries are installed into the one for pure Python code, where their rpath "
             "entries don't work"
         )
+        graph = case.loader_graph
+        own = {path.parts[0] for path in map(installed_path, scan.names) if path}
+        folders = (folder for name in graph.elves for folder in graph.folders(name))
+        leaves = any(folder.parts and folder.parts[0] not in own for folder in folders)
         has_modules = any(elf.python_modules for _, elf in case.host_libraries)
-        severity = case.severity("warning" if has_modules else "note")
+        severity = case.severity("warning" if has_modules and leaves else "note")
         yield finding("WHEEL", "tag", fact, severity)
     for tag in sorted(case.tags, key=str):
         if case.contract and not _fits_python(tag, case.contract.python):

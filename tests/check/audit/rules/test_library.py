@@ -12,8 +12,10 @@ from cuwheel.base.formats.binaries.fatbin import ElementKind
 from cuwheel.build.recipe.contract import contract_of
 from cuwheel.build.recipe.recipe import Framework
 from cuwheel.check.audit.verdict import audit_wheel, judge
+from tests.support.check.scans import begin_fatbin
 from tests.support.factories import compile_library, make_target, write_wheel
 from tests.support.packages.defective_wheels import (
+    CODE,
     MEMBER,
     audited,
     audited_library,
@@ -90,7 +92,7 @@ def test_finds_text_relocations(tmp_path: Path) -> None:
     ("flag", "severity", "rule"),
     [
         ("execstack", "error", "executable stack"),
-        ("norelro", "warning", "relro"),
+        ("norelro", "note", "relro"),
         ("x86-64-v3", "warning", "platform tag"),
         ("x86-64-v4", "warning", "platform tag"),
     ],
@@ -196,3 +198,20 @@ def test_finds_opened_library_for_one_gpu(
     result = judge(replace(case, scan=replace(case.scan, libraries=(changed,))))
 
     assert [item.severity for item in result.findings if item.rule == "archs"] == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "severity"),
+    [(8, CODE, "warning"), (8, calling("cuLinkAddData_v2"), ""), (2, CODE, "")],
+    ids=["LTO-IR alone", "linked at run time", "machine code"],
+)
+def test_lto_code_needs_a_linker(tmp_path: Path, kind: int, code: str, severity: str) -> None:
+    library = make_library(tmp_path / "made", code=code)
+    files: dict[str, Path | bytes] = {MEMBER: library}
+    files |= {"pkg/a.fatbin": begin_fatbin(80, 8, kind=kind) + bytes(8)}
+
+    severities = [
+        item.severity for item in audited(tmp_path, files).findings if item.rule == "archs"
+    ]
+
+    assert severities == ([severity] if severity else [])

@@ -174,6 +174,20 @@ def test_checks_metadata(
     assert breaches(audit_wheel(wheel)) == expected
 
 
+@pytest.mark.parametrize(
+    ("entry", "severity"), [("$ORIGIN/../other/lib", "warning"), ("$ORIGIN", "note")]
+)
+def test_pure_wheel_loses_other_wheels(tmp_path: Path, entry: str, severity: str) -> None:
+    code = "void *PyInit_m(void) { return 0; }\n"
+    module = make_library(tmp_path / "made", code=code, flags=(f"-Wl,-rpath,{entry}",))
+    wheel = write_wheel(
+        tmp_path, {"pkg/m.abi3.so": module}, name="pkg", tag="cp312-abi3-linux_x86_64"
+    )
+    rewrite(wheel, tmp_path / "content", "WHEEL", "Purelib: false", "Purelib: true")
+
+    assert (severity, "tag", "WHEEL") in breaches(audit_wheel(wheel))
+
+
 def test_finds_metadata_that_index_refuses(tmp_path: Path) -> None:
     findings = library_breaches(tmp_path, requires=("not a requirement!",))
 
