@@ -61,6 +61,12 @@ MISNAMED = {
     ),
 }
 """Projects that a requirement can't mean: why. Each looked for with pip, November 2026."""
+WITHOUT_WHEELS = {
+    "cupy": " with nvcc, over the files of cupy-cuda12x and cupy-cuda13x, which have some",
+    "nvidia-pyindex": ", and the index that it adds isn't needed any more",
+    **dict.fromkeys(("causal-conv1d", "flash-attn", "mamba-ssm", "pycuda"), ""),
+}
+"""Projects of which pip downloads only sources: what to add. Each looked for, November 2026."""
 # Packages, each of which several projects of the index install.
 _VARIANTS = {
     "cupy": "cupy",

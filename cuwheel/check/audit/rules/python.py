@@ -21,6 +21,7 @@ from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by, project_of_module
 from cuwheel.check.audit.python_code import Import, PythonCode, names_of, own_level
+from cuwheel.check.audit.rules.included_files import include_findings
 from cuwheel.check.audit.rules.python_files import file_findings
 from cuwheel.check.audit.rules.python_imports import ImportOrder
 from cuwheel.check.audit.rules.python_projects import project_findings
@@ -43,6 +44,10 @@ _FRAMEWORKS = frozenset(
 _SOURCES = ("src", "lib", "python", "source")
 _SITES = ("site-packages", "dist-packages")  # the end of a prefix that was packed as it was
 _STARTED = ("console_scripts", "gui_scripts")
+# Groups with functions that PyTorch, Numba and vLLM call without arguments (their documentation).
+_CALLED = (*_STARTED, "numba_extensions", "torch.backends", "vllm.general_plugins")
+# Groups with modules of which JAX (`xla_bridge.py`) and Triton (`backends`) take these names.
+_PLUGINS = {"jax_plugins": ("initialize",), "triton.backends": ("compiler", "driver")}
 _VALUE = re.compile(
     r"^(?P<module>\w+(\.\w+)*)\s*(:\s*(?P<attribute>[\w.]+)\s*)?(\[(?P<extras>.*)\])?$"
 )
@@ -65,6 +70,7 @@ def python_findings(case: AuditCase) -> Iterator[AuditFinding]:
     for member, line in code.imports_above_top():
         yield finding(member, _RULE, f"line {line} imports from above its outermost package")
     yield from file_findings(case)
+    yield from include_findings(case)
     yield from project_findings(case)
     yield from _name_findings(code)
     yield from _nested_findings(code, case)
@@ -288,7 +294,10 @@ def _entry_findings(case: AuditCase) -> Iterator[AuditFinding]:
         return
     for group in parser.sections():
         for name, value in parser.items(group):
-            if fact := _entry_fault(case, group, value):
+            fact = _entry_fault(case, group, value)
+            if group == "numba_extensions" and name != "init":
+                fact = fact or "Numba calls only an entry point with the name init"
+            if fact:
                 yield finding("entry_points.txt", _RULE, f"{name} = {value}: {fact}")
             elif fact := _extra_fault(value, case):
                 yield finding("entry_points.txt", _RULE, f"{name} = {value}: {fact}", "warning")
@@ -323,7 +332,7 @@ def _may_be_elsewhere(module: str, group: str, case: AuditCase) -> bool:
 
 
 def _start_fault(code: PythonCode, module: str, name: str) -> str:
-    """Return why a script can't call a module's function; empty: it can, or that isn't known."""
+    """Return why a function can't be called without arguments; empty: it can, or it's unknown."""
     nodes = list(code.statements(code.modules.get(module, "")))
     bound = [node for part in nodes for node in own_level(part) if name in names_of(node)]
     node = bound[0] if len(bound) == 1 else None
@@ -346,9 +355,9 @@ def _call_fault(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
         each.arg for each, value in zip(args.kwonlyargs, args.kw_defaults, strict=True) if not value
     ]
     if needed:
-        return f"a script calls it without arguments, and it needs {needed[0]}"
+        return f"it is called without arguments, and needs {needed[0]}"
     is_async = isinstance(function, ast.AsyncFunctionDef)
-    return "a script calls it, and nothing awaits it: it is async" if is_async else ""
+    return "it is async, and nothing awaits its call" if is_async else ""
 
 
 def _entry_fault(case: AuditCase, group: str, value: str) -> str:
@@ -364,5 +373,8 @@ def _entry_fault(case: AuditCase, group: str, value: str) -> str:
     is_known = module in code.modules and first
     if is_known and not code.has_name(module, first):
         return f"{module} has no {first}"
-    is_started = group in _STARTED and match["attribute"] == first
+    names = () if first or module not in code.modules else _PLUGINS.get(group, ())
+    if missing := [name for name in names if not code.has_name(module, name)]:
+        return f"{module} has no {missing[0]}, which {group.partition('_')[0]} takes from it"
+    is_started = group in _CALLED and match["attribute"] == first
     return _start_fault(code, module, first) if is_started else ""

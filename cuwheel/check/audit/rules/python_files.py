@@ -12,6 +12,13 @@ from typing import NamedTuple
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, finding
+from cuwheel.check.audit.rules.python_machine import (
+    Effect,
+    effect_findings,
+    effects_of_assignment,
+    effects_of_call,
+    effects_of_check,
+)
 from cuwheel.check.audit.rules.python_projects import QUERIES, Query, query_findings
 from cuwheel.check.audit.rules.python_values import (
     LOADERS,
@@ -81,6 +88,7 @@ def file_findings(case: AuditCase) -> Iterator[AuditFinding]:
                 missing.append(path)
                 yield fault
     yield from query_findings(dict.fromkeys(files.queries), case)
+    yield from effect_findings(files.effects, case)
     yield from _compiled_findings(files, case)
 
 
@@ -124,6 +132,7 @@ class _Files:
     Attributes:
         opened: by the modules that were read, when they are imported.
         queries: of METADATA, by these modules.
+        effects: of these modules on the process.
     """
 
     def __init__(self, case: AuditCase) -> None:
@@ -136,6 +145,7 @@ class _Files:
         self._called: set[ast.FunctionDef] = set()
         self.opened: list[_Opened] = []
         self.queries: list[Query] = []
+        self.effects: list[Effect] = []
 
     def scope(self, member: str) -> Values:
         """Run a module's level once; return its names."""
@@ -246,11 +256,15 @@ class _Files:
         elif isinstance(node, ast.For):
             return self._loop(node, values)
         elif isinstance(node, _FUNCTION):
+            for part in (*node.decorator_list, *node.args.defaults):
+                self._look(part, values)
             values.names[node.name] = node if _is_plain(node) else None
             self._owners[node] = self._member
         elif isinstance(node, ast.ClassDef):
             self._run(node.body, values.inner({}))
         else:
+            self.effects += effects_of_check(node, values, self._member)
+            self._look(getattr(node, "test", None), values)
             _forget(node, values)
             return False
         return True
@@ -282,6 +296,7 @@ class _Files:
         self, node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr, values: Values
     ) -> None:
         if isinstance(node, ast.Assign):
+            self.effects += effects_of_assignment(node, values, self._member)
             for target in node.targets:
                 bind(target, values.of(node.value), values)
         elif isinstance(node, ast.AnnAssign):
@@ -313,6 +328,8 @@ class _Files:
             function = scope.of(call.func)
             if isinstance(function, ast.FunctionDef):
                 self._call(call, function, scope)
+            if isinstance(function, Foreign):
+                self.effects += effects_of_call(call, function.name, scope, self._member)
             is_query = isinstance(function, Foreign) and function.name in QUERIES
             if is_query and call.args and (name := scope.text(call.args[0])):
                 self.queries.append(Query(self._member, call.lineno, name))
