@@ -21,7 +21,6 @@ from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by, project_of_module
 from cuwheel.check.audit.python_code import Import, PythonCode, names_of, own_level
-from cuwheel.check.audit.rules.included_files import include_findings
 from cuwheel.check.audit.rules.python_files import file_findings
 from cuwheel.check.audit.rules.python_imports import ImportOrder
 from cuwheel.check.audit.rules.python_projects import project_findings
@@ -70,7 +69,6 @@ def python_findings(case: AuditCase) -> Iterator[AuditFinding]:
     for member, line in code.imports_above_top():
         yield finding(member, _RULE, f"line {line} imports from above its outermost package")
     yield from file_findings(case)
-    yield from include_findings(case)
     yield from project_findings(case)
     yield from _name_findings(code)
     yield from _nested_findings(code, case)

@@ -1,10 +1,12 @@
-"""Rules for files and libraries that an import always opens, under names known from the code."""
+"""Rules for files that an import always opens, under names known from the code, or compiles."""
 
 from __future__ import annotations
 
 import ast
 import os
+import posixpath
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -62,6 +64,11 @@ _MAKES = re.compile(
 )
 _WORD = re.compile(rb"\w+")
 _COMPILES = re.compile(rb"\bcpp_extension\b")
+# In Python code: PyTorch's extensions, NVRTC, CuPy, PyCUDA, nvcc.
+_RUNS_COMPILER = re.compile(rb"\bcpp_extension\b|nvrtc|RawModule|RawKernel|SourceModule|\bnvcc\b")
+# No header of the toolkit's or PyTorch's has such a name in its own folder; of others no more than
+# the wheel's folders is known.
+_OWN_HEADERS = (".cuh", ".cu", ".inl")
 _LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEPTH = 4  # of calls
@@ -90,6 +97,7 @@ def file_findings(case: AuditCase) -> Iterator[AuditFinding]:
     yield from query_findings(dict.fromkeys(files.queries), case)
     yield from effect_findings(files.effects, case)
     yield from _compiled_findings(files, case)
+    yield from _include_findings(case)
 
 
 def _judged(opened: _Opened, case: AuditCase) -> Iterator[AuditFinding]:
@@ -430,3 +438,54 @@ def _sources(call: ast.Call, values: Values) -> Iterator[str]:
         for path in value if isinstance(value, tuple) else (value,):
             if isinstance(path, str) and path.startswith("/"):
                 yield path
+
+
+def _include_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield files that compiled sources include, and that the wheel doesn't have.
+
+    A header that Python code names may be written by it.
+    """
+    texts = [text for text in case.scan.sources.values() if _RUNS_COMPILER.search(text)]
+    if not texts or not case.scan.includes:
+        return
+    code = b"\n".join(texts)
+    queue = dict.fromkeys(name for name in case.scan.includes if _is_named(name, code))
+    members: dict[str, list[str]] = defaultdict(list)
+    for name in case.scan.names:
+        members[PurePosixPath(name).name].append(name)
+    folders = {posixpath.dirname(name) for name in case.scan.names}
+    done: set[str] = set()
+    while queue:
+        source, _ = queue.popitem()
+        done.add(source)
+        for included in case.scan.includes.get(source, ()):
+            there = _members_for(source, included, members[PurePosixPath(included).name])
+            queue |= dict.fromkeys(name for name in there if name not in done)
+            if (
+                not there
+                and _is_own_header(source, included, folders)
+                and not _is_named(included, code)
+            ):
+                fact = f"it includes {included}, which isn't in the wheel, and is compiled when the"
+                yield finding(source, _RULE, f"{fact} package runs", "warning")
+
+
+def _is_named(name: str, code: bytes) -> bool:
+    return PurePosixPath(name).name.encode() in code
+
+
+def _members_for(source: str, included: str, members: list[str]) -> list[str]:
+    """Return the members that an include may mean: from its own folder, or from any other."""
+    beside = posixpath.normpath(posixpath.join(posixpath.dirname(source), included))
+    if beside in members:
+        return [beside]
+    end = "/" + re.sub(r"^(\.\./|\./)+", "", included)
+    return [name for name in members if f"/{name}".endswith(end)]
+
+
+def _is_own_header(source: str, included: str, folders: set[str]) -> bool:
+    """Return True for a file that no other project has: by its name, or its folder here."""
+    folder, _, file = included.rpartition("/")
+    if not folder:
+        return file.endswith(_OWN_HEADERS)
+    return posixpath.normpath(posixpath.join(posixpath.dirname(source), folder)) in folders
