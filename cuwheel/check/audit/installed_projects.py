@@ -42,6 +42,7 @@ _PROJECTS = {
     "google.colab": "google-colab",
     "pkg_resources": "setuptools",
     "pylab": "matplotlib",
+    "pynvml": "nvidia-ml-py",
     "torchgen": "torch",
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
@@ -49,6 +50,10 @@ _PROJECTS = {
 # Modules of many projects, or of none on the index.
 _SHARED = frozenset({"cuda", "cv2", "google", "mpl_toolkits", "nvidia", "jax_plugins"})
 _CONDA = "isn't there: it is a package of conda"
+_UNSUFFIXED = (
+    *("cublas", "cuda-cupti", "cuda-nvcc", "cuda-nvrtc", "cuda-runtime", "cufft", "curand"),
+    *("cusolver", "cusparse", "nvjitlink", "nvtx"),
+)
 MISNAMED = {
     "pytorch": "is no PyTorch, which is called torch",
     "tensorflow-gpu": "can't be installed: it is called tensorflow",
@@ -56,7 +61,7 @@ MISNAMED = {
     "nvidia-tensorrt": "has no wheel: it is called tensorrt",
     **dict.fromkeys(("cudatoolkit", "pytorch-cuda", "cudnn", "cuda-cudart", "libcublas"), _CONDA),
     **dict.fromkeys(
-        ("nvidia-cuda-runtime-cu13", "nvidia-cublas-cu13", "nvidia-cusparse-cu13"),
+        (f"nvidia-{name}-cu13" for name in _UNSUFFIXED),
         "is empty: for CUDA 13 its name has no suffix",
     ),
 }

@@ -247,7 +247,13 @@ def _undeclared_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFin
     installed = installed_by(case.required)
     if installed is None or not case.scan.metadata:
         return
-    done = {*installed, *case.assumed, *(installed_by(case.assumed) or ()), case.project}
+    done = {
+        *installed,
+        *case.required,
+        *case.assumed,
+        *(installed_by(case.assumed) or ()),
+        case.project,
+    }
     own = {name.partition(".")[0] for name in (*code.modules, *code.folders)}
     for item in (*code.imports, *code.rest_imports):
         module = item.module.partition(".")[0]
