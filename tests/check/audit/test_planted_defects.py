@@ -1733,6 +1733,7 @@ BROKEN = (
             (f"{ENVIRON}os.environ.setdefault('CUDA_LAUNCH_BLOCKING', '1')", note),
             ("from jax.lib import xla_client", warning, "jax>=0.4"),
             ("from jax import tree_map", error, "jax>=0.6"),
+            ("from cupy import cusparse", warning, "cupy-cuda12x"),
             ("import jax.numpy as jnp\ndef f(): return jnp.fix(1)", warning, "jax>=0.4"),
         )
     ),
@@ -1910,6 +1911,7 @@ FIXED = (
             (f"{ENVIRON}os.environ['JAX_PLATFORMS'] = os.environ.get('JAX_PLATFORMS', '')",),
             ("from jax.lib import xla_client", "jax>=0.4,<0.9"),
             ("from jax import config", "jax>=0.4"),
+            ("from cupy import cusparse", "cupy-cuda12x<14"),
         )
     ),
     *(

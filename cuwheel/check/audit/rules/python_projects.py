@@ -1,8 +1,8 @@
-"""Rules for other projects: names of NumPy, PyTorch and JAX, Pythons with wheels, queries.
+"""Rules for other projects: names of their releases, Pythons with wheels, queries.
 
 NumPy: `dir(numpy)` and its modules in 1.22 to 2.4, and its release notes of 1.24 for the types of
-Python. PyTorch: its documentation and release notes. JAX: the public modules in 24 wheels of 0.4.20
-to 0.12. Wheels: the index, November 2026.
+Python. PyTorch: its documentation and release notes. JAX and CuPy: the public modules in 25 wheels
+of 0.4.20 to 0.12, in 6 of 11.6 to 14.2. Wheels: the index, November 2026.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 from cuwheel.base.formats.wheel.metadata import parse_requirement
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
-from cuwheel.check.audit.installed_projects import installed_by
+from cuwheel.check.audit.installed_projects import installed_by, package_of
 from cuwheel.check.audit.tags import minor_of
 from cuwheel.check.cuda.frameworks import extras_of, has_common_release
 
@@ -41,6 +41,10 @@ _REMOVED = {
         "2.4": "in1d trapz linalg.linalg",
     },
     "torch": {"2.0": "_six"},
+    "cupy": {
+        "13.0": "cuda.compile_with_cache",
+        "14.0": "array_api cuda.cudnn cudnn cusolver cusparse cutensor prof sparse",
+    },
     "jax": {
         "0.4.24": "core.TracerArrayConversionError linear_util numpy.in1d numpy.row_stack "
         "numpy.trapz prng random.KeyArray",
@@ -103,6 +107,8 @@ _WHEELS = {
 _OLDEST = 8  # of Python 3 in that table
 _GUARDS = re.compile(rb"hasattr|getattr|__version__|AttributeError|ImportError|TYPE_CHECKING")
 _ALIASES = {
+    "cp": "cupy",
+    "cupy": "cupy",
     "jax": "jax",
     "jnp": "jax.numpy",
     "np": "numpy",
@@ -131,6 +137,7 @@ def project_findings(case: AuditCase) -> Iterator[AuditFinding]:
     allowed: dict[str, SpecifierSet] = {}
     for each in (each for each in case.requirements if "" in extras_of(each, case.markers)):
         name = canonicalize_name(each.name)
+        name = "cupy" if package_of(name) == "cupy" else name
         allowed[name] = allowed.get(name, SpecifierSet()) & each.specifier
         yield from _python_findings(each, case)
     faults = {
@@ -177,7 +184,7 @@ def _faults(project: str, allowed: SpecifierSet) -> dict[str, _Lack]:
         (_REMOVED, "before", "<", ">="),
         (_ADDED, "from", ">=", "<"),
     ):
-        for release, names in table[project].items():
+        for release, names in table.get(project, {}).items():
             if not has_common_release(SpecifierSet(f"{lacks}{release}"), allowed):
                 continue
             is_possible = has_common_release(SpecifierSet(f"{has}{release}"), allowed)
