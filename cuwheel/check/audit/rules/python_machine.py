@@ -81,8 +81,9 @@ def effect_findings(effects: list[Effect], case: AuditCase) -> Iterator[AuditFin
     done: set[tuple[str, str]] = set()
     for effect in effects:
         is_run = effect.member in case.code.run and effect.program not in case.required
-        if is_run and (effect.member, effect.fact) not in done:
-            done.add((effect.member, effect.fact))
+        kind = (effect.member, effect.fact.partition(":")[2])  # the first ends the import
+        if is_run and kind not in done:
+            done.add(kind)
             fact = f"line {effect.line} {effect.fact}"
             yield finding(effect.member, "Python code", fact, effect.severity)
     for item in case.code.imports:

@@ -136,8 +136,8 @@ def project_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield names and Pythons that the allowed releases of a required project don't have."""
     allowed: dict[str, SpecifierSet] = {}
     for each in (each for each in case.requirements if "" in extras_of(each, case.markers)):
-        name = canonicalize_name(each.name)
-        name = "cupy" if package_of(name) == "cupy" else name
+        project = canonicalize_name(each.name)
+        name = "cupy" if package_of(project) == "cupy" else str(project)
         allowed[name] = allowed.get(name, SpecifierSet()) & each.specifier
         yield from _python_findings(each, case)
     faults = {
