@@ -42,6 +42,7 @@ _PROJECTS = {
     "google.colab": "google-colab",
     "pkg_resources": "setuptools",
     "pylab": "matplotlib",
+    "pynvml": "nvidia-ml-py",
     "torchgen": "torch",
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
@@ -49,6 +50,10 @@ _PROJECTS = {
 # Modules of many projects, or of none on the index.
 _SHARED = frozenset({"cuda", "cv2", "google", "mpl_toolkits", "nvidia", "jax_plugins"})
 _CONDA = "isn't there: it is a package of conda"
+_UNSUFFIXED = (
+    *("cublas", "cuda-cupti", "cuda-nvcc", "cuda-nvrtc", "cuda-runtime", "cufft", "curand"),
+    *("cusolver", "cusparse", "nvjitlink", "nvtx"),
+)
 MISNAMED = {
     "pytorch": "is no PyTorch, which is called torch",
     "tensorflow-gpu": "can't be installed: it is called tensorflow",
@@ -56,11 +61,17 @@ MISNAMED = {
     "nvidia-tensorrt": "has no wheel: it is called tensorrt",
     **dict.fromkeys(("cudatoolkit", "pytorch-cuda", "cudnn", "cuda-cudart", "libcublas"), _CONDA),
     **dict.fromkeys(
-        ("nvidia-cuda-runtime-cu13", "nvidia-cublas-cu13", "nvidia-cusparse-cu13"),
+        (f"nvidia-{name}-cu13" for name in _UNSUFFIXED),
         "is empty: for CUDA 13 its name has no suffix",
     ),
 }
 """Projects that a requirement can't mean: why. Each looked for with pip, November 2026."""
+WITHOUT_WHEELS = {
+    "cupy": " with nvcc, over the files of cupy-cuda12x and cupy-cuda13x, which have some",
+    "nvidia-pyindex": ", and the index that it adds isn't needed any more",
+    **dict.fromkeys(("causal-conv1d", "flash-attn", "mamba-ssm", "pycuda"), ""),
+}
+"""Projects of which pip downloads only sources: what to add. Each looked for, November 2026."""
 # Packages, each of which several projects of the index install.
 _VARIANTS = {
     "cupy": "cupy",

@@ -64,6 +64,9 @@ _STARTS = re.compile(rb"\b(exec[lv]\w*|spawn[lv]\w*|posix_spawnp?|subprocess|Pop
 # Before NumPy 2 its headers have only the first name.
 _CFFI = b"\0_cffi_backend\0"  # which a module of cffi imports
 _NUMPY_API, _NUMPY = b"._multiarray_umath", re.compile(rb"numpy\.(_?core)\._multiarray_umath\0")
+# In the error of `import_array`, since NumPy 2.0: the oldest release that it accepts.
+_NUMPY_TARGET = re.compile(rb"against NumPy C-API version 0x%x \(NumPy (\d+\.\d+)\+?\)")
+_NUMPY_CHECK = b"NumPy C-API version"
 # A text with the name of a library, which `dlopen` gets.
 _NAMED = b".so"
 # Data files in which code may look up which libraries it loads, and the names in them.
@@ -73,6 +76,11 @@ _OPENED = re.compile(rb"\0(lib[\w+-]{1,60}\.so(?:\.\d+)*)\0")
 _OPENED_BY_PATH = re.compile(rb"\0(/[\w./+-]{1,200}/lib[\w+-]{1,60}\.so(?:\.\d+)*)\0")
 # OpenSSH's form begins with a line that is the same in all keys, full of zeros.
 _PRIVATE_KEY = rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+(?:b3Blbn[\w+/]+\s+)?([\w+/=\s]{100})"
+# Sources that a package may compile when it runs, and the files that they include.
+_COMPILED = (".cu", ".cuh", ".cpp", ".cc", ".h", ".hpp", ".inl")
+_DIRECTIVE = re.compile(
+    rb'^[ \t]*#[ \t]*(?:(if\w*)|(endif)|include[ \t]*"([^"\n]{1,200})")', re.MULTILINE
+)
 # A key of its owner, or a token of a service, in the forms that GitHub's secret scanning lists.
 _SECRETS = (
     (b"PRIVATE KEY-----", "a private key", _PRIVATE_KEY),
@@ -103,6 +111,7 @@ class ScannedLibrary:
         damage: why it, or its device code, can't be read; empty for an intact one.
         cudart: the release of CUDA's runtime that is linked into it, `13.0`; empty: none.
         numpy: the major release of NumPy whose headers it was compiled with; 0: none's.
+        numpy_target: the oldest release of NumPy that it accepts, `2.3`; empty: it isn't known.
         uses_cffi: it imports cffi's module.
         opened: libraries that its code names, where it calls `dlopen`.
         code_sizes: bytes of its device code of each kind, of all sections.
@@ -118,6 +127,7 @@ class ScannedLibrary:
     is_core: bool = False
     cudart: str = ""
     numpy: int = 0
+    numpy_target: str = ""
     uses_cffi: bool = False
     opened: tuple[str, ...] = ()
     code_sizes: Mapping[ElementKind, int] = field(default_factory=dict, compare=False, repr=False)
@@ -166,6 +176,7 @@ class WheelScan:
         secrets: members with keys and tokens, and of what kind.
         executables: members that a user may start.
         byte_code: the magic numbers of compiled modules, by name.
+        includes: files that small sources of C++ and CUDA include in quotes, by name.
     """
 
     file_name: str
@@ -187,6 +198,7 @@ class WheelScan:
     executables: frozenset[str] = frozenset()
     entry_points: str = ""
     byte_code: Mapping[str, int] = field(default_factory=dict)
+    includes: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
 
 def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
@@ -205,6 +217,7 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
         listed: set[str] = set()
         byte_code: dict[str, int] = {}
         sources: dict[str, bytes] = {}
+        includes: dict[str, tuple[str, ...]] = {}
         secrets: list[tuple[str, str]] = []
         space = limits.SOURCES
         for member in read_members(wheel.members(archive.fileno()), finder):
@@ -213,6 +226,7 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
             device_files |= {member.name: member.code} if member.code else {}
             loaders += [member.name] if member.is_loader else []
             listed |= member.listed
+            includes |= {member.name: member.includes} if member.includes else {}
             byte_code |= {member.name: member.magic} if member.name.endswith(".pyc") else {}
             secrets += [(member.name, kind) for kind in member.secrets]
             is_source = member.name.endswith((".py", ".pth")) or ".data/scripts/" in member.name
@@ -234,6 +248,7 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
             listed=frozenset(listed),
             sources=sources,
             byte_code=byte_code,
+            includes=includes,
             secrets=tuple(secrets),
             executables=wheel.executables,
             entry_points=wheel.read_text("entry_points.txt"),
@@ -304,6 +319,7 @@ class MemberReading:
         code: of a file with device code alone.
         is_loader: it is a module that loads libraries by name.
         listed: libraries that a data file names.
+        includes: files that a source of C++ or CUDA includes in quotes.
         text: the content, if `is_small`.
         secrets: the kinds of keys and tokens in it.
     """
@@ -314,6 +330,7 @@ class MemberReading:
         self.code: DeviceCode | None = None
         self.is_loader = False
         self.listed: frozenset[str] = frozenset()
+        self.includes: tuple[str, ...] = ()
         self._member = member
         self._leaks = finder
         self._hash = ContentHash()
@@ -321,6 +338,7 @@ class MemberReading:
         self._fatbins = FatbinFinder(member.size)
         self._has_cudart = False
         self._numpy: set[bytes] = set()  # modules that have its C API
+        self._numpy_target = ""
         self._uses_cffi = False
         self._is_named_as_module = not PurePosixPath(member.name).name.startswith("lib")
         self._names: set[bytes] = set()  # texts in it, of CUDA's libraries
@@ -368,6 +386,8 @@ class MemberReading:
         if self.is_small and ".dist-info/" not in self.name and _LIST.search(self.name):
             names = _LISTED.findall(self.text)[: limits.FAULTS]
             self.listed = frozenset(name.decode() for name in names)
+        if self.is_small and self.name.endswith(_COMPILED):
+            self.includes = _includes_of(self.text)
         if self._fatbins.found:
             self.code = code_of(self._fatbins.found)
         elif self.name.endswith(".ptx"):
@@ -384,6 +404,12 @@ class MemberReading:
         self._has_cudart = self._has_cudart or CUDART_TEXT in window.data
         if is_library and _NUMPY_API in window.data:
             self._numpy.update(_NUMPY.findall(window.data))
+        if (
+            is_library
+            and _NUMPY_CHECK in window.data
+            and (target := _NUMPY_TARGET.search(window.data))
+        ):
+            self._numpy_target = target[1].decode()
         if is_library and self._is_named_as_module and not self._uses_cffi:
             self._uses_cffi = _CFFI in window.data
         if is_library and _NAMED in window.data and len(self._names) < limits.FAULTS:
@@ -426,6 +452,7 @@ class MemberReading:
             device_code=code,
             cudart=cudart,
             numpy=(2 if b"_core" in self._numpy else 1) if self._numpy else 0,
+            numpy_target=self._numpy_target,
             uses_cffi=self._uses_cffi,
             code_sizes=self._fatbins.sizes,
             opened=self._opened(elf),
@@ -479,6 +506,17 @@ def _read_symbols(stream: IO[bytes], elf: Elf) -> tuple[tuple[str, ...], Exports
         return symbols.unversioned(), symbols.exports()
     except ElfFormatError:
         return (), None  # of 32 bits, big-endian, or with a table that is cut off
+
+
+def _includes_of(text: bytearray) -> tuple[str, ...]:
+    """Return what a source includes in quotes, outside of conditions but a guard of the whole."""
+    names: list[str] = []
+    depth = 0
+    for number, (start, end, name) in enumerate(_DIRECTIVE.findall(text)):
+        is_guard = number == 0 and start == b"ifndef"
+        depth += bool(start) - bool(end and depth) - is_guard
+        names += [name.decode(errors="replace")] if name and depth == 0 else []
+    return tuple(names[: limits.FAULTS])
 
 
 def join_codes(codes: Iterable[DeviceCode]) -> DeviceCode:

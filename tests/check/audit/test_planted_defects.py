@@ -1048,7 +1048,7 @@ DEFECTS = (
     ),
     Plant(
         "byte code",
-        warning("byte code", "pkg/__pycache__/a.cpython-312.pyc"),
+        note("byte code", "pkg/__pycache__/a.cpython-312.pyc"),
         {"pkg/__pycache__/a.cpython-312.pyc": "x"},
     ),
 )
@@ -1718,6 +1718,21 @@ PACKED = Code(
     "static int a; int *p = &a;\n" + MODULE, (), ("-nostdlib", "-Wl,-z,pack-relative-relocs")
 )
 MKL = Code(MODULE, ("libmkl_rt.so.2",))
+NUMPY_23 = Code(
+    BOTH_UMATH + 'const char *p = "against NumPy C-API version 0x%x (NumPy 2.3) but";\n'
+)
+SUBPROCESS = "import subprocess\n"
+NVCC = f"{SUBPROCESS}x = subprocess.check_output(['nvcc', '--version'])\n"
+PTH_FINDER = "import _finder; _finder.install()\n"
+FINDER = 'MAPPING = {"pkg": "/home/ci/src/pkg"}\n'
+INCLUDING = '#ifndef A\n#define A\n#include "vec.cuh"\n#endif\n'
+COMPILING = f"{HERE}{LOAD}def ops(): return load(name='k', sources=[here / 'k.cu'])\n"
+
+
+def group(text: str, code: str = "") -> dict[str, str | Code]:
+    return {ENTRY: f"{text}\n", **package("", plug=code)}
+
+
 ENVIRON = "import os\n"
 TOOL_NEEDS = Code("int main(void) { return 0; }\n", ("libone.so.1",), is_program=True)
 
@@ -1841,6 +1856,62 @@ BROKEN = (
     Plant("Windows", error(PY, "pkg/__init__.py"), package("import winreg\n"), {"tag": CP312}),
     Plant(
         "variable", error(PY, "pkg/__init__.py"), package(f"{ENVIRON}x = os.environ['CUDA_PATH']\n")
+    ),
+    *(
+        Plant(code[-50:], breach(PY, "pkg/__init__.py"), package(f"{code}\n"), requiring(*lines))
+        for code, breach, *lines in (
+            ("import torch\nx = torch.cuda.get_device_capability(0)", warning, "torch"),
+            ("import torch\nif torch.cuda.current_device(): ...", warning, "torch"),
+            ("import torch\ndef f(x=torch.cuda.get_device_name()): ...", warning, "torch"),
+            ("import torch\nassert torch.cuda.is_available()", note, "torch"),
+            ("import torch\nx = torch.zeros(1, device='cuda:0')", warning, "torch"),
+            ("from pynvml import nvmlInit\nnvmlInit()", warning, "nvidia-ml-py"),
+            ("import jax\nx = jax.devices('gpu')", warning, "jax"),
+            ("from cupy.cuda import Device\nx = Device().compute_capability", warning, "cupy"),
+            ("import pycuda.autoinit", warning, "pycuda"),
+            (NVCC, warning),
+            (f"{SUBPROCESS}def f(): subprocess.run('nvidia-smi')\nf()", warning),
+            (f"{ENVIRON}os.environ['CUDA_VISIBLE_DEVICES'] = '0'", warning),
+            ("from os import environ\nenviron['JAX_PLATFORMS'] = 'cpu'", warning),
+            (f"{ENVIRON}os.environ.setdefault('CUDA_LAUNCH_BLOCKING', '1')", note),
+            ("from jax.lib import xla_client", warning, "jax>=0.4"),
+            ("from jax import tree_map", error, "jax>=0.6"),
+            ("from cupy import cusparse", warning, "cupy-cuda12x"),
+            ("import jax.numpy as jnp\ndef f(): return jnp.fix(1)", warning, "jax>=0.4"),
+        )
+    ),
+    *(
+        Plant(text.replace("\n", " "), error(PY, "entry_points.txt"), group(text, code))
+        for text, code in (
+            ("[jax_plugins]\na = pkg.plug", "def initialise(): ...\n"),
+            ("[triton.backends]\na = pkg.plug", "compiler = 1\n"),
+            ("[torch.backends]\na = pkg.plug:f", "def f(device): ...\n"),
+            ("[numba_extensions]\na = pkg.plug:f", "def f(): ...\n"),
+        )
+    ),
+    *(
+        Plant(f"sources of {name}", breach(META, "METADATA"), {}, requiring(name))
+        for name, breach in (("cupy>=13", warning), ("nvidia-pyindex", warning), ("pycuda", note))
+    ),
+    Plant(
+        "no header",
+        warning(PY, "pkg/k.cu"),
+        {"pkg/k.cu": INCLUDING, **package(COMPILING)},
+        requiring("torch"),
+    ),
+    *(
+        Plant(name, error(START, name), {name: text, "_finder.py": FINDER}, ANY)
+        for name, text in (
+            ("__editable__.pkg-1.2.3.pth", PTH_FINDER),
+            ("_pkg_editable.pth", PTH_FINDER),
+            ("pkg-editable.pth", "/home/ci/src/pkg\n"),
+        )
+    ),
+    Plant(
+        "NumPy 2.3 and numpy>=1.26",
+        warning("undefined symbol", EXTENSION),
+        {EXTENSION: NUMPY_23},
+        requiring("numpy>=1.26"),
     ),
     Plant("MKL", error(NEEDED, EXTENSION), {EXTENSION: MKL}, {"tag": CP312}),
     *(
@@ -1966,6 +2037,48 @@ FIXED = (
             "os.environ['CUDA_PATH'] = '1'",
             "if 'CUDA_PATH' in os.environ: ...\nx = os.environ['CUDA_PATH']",
         )
+    ),
+    *(
+        Plant(code[-50:], None, package(f"{code}\n"), requiring(*lines))
+        for code, *lines in (
+            ("import torch\ndef f(): return torch.cuda.current_device()", "torch"),
+            ("import torch\nx = torch.cuda.is_available() and torch.cuda.init()", "torch"),
+            ("import torch\ntry: torch.cuda.init()\nexcept RuntimeError: ...", "torch"),
+            ("import torch\nx = torch.zeros(1, device='cpu')", "torch"),
+            ("import jax\nx = jax.devices()", "jax"),
+            ("import pynvml", "nvidia-ml-py"),
+            (f"{SUBPROCESS}import shutil\nif shutil.which('nvcc'):\n    subprocess.run('nvcc')",),
+            (f"{SUBPROCESS}x = subprocess.run('nvcc --version', shell=True)",),
+            (f"{SUBPROCESS}x = subprocess.run(['ninja', '--version'])", "ninja"),
+            (f"{ENVIRON}os.environ['CUDA_LAUNCH_BLOCKING'] = '0'",),
+            (f"{ENVIRON}os.environ['JAX_PLATFORMS'] = os.environ.get('JAX_PLATFORMS', '')",),
+            ("from jax.lib import xla_client", "jax>=0.4,<0.9"),
+            ("from jax import config", "jax>=0.4"),
+            ("from cupy import cusparse", "cupy-cuda12x<14"),
+        )
+    ),
+    *(
+        Plant(text.replace("\n", " "), None, group(text, code))
+        for text, code in (
+            ("[jax_plugins]\na = pkg.plug", "def initialize(): ...\n"),
+            ("[triton.backends]\na = pkg.plug", "compiler = driver = 1\n"),
+            ("[torch.backends]\na = pkg.plug:f", "def f(): ...\n"),
+            ("[numba_extensions]\ninit = pkg.plug:f", "def f(): ...\n"),
+        )
+    ),
+    *(
+        Plant(f"header {name}", None, {"pkg/k.cu": text, **package(COMPILING), **more}, wheel)
+        for wheel in (requiring("torch"),)
+        for name, text, more in (
+            ("here", INCLUDING, {"pkg/include/vec.cuh": ""}),
+            ("of PyTorch", '#include "torch/extension.h"\n', {}),
+            ("of a choice", '#pragma once\n#ifdef B\n#include "b.cuh"\n#endif\n', {}),
+        )
+    ),
+    Plant("code that nothing compiles", None, {"pkg/k.cu": INCLUDING, **package("")}),
+    *(
+        Plant(f"NumPy 2.3 and {line}", None, {EXTENSION: NUMPY_23}, requiring(line))
+        for line in ("numpy>=2.3", "numpy")
     ),
     Plant("MKL, required", None, {EXTENSION: MKL}, requiring("mkl")),
     *(

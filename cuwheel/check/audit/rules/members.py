@@ -38,6 +38,8 @@ _SHARED = frozenset(
     | {"include", "lib", "lib32", "lib64", "libexec", "man", "sbin", "scripts", "share", "src"}
     | {"test", "tests", "venv", ".eggs", ".git", ".github"}
 )
+# Of a prefix, which no program looks for there: without modules they are only lost.
+_PREFIX = frozenset({"etc", "include", "lib", "lib32", "lib64", "libexec", "man", "share"})
 _SHARED_FILES = frozenset({"__init__.py", "conftest.py", "setup.py", "test.py", "tests.py"})
 _OWN_FILES = frozenset({".py", ".pyi", ".pth", ".so", ".pyd", ".dll", ".dylib"})
 _CACHED = re.compile(r"(.*/)?__pycache__/[^/]+\.pyc")
@@ -72,6 +74,10 @@ _IMPORTED = re.compile(rb"^import[ \t]+([A-Za-z]\w*)", re.MULTILINE)
 # Code that hides what it does, or starts and fetches something.
 _SUSPECT = re.compile(rb"exec\(|eval\(|base64|zlib|marshal|subprocess|popen|system\(|socket|urllib")
 _ABSOLUTE = re.compile(rb"^/[^\r\n]*", re.MULTILINE)
+# Of editable installs: setuptools, hatchling, scikit-build-core, meson-python.
+_EDITABLE = re.compile(r"(__editable__|_editable_impl_).*\.pth|.+[-_]editable\.pth")
+_FINDER = re.compile(rb"^import[ \t]+(\w+)", re.MULTILINE)
+_FOUND_IN = re.compile(rb"""["'](/[^"'\n]*)["']""")
 # System V ABI, and musl: the loaders of Linux's distributions.
 _LOADER = re.compile(r"/lib(64)?/ld-(linux|musl)[-\w]*\.so\.\d+")
 _OF_GLIBC = re.compile(r"lib(c|m|dl|rt|util|pthread|resolv)\.so\.\d+|ld-linux[-\w]*\.so\.\d+")
@@ -317,7 +323,8 @@ def _top_level_findings(case: AuditCase) -> Iterator[AuditFinding]:
         size = show_size(sum(case.scan.contents[name].size for name in names))
         what = f"{plural(len(names), 'file')}, {size}" if place.endswith("/") else size
         fact = f"{what}: installed directly into site-packages, among other packages' files"
-        yield finding(place, "top level", fact, "warning")
+        is_lost = place.rstrip("/") in _PREFIX and not any(name.endswith(".py") for name in names)
+        yield finding(place, "top level", fact, "note" if is_lost else "warning")
 
 
 def _collision_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -390,7 +397,7 @@ def _byte_code_findings(case: AuditCase) -> Iterator[AuditFinding]:
     if files:
         size = show_size(sum(case.scan.contents[name].size for name in files))
         fact = f"{plural(len(files), 'file')} of byte code, {size}: installers compile their own"
-        yield finding(files[0], "byte code", fact, "warning")
+        yield finding(files[0], "byte code", fact, "note")
 
 
 def _foreign_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -464,6 +471,14 @@ def _start_findings(case: AuditCase) -> Iterator[AuditFinding]:
 def _pth_findings(name: str, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield folders of another machine, and code that runs whenever Python starts."""
     text = case.scan.sources.get(name, b"")
+    if _EDITABLE.fullmatch(name):
+        finders = [f"{word.decode()}.py" for word in _FINDER.findall(text)]
+        texts = [case.scan.sources.get(finder, b"") for finder in finders]
+        folders = _ABSOLUTE.findall(text) + _FOUND_IN.findall(b"\n".join(texts))
+        fact = "it is of an editable install, whose code stays on the machine that built it"
+        fact += f", in {folders[0].decode(errors='replace')}" if folders else ""
+        yield finding(name, "program", fact)
+        return
     if match := _ABSOLUTE.search(text):
         fact = f"it adds {match[0].decode(errors='replace')}, a folder of the machine that built it"
         yield finding(name, "program", fact)

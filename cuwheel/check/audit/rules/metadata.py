@@ -22,7 +22,7 @@ from cuwheel.base.formats.wheel.publication import mark_source, split_mark
 from cuwheel.base.system.versions import plain_release
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, finding
-from cuwheel.check.audit.installed_projects import MISNAMED
+from cuwheel.check.audit.installed_projects import MISNAMED, WITHOUT_WHEELS
 from cuwheel.check.audit.tags import list_tags, minor_of, policy_of
 from cuwheel.check.cuda.frameworks import (
     extras_of,
@@ -109,10 +109,12 @@ def _project_findings(case: AuditCase) -> Iterator[AuditFinding]:
     if (canonicalize_name(name), in_metadata) != (project, version):
         fact = f"the file name says {project} {version}, METADATA says {name} {written}"
         yield finding(scan.file_name, "name", fact)
-    stem, _, stated = scan.dist_info.removesuffix(".dist-info").rpartition("-")
-    # In normal forms, as installers compare names.
+    # In normal forms, as installers compare names; pip and Python split at the first hyphen.
+    stem, _, stated = scan.dist_info.removesuffix(".dist-info").partition("-")
     if (canonicalize_name(stem), _version(stated)) != (project, version):
-        yield finding(scan.dist_info, "name", "its name doesn't match the wheel's file name")
+        fact = "its name doesn't match the wheel's file name"
+        fact += f": it reads as {stem} {stated}" if "-" in stated else ""
+        yield finding(scan.dist_info, "name", fact)
     if contract := case.contract:
         if project != contract.project:
             fact = f"the project is {project}, the recipe's is {contract.project}"
@@ -412,6 +414,9 @@ def _alone_findings(required: Requirement, case: AuditCase) -> Iterator[AuditFin
     elif is_always and locals_ and "+" not in own:
         fact = f"the public index has no local versions, as {name}{locals_[0]}: pip finds it only "
         fact += "with the address of another index (--extra-index-url)"
+    elif is_always and name in WITHOUT_WHEELS and not case.contract:
+        fact = f"{name} has no wheels on the index: installers build it{WITHOUT_WHEELS[name]}"
+        severity = "warning" if WITHOUT_WHEELS[name] else "note"
     elif is_always and name in MISNAMED:
         fact, severity = f"the project {required.name} on the index {MISNAMED[name]}", "error"
     if fact:

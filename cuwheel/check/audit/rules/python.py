@@ -43,6 +43,10 @@ _FRAMEWORKS = frozenset(
 _SOURCES = ("src", "lib", "python", "source")
 _SITES = ("site-packages", "dist-packages")  # the end of a prefix that was packed as it was
 _STARTED = ("console_scripts", "gui_scripts")
+# Groups with functions that PyTorch, Numba and vLLM call without arguments (their documentation).
+_CALLED = (*_STARTED, "numba_extensions", "torch.backends", "vllm.general_plugins")
+# Groups with modules of which JAX (`xla_bridge.py`) and Triton (`backends`) take these names.
+_PLUGINS = {"jax_plugins": ("initialize",), "triton.backends": ("compiler", "driver")}
 _VALUE = re.compile(
     r"^(?P<module>\w+(\.\w+)*)\s*(:\s*(?P<attribute>[\w.]+)\s*)?(\[(?P<extras>.*)\])?$"
 )
@@ -243,7 +247,13 @@ def _undeclared_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFin
     installed = installed_by(case.required)
     if installed is None or not case.scan.metadata:
         return
-    done = {*installed, *case.assumed, *(installed_by(case.assumed) or ()), case.project}
+    done = {
+        *installed,
+        *case.required,
+        *case.assumed,
+        *(installed_by(case.assumed) or ()),
+        case.project,
+    }
     own = {name.partition(".")[0] for name in (*code.modules, *code.folders)}
     for item in (*code.imports, *code.rest_imports):
         module = item.module.partition(".")[0]
@@ -288,7 +298,10 @@ def _entry_findings(case: AuditCase) -> Iterator[AuditFinding]:
         return
     for group in parser.sections():
         for name, value in parser.items(group):
-            if fact := _entry_fault(case, group, value):
+            fact = _entry_fault(case, group, value)
+            if group == "numba_extensions" and name != "init":
+                fact = fact or "Numba calls only an entry point with the name init"
+            if fact:
                 yield finding("entry_points.txt", _RULE, f"{name} = {value}: {fact}")
             elif fact := _extra_fault(value, case):
                 yield finding("entry_points.txt", _RULE, f"{name} = {value}: {fact}", "warning")
@@ -323,7 +336,7 @@ def _may_be_elsewhere(module: str, group: str, case: AuditCase) -> bool:
 
 
 def _start_fault(code: PythonCode, module: str, name: str) -> str:
-    """Return why a script can't call a module's function; empty: it can, or that isn't known."""
+    """Return why a function can't be called without arguments; empty: it can, or it's unknown."""
     nodes = list(code.statements(code.modules.get(module, "")))
     bound = [node for part in nodes for node in own_level(part) if name in names_of(node)]
     node = bound[0] if len(bound) == 1 else None
@@ -346,9 +359,9 @@ def _call_fault(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
         each.arg for each, value in zip(args.kwonlyargs, args.kw_defaults, strict=True) if not value
     ]
     if needed:
-        return f"a script calls it without arguments, and it needs {needed[0]}"
+        return f"it is called without arguments, and needs {needed[0]}"
     is_async = isinstance(function, ast.AsyncFunctionDef)
-    return "a script calls it, and nothing awaits it: it is async" if is_async else ""
+    return "it is async, and nothing awaits its call" if is_async else ""
 
 
 def _entry_fault(case: AuditCase, group: str, value: str) -> str:
@@ -364,5 +377,8 @@ def _entry_fault(case: AuditCase, group: str, value: str) -> str:
     is_known = module in code.modules and first
     if is_known and not code.has_name(module, first):
         return f"{module} has no {first}"
-    is_started = group in _STARTED and match["attribute"] == first
+    names = () if first or module not in code.modules else _PLUGINS.get(group, ())
+    if missing := [name for name in names if not code.has_name(module, name)]:
+        return f"{module} has no {missing[0]}, which {group.partition('_')[0]} takes from it"
+    is_started = group in _CALLED and match["attribute"] == first
     return _start_fault(code, module, first) if is_started else ""

@@ -1,10 +1,12 @@
-"""Rules for files and libraries that an import always opens, under names known from the code."""
+"""Rules for files that an import always opens, under names known from the code, or compiles."""
 
 from __future__ import annotations
 
 import ast
 import os
+import posixpath
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -12,6 +14,13 @@ from typing import NamedTuple
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, finding
+from cuwheel.check.audit.rules.python_machine import (
+    Effect,
+    effect_findings,
+    effects_of_assignment,
+    effects_of_call,
+    effects_of_check,
+)
 from cuwheel.check.audit.rules.python_projects import QUERIES, Query, query_findings
 from cuwheel.check.audit.rules.python_values import (
     LOADERS,
@@ -55,6 +64,11 @@ _MAKES = re.compile(
 )
 _WORD = re.compile(rb"\w+")
 _COMPILES = re.compile(rb"\bcpp_extension\b")
+# In Python code: PyTorch's extensions, NVRTC, CuPy, PyCUDA, nvcc.
+_RUNS_COMPILER = re.compile(rb"\bcpp_extension\b|nvrtc|RawModule|RawKernel|SourceModule|\bnvcc\b")
+# No header of the toolkit's or PyTorch's has such a name in its own folder; of others no more than
+# the wheel's folders is known.
+_OWN_HEADERS = (".cuh", ".cu", ".inl")
 _LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEPTH = 4  # of calls
@@ -81,7 +95,9 @@ def file_findings(case: AuditCase) -> Iterator[AuditFinding]:
                 missing.append(path)
                 yield fault
     yield from query_findings(dict.fromkeys(files.queries), case)
+    yield from effect_findings(files.effects, case)
     yield from _compiled_findings(files, case)
+    yield from _include_findings(case)
 
 
 def _judged(opened: _Opened, case: AuditCase) -> Iterator[AuditFinding]:
@@ -124,6 +140,7 @@ class _Files:
     Attributes:
         opened: by the modules that were read, when they are imported.
         queries: of METADATA, by these modules.
+        effects: of these modules on the process.
     """
 
     def __init__(self, case: AuditCase) -> None:
@@ -136,6 +153,7 @@ class _Files:
         self._called: set[ast.FunctionDef] = set()
         self.opened: list[_Opened] = []
         self.queries: list[Query] = []
+        self.effects: list[Effect] = []
 
     def scope(self, member: str) -> Values:
         """Run a module's level once; return its names."""
@@ -246,11 +264,15 @@ class _Files:
         elif isinstance(node, ast.For):
             return self._loop(node, values)
         elif isinstance(node, _FUNCTION):
+            for part in (*node.decorator_list, *node.args.defaults):
+                self._look(part, values)
             values.names[node.name] = node if _is_plain(node) else None
             self._owners[node] = self._member
         elif isinstance(node, ast.ClassDef):
             self._run(node.body, values.inner({}))
         else:
+            self.effects += effects_of_check(node, values, self._member)
+            self._look(getattr(node, "test", None), values)
             _forget(node, values)
             return False
         return True
@@ -282,6 +304,7 @@ class _Files:
         self, node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr, values: Values
     ) -> None:
         if isinstance(node, ast.Assign):
+            self.effects += effects_of_assignment(node, values, self._member)
             for target in node.targets:
                 bind(target, values.of(node.value), values)
         elif isinstance(node, ast.AnnAssign):
@@ -313,6 +336,8 @@ class _Files:
             function = scope.of(call.func)
             if isinstance(function, ast.FunctionDef):
                 self._call(call, function, scope)
+            if isinstance(function, Foreign):
+                self.effects += effects_of_call(call, function.name, scope, self._member)
             is_query = isinstance(function, Foreign) and function.name in QUERIES
             if is_query and call.args and (name := scope.text(call.args[0])):
                 self.queries.append(Query(self._member, call.lineno, name))
@@ -413,3 +438,54 @@ def _sources(call: ast.Call, values: Values) -> Iterator[str]:
         for path in value if isinstance(value, tuple) else (value,):
             if isinstance(path, str) and path.startswith("/"):
                 yield path
+
+
+def _include_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield files that compiled sources include, and that the wheel doesn't have.
+
+    A header that Python code names may be written by it.
+    """
+    texts = [text for text in case.scan.sources.values() if _RUNS_COMPILER.search(text)]
+    if not texts or not case.scan.includes:
+        return
+    code = b"\n".join(texts)
+    queue = dict.fromkeys(name for name in case.scan.includes if _is_named(name, code))
+    members: dict[str, list[str]] = defaultdict(list)
+    for name in case.scan.names:
+        members[PurePosixPath(name).name].append(name)
+    folders = {posixpath.dirname(name) for name in case.scan.names}
+    done: set[str] = set()
+    while queue:
+        source, _ = queue.popitem()
+        done.add(source)
+        for included in case.scan.includes.get(source, ()):
+            there = _members_for(source, included, members[PurePosixPath(included).name])
+            queue |= dict.fromkeys(name for name in there if name not in done)
+            if (
+                not there
+                and _is_own_header(source, included, folders)
+                and not _is_named(included, code)
+            ):
+                fact = f"it includes {included}, which isn't in the wheel, and is compiled when the"
+                yield finding(source, _RULE, f"{fact} package runs", "warning")
+
+
+def _is_named(name: str, code: bytes) -> bool:
+    return PurePosixPath(name).name.encode() in code
+
+
+def _members_for(source: str, included: str, members: list[str]) -> list[str]:
+    """Return the members that an include may mean: from its own folder, or from any other."""
+    beside = posixpath.normpath(posixpath.join(posixpath.dirname(source), included))
+    if beside in members:
+        return [beside]
+    end = "/" + re.sub(r"^(\.\./|\./)+", "", included)
+    return [name for name in members if f"/{name}".endswith(end)]
+
+
+def _is_own_header(source: str, included: str, folders: set[str]) -> bool:
+    """Return True for a file that no other project has: by its name, or its folder here."""
+    folder, _, file = included.rpartition("/")
+    if not folder:
+        return file.endswith(_OWN_HEADERS)
+    return posixpath.normpath(posixpath.join(posixpath.dirname(source), folder)) in folders

@@ -1,7 +1,8 @@
-"""Rules for other projects: names of NumPy and PyTorch, Pythons with wheels, queries of METADATA.
+"""Rules for other projects: names of their releases, Pythons with wheels, queries.
 
 NumPy: `dir(numpy)` and its modules in 1.22 to 2.4, and its release notes of 1.24 for the types of
-Python. PyTorch: its documentation and release notes. Wheels: the index, November 2026.
+Python. PyTorch: its documentation and release notes. JAX and CuPy: the public modules in 25 wheels
+of 0.4.20 to 0.12, in 6 of 11.6 to 14.2. Wheels: the index, November 2026.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from packaging.utils import canonicalize_name
 from cuwheel.base.formats.wheel.metadata import parse_requirement
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
-from cuwheel.check.audit.installed_projects import installed_by
+from cuwheel.check.audit.installed_projects import installed_by, package_of
 from cuwheel.check.audit.tags import minor_of
 from cuwheel.check.cuda.frameworks import extras_of, has_common_release
 
@@ -40,6 +41,38 @@ _REMOVED = {
         "2.4": "in1d trapz linalg.linalg",
     },
     "torch": {"2.0": "_six"},
+    "cupy": {
+        "13.0": "cuda.compile_with_cache",
+        "14.0": "array_api cuda.cudnn cudnn cusolver cusparse cutensor prof sparse",
+    },
+    "jax": {
+        "0.4.24": "core.TracerArrayConversionError linear_util numpy.in1d numpy.row_stack "
+        "numpy.trapz prng random.KeyArray",
+        # `jax.config` itself isn't a module any more, but a name.
+        "0.4.29": "config.config core.DimSize core.Shape lax.tie_in nn.normalize "
+        "interpreters.xla.backend_specific_translations interpreters.xla.register_translation "
+        "interpreters.xla.translations interpreters.xla.xla_destructure",
+        "0.4.31": "core.NamedShape experimental.maps lax.xeinsum random.shuffle",
+        "0.4.34": "sharding.XLACompatibleSharding xla_computation",
+        "0.4.36": "clear_backends core.thread_local_state experimental.export interpreters.xla.xb "
+        "interpreters.xla.xc interpreters.xla.xe",
+        "0.4.38": "numpy.round_",
+        "0.5.0": "experimental.array_api lib.xla_client.Device lib.xla_client.XlaRuntimeError",
+        "0.6.0": "core.ClosedJaxpr core.Jaxpr core.JaxprEqn core.Literal core.Primitive core.Token "
+        "core.Var core.full_lower core.jaxpr_as_fun core.raise_to_shaped lib.xla_client.ArrayImpl "
+        "lib.xla_client.PrimitiveType lib.xla_client.Shape lib.xla_client.XlaBuilder "
+        "lib.xla_client.XlaComputation lib.xla_client.ops "
+        "lib.xla_client.register_custom_call_target tree_flatten tree_leaves tree_map "
+        "tree_structure tree_transpose tree_unflatten treedef_is_leaf",
+        "0.7.0": "core.ConcretizationTypeError core.axis_frame core.call_p core.trace_state_clean "
+        "dlpack.to_dlpack interpreters.xla.pytype_aval_mappings lax.infeed lax.outfeed "
+        "sharding.PositionalSharding tree_util.build_tree",
+        "0.8.0": "experimental.host_callback extend.ffi interpreters.xla.canonicalize_dtype util",
+        "0.9.0": "lax.zeros_like_array lib.xla_bridge lib.xla_client lib.xla_extension",
+        "0.10.0": "core.get_aval core.mapped_aval core.unmapped_aval device_put_replicated "
+        "device_put_sharded experimental.custom_dce experimental.x64_context numpy.fix "
+        "sharding.PmapSharding",
+    },
 }
 _ADDED = {
     "numpy": {
@@ -50,6 +83,7 @@ _ADDED = {
         "2.1": "cumulative_prod cumulative_sum unstack",
         "2.2": "matvec vecmat",
     },
+    "jax": {"0.4.30": "export", "0.5.0": "ffi", "0.6.1": "shard_map"},
     "torch": {
         "2.0": "compile func vmap _dynamo set_default_device "
         "nn.functional.scaled_dot_product_attention",
@@ -72,7 +106,17 @@ _WHEELS = {
 }
 _OLDEST = 8  # of Python 3 in that table
 _GUARDS = re.compile(rb"hasattr|getattr|__version__|AttributeError|ImportError|TYPE_CHECKING")
-_ALIASES = {"np": "numpy", "numpy": "numpy", "torch": "torch"}
+_ALIASES = {
+    "cp": "cupy",
+    "cupy": "cupy",
+    "jax": "jax",
+    "jnp": "jax.numpy",
+    "np": "numpy",
+    "numpy": "numpy",
+    "torch": "torch",
+    "xla": "jax.interpreters.xla",
+    "xla_client": "jax.lib.xla_client",
+}
 
 
 class _Lack(NamedTuple):
@@ -92,7 +136,8 @@ def project_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield names and Pythons that the allowed releases of a required project don't have."""
     allowed: dict[str, SpecifierSet] = {}
     for each in (each for each in case.requirements if "" in extras_of(each, case.markers)):
-        name = canonicalize_name(each.name)
+        project = canonicalize_name(each.name)
+        name = "cupy" if package_of(project) == "cupy" else str(project)
         allowed[name] = allowed.get(name, SpecifierSet()) & each.specifier
         yield from _python_findings(each, case)
     faults = {
@@ -121,6 +166,12 @@ def _python_findings(required: Requirement, case: AuditCase) -> Iterator[AuditFi
         yield finding("METADATA", "metadata", fact, "warning")
 
 
+def oldest_wheel(project: str, case: AuditCase) -> str:
+    """Return the first release with a wheel for the oldest allowed Python; empty: unknown."""
+    rows, oldest = _WHEELS[project].split(), case.oldest_python or 0
+    return rows[oldest - _OLDEST].partition(":")[0] if 0 <= oldest - _OLDEST < len(rows) else ""
+
+
 def _range(text: str) -> str:
     first, _, last = text.partition(":")
     return f">={first}" + (f",<={last}" if last else "")
@@ -133,7 +184,7 @@ def _faults(project: str, allowed: SpecifierSet) -> dict[str, _Lack]:
         (_REMOVED, "before", "<", ">="),
         (_ADDED, "from", ">=", "<"),
     ):
-        for release, names in table[project].items():
+        for release, names in table.get(project, {}).items():
             if not has_common_release(SpecifierSet(f"{lacks}{release}"), allowed):
                 continue
             is_possible = has_common_release(SpecifierSet(f"{has}{release}"), allowed)
@@ -170,8 +221,13 @@ def _used_findings(faults: Mapping[str, _Lack], case: AuditCase) -> Iterator[Aud
 
 @cache
 def _pattern(names: tuple[str, ...]) -> re.Pattern[bytes]:
-    lasts = "|".join(re.escape(name.partition(".")[2]) for name in names)
-    return re.compile(rf"\b(?:np|numpy|torch)\.(?:{lasts})\b".encode())
+    texts = [
+        rf"{alias}\.{re.escape(name.removeprefix(f'{full}.'))}"
+        for name in names
+        for alias, full in _ALIASES.items()
+        if name.startswith(f"{full}.")
+    ]
+    return re.compile(rf"\b(?:{'|'.join(texts)})\b".encode())
 
 
 def _names_used(nodes: Iterator[ast.AST]) -> Iterator[tuple[int, str]]:

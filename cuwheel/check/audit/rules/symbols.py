@@ -16,7 +16,8 @@ from cuwheel.base.system.versions import version_key
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by
-from cuwheel.check.audit.rules.python_functions import RELEASES, python_functions
+from cuwheel.check.audit.python_functions import RELEASES, python_functions
+from cuwheel.check.audit.rules.python_projects import oldest_wheel
 from cuwheel.check.audit.scan import ScannedLibrary
 from cuwheel.check.audit.symbols import LINKED, SymbolNeeds, TorchFit
 from cuwheel.check.audit.tags import first_with, is_missing, minor_of, oldest_minor
@@ -54,6 +55,7 @@ def symbol_findings(case: AuditCase) -> Iterator[AuditFinding]:
         yield from _python_findings(library, needs)
         yield from _stable_abi_findings(library, case)
         yield from _numpy_findings(library, case)
+        yield from _numpy_target_findings(library, case)
         yield from _module_findings(library, case)
     yield from _shadowed_findings(case)
     if needs.is_torch_judged:
@@ -288,6 +290,24 @@ def _numpy_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditF
         is_sure = not any(has_common_release(SpecifierSet("<2"), each) for each in allowed)
         fact += f"numpy{allowed[0]} is required"
         yield finding(library.name, "undefined symbol", fact, "error" if is_sure else "warning")
+
+
+def _numpy_target_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield a module that refuses releases of NumPy which the wheel allows (`import_array`)."""
+    first = oldest_wheel("numpy", case)
+    lines = [each for each in case.requirements if canonicalize_name(each.name) == "numpy"]
+    allowed = [each.specifier for each in lines if "" in extras_of(each, case.markers)]
+    if not (library.numpy_target and first and allowed and case.is_imported(library.name)):
+        return
+    older = SpecifierSet(f"<{library.numpy_target}") & SpecifierSet(f">={first}")
+    if all(has_common_release(older, each) for each in allowed):
+        newer = SpecifierSet(f">={library.numpy_target}")
+        is_sure = not all(has_common_release(newer, each) for each in allowed)
+        fact = f"it was compiled for NumPy {library.numpy_target} (NPY_TARGET_VERSION): importing "
+        fact += f"it fails with older releases, which numpy{allowed[0]} allows"
+        is_bound = any(str(each) for each in allowed)  # without one the newest is installed
+        severity: Severity = "error" if is_sure else "warning" if is_bound else "note"
+        yield finding(library.name, "undefined symbol", fact, severity)
 
 
 def _module_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditFinding]:

@@ -38,9 +38,10 @@ def test_finds_copies_of_a_library(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "breach"),
     [
-        ({"lib/libx.a": b"x"}, ("warning", "top level", "lib/")),
-        ({"include/x.h": b"x"}, ("warning", "top level", "include/")),
-        ({"share/x/x.cmake": b"x"}, ("warning", "top level", "share/")),
+        ({"lib/libx.a": b"x"}, ("note", "top level", "lib/")),
+        ({"include/x.h": b"x"}, ("note", "top level", "include/")),
+        ({"lib/x.py": b""}, ("warning", "top level", "lib/")),
+        ({"share/x/x.cmake": b"x"}, ("note", "top level", "share/")),
         ({"pkg-1.2.3.data/platlib/tests/test_x.py": b"x"}, ("warning", "top level", "tests/")),
         ({"LICENSE": b"x"}, ("warning", "top level", "LICENSE")),
         ({"__init__.py": b""}, ("warning", "top level", "__init__.py")),
@@ -95,7 +96,7 @@ def test_finds_byte_code_of_the_build(tmp_path: Path) -> None:
 
     findings = files_breaches(tmp_path, {"pkg/a.py": source, name: compiled, MEMBER: library})
 
-    assert findings == [("warning", "byte code", name)]
+    assert findings == [("note", "byte code", name)]
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,23 @@ def test_finds_libraries_under_tag_for_any_system(tmp_path: Path) -> None:
     assert findings == [("warning", "platform tag", "pkg-1.2.3-py3-none-any.whl")]
 
 
+@pytest.mark.parametrize(
+    ("stem", "is_refused"),
+    [("gk-hy-1.0+cu130.b", True), ("Gk.Hy-1.0+cu130.b", False), ("gk_hy-1.0+cu130-b", False)],
+)
+def test_reads_folder_of_metadata_as_pip(tmp_path: Path, stem: str, *, is_refused: bool) -> None:
+    wheel = write_wheel(tmp_path, {MEMBER: b"#"}, name="gk_hy", version="1.0+cu130.b", tag=TAG)
+    folder = tmp_path / "unpacked"
+    folder.mkdir()
+    unpack_wheel(wheel, folder)
+    (folder / "gk_hy-1.0+cu130.b.dist-info").rename(folder / f"{stem}.dist-info")
+    pack(folder, wheel, epoch=EPOCH)
+
+    findings = breaches(audit_wheel(wheel))
+
+    assert (("error", "name", f"{stem}.dist-info") in findings) == is_refused
+
+
 def test_finds_metadata_that_is_not_utf8(tmp_path: Path) -> None:
     wheel = write_wheel(tmp_path, {}, name="pkg", tag=TAG)
     folder = tmp_path / "unpacked"
