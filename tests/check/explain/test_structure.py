@@ -179,17 +179,16 @@ def test_failure_without_a_known_cause_is_one(line: str, explainer: Explainer) -
     assert (explanation.failed, explanation.causes) == (True, ())
 
 
+HOST_CALL = "calling a __host__ function from a __device__ function is not allowed"
+
+
 @pytest.mark.parametrize(
     "lines",
     [
         ("op.py:3: UserWarning: Torch not compiled with CUDA enabled", *FRAMES),
         (f"+ echo '{GCC_TOO_NEW}'", *FRAMES),
         (GCC_TOO_NEW, "make: [Makefile:3: k.o] Error 1 (ignored)", *FRAMES),
-        (
-            "k.cu(5): warning #20014-D: calling a __host__ function from a __host__ __device__"
-            " function is not allowed",
-            *FRAMES,
-        ),
+        (f"k.cu(5): warning #20014-D: {HOST_CALL}", *FRAMES),
     ],
     ids=["warning", "set -x", "ignored", "nvcc's warning"],
 )
