@@ -198,7 +198,7 @@ class PythonCode:
         return any(_BY_PATH.search(source) for source in self.sources.values())
 
     def is_always_loaded(self, member: str) -> bool:
-        """Return True if an import that always runs, or whose errors pass on, loads a module."""
+        """Return True if an import that always runs, or passes its errors on, loads a module."""
         return member in self._always_loaded
 
     @cached_property
@@ -393,7 +393,7 @@ class PythonCode:
 
 
 def _passed_on(node: ast.stmt) -> Sequence[ast.stmt]:
-    """Return a statement, or those in a `try` whose handlers all raise an error again."""
+    """Return a statement, or those in a `try` with handlers that all raise an error again."""
     if isinstance(node, ast.Try) and all(isinstance(h.body[-1], ast.Raise) for h in node.handlers):
         return [*node.body, *node.orelse, *node.finalbody]
     return [node]

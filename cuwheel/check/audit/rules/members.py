@@ -475,7 +475,7 @@ def _pth_findings(name: str, case: AuditCase) -> Iterator[AuditFinding]:
         finders = [f"{word.decode()}.py" for word in _FINDER.findall(text)]
         texts = [case.scan.sources.get(finder, b"") for finder in finders]
         folders = _ABSOLUTE.findall(text) + _FOUND_IN.findall(b"\n".join(texts))
-        fact = "it is of an editable install, whose code stays on the machine that built it"
+        fact = "it is of an editable install: its code stays on the machine that built it"
         fact += f", in {folders[0].decode(errors='replace')}" if folders else ""
         yield finding(name, "program", fact)
         return

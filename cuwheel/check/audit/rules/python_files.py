@@ -476,9 +476,9 @@ def _is_named(name: str, code: bytes) -> bool:
 
 def _members_for(source: str, included: str, members: list[str]) -> list[str]:
     """Return the members that an include may mean: from its own folder, or from any other."""
-    beside = posixpath.normpath(posixpath.join(posixpath.dirname(source), included))
-    if beside in members:
-        return [beside]
+    nearby = posixpath.normpath(posixpath.join(posixpath.dirname(source), included))
+    if nearby in members:
+        return [nearby]
     end = "/" + re.sub(r"^(\.\./|\./)+", "", included)
     return [name for name in members if f"/{name}".endswith(end)]
 

@@ -31,7 +31,7 @@ _ON_GPU = frozenset(
     }.items()
     for name in names.split()
 )
-_MODULES = frozenset({"pycuda.autoinit"})  # whose import makes a context
+_MODULES = frozenset({"pycuda.autoinit"})  # its import makes a context
 # Functions that need a GPU with an argument, or without.
 _BACKENDS = frozenset({"jax.devices", "jax.local_devices", "jax.device_count"})
 _DEVICE = "cupy.cuda.Device"  # without a number, of the current one
