@@ -33,7 +33,7 @@ from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, note
 _SUFFIX = re.compile(r"-cu(\d+)$")
 _PLUGIN = re.compile(r"jax-cuda(\d+)-plugin")
 _BARE = re.compile(r"Unable to load|Outdated")
-_NVRTC = re.compile(r"failed to load (libnvrtc\.so\.(\d+))")
+_NVRTC = re.compile(r"failed to load (libnvrtc\.so\.\d+)")
 _HOLLOW = re.compile(r"AttributeError: (partially initialized )?module '\w+' has no attribute")
 
 
@@ -224,7 +224,7 @@ def _trouble(
     if known := judge_known(what, framework.trouble, project, context, remedy):
         return known
     if match := _NVRTC.search(framework.trouble):
-        fix, command = _nvrtc_fix(context, project, *match.groups())
+        fix, command = fix_opened(context, project, match[1])
         return broken("libnvrtc-missing", f"{name} can't compile kernels", match[0], fix, command)
     otherwise = f"list the devices with {framework.name} itself; --verify-files finds damaged "
     anchor, line, fix = explain(framework.trouble, f"{otherwise}files", remedy)
@@ -233,12 +233,12 @@ def _trouble(
     return judged(anchor, what, line, fix, remedy or "")
 
 
-def _nvrtc_fix(
-    context: RuleContext, project: Distribution, soname: str, major: str
-) -> tuple[str, str]:
-    """Return fix and command where CuPy opens NVRTC by its name alone."""
+def fix_opened(context: RuleContext, project: Distribution, soname: str) -> tuple[str, str]:
+    """Return fix and command where a package opens a library of CUDA by its name alone."""
     words, command = extra_fix(context, project)
-    wheel = next((part for part in components_of(soname) if str(part.cuda) == major), None)
+    major = soname.rpartition(".")[2]
+    parts = [part for part in components_of(soname) if part.cuda]
+    wheel = next((part for part in parts if str(part.cuda) == major), next(iter(parts), None))
     if command or wheel is None:
         return words, command
     folder = shlex.quote(str(project.site / wheel.site_folder))
@@ -248,7 +248,7 @@ def _nvrtc_fix(
         return f"{words}: add its folder to LD_LIBRARY_PATH", export
     again = context.installer.install(wheel.distribution)
     words = f"install {wheel.distribution} and add its folder to LD_LIBRARY_PATH, or install a "
-    return f"{words}toolkit of CUDA {major}", f"{again} && {export}" if again else ""
+    return f"{words}toolkit of CUDA {wheel.cuda}", f"{again} && {export}" if again else ""
 
 
 def judge_archs(title: str, code: DeviceCode, driver: Driver, fix: str) -> Iterator[Diagnosis]:

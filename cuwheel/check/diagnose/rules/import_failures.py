@@ -75,19 +75,6 @@ _FAILURES = (
         fix="remove the flag from XLA_FLAGS: this release of XLA doesn't have it",
     ),
 )
-# Libraries of the system that wheels leave out, with Debian's packages.
-OF_SYSTEM = {
-    "libGL.so.1": "libgl1 (opencv-python-headless works without it)",
-    "libgthread-2.0.so.0": "libglib2.0-0",
-    "libSM.so.6": "libsm6",
-    "libXext.so.6": "libxext6",
-    "libXrender.so.1": "libxrender1",
-    "libgomp.so.1": "libgomp1",
-    "libibverbs.so.1": "libibverbs1",
-    "libnuma.so.1": "libnuma1",
-    "libsndfile.so.1": "libsndfile1",
-}
-_ABSENT = re.compile(r"(lib[\w.+-]+\.so[\d.]*): cannot open shared object file")
 FIRST = "first fix what else this report says about it, then run this again"
 
 
@@ -104,9 +91,6 @@ def explain(failure: str, otherwise: str, remedy: str | None = None) -> tuple[st
         for line in (exception, *failure.splitlines()):
             if re.search(entry.pattern, line) and (remedy is None or not entry.is_symptom):
                 return entry.anchor, line.strip(), entry.fix if remedy is None else FIRST
-    absent = _ABSENT.search(exception)
-    if absent and (package := OF_SYSTEM.get(absent[1])):
-        otherwise = f"install the system's package with {absent[1]}: apt-get install {package}"
     return "diagnose-import-failed", exception, otherwise if remedy is None else FIRST
 
 

@@ -41,6 +41,7 @@ _NUMPY_1 = "1.26.4"  # the last NumPy 1, and the newest Python that it has wheel
 _LAST_WITH_NUMPY_1 = (3, 12)
 # Of names: NVIDIA's own have the release of CUDA at their end, or as their version.
 _FOR_CUDA = re.compile(r"-cu(\d\d)(?:-|$)|-cuda(\d\d)x?$|^cuda-(?:bindings|python|toolkit)$")
+_METAPACKAGE = re.compile("cuda-(python|toolkit)")
 _LISTED = 3  # requirements that a command names; more come with their package
 
 
@@ -212,7 +213,9 @@ def _optional_parts(
 ) -> Iterator[UnmetRequirement]:
     """Yield its own parts and NVIDIA's wheels in a version that none of its extras takes.
 
-    Of a project that it requires without an extra, any version that this allows will do.
+    Of a project that it requires without an extra, any version that this allows will do. Nothing
+    notes which extras a user has requested: one of NVIDIA's wheels counts where it may have been,
+    as all that it adds is there. A metapackage, cuda-toolkit, opens no library itself.
     """
 
     def is_part(project: str) -> bool:
@@ -224,16 +227,19 @@ def _optional_parts(
     plain = _requirements(distribution, "", environment.markers)
     always = {canonicalize_name(requirement.name) for requirement in plain}
     parts: dict[str, list[Requirement]] = {}
-    for extra in extras_of(distribution, environment.markers):
+    there = environment.distributions.keys()
+    for extra, added in extras_of(distribution, environment.markers).items():
+        may_be_requested = added <= there and not _METAPACKAGE.fullmatch(distribution.name)
         for requirement in _requirements(distribution, extra, environment.markers):
             project = canonicalize_name(requirement.name)
-            if is_part(project) and project in environment.distributions.keys() - always:
+            counts = may_be_requested or not is_nvidias(project)
+            if counts and is_part(project) and project in there - always:
                 parts.setdefault(project, []).append(requirement)
     for name, requirements in parts.items():
-        there = environment.distributions[name]
-        if not any(_fits(requirement, there.version) for requirement in requirements):
+        part = environment.distributions[name]
+        if not any(_fits(requirement, part.version) for requirement in requirements):
             wanted = Requirement(f"{requirements[0].name}{requirements[0].specifier}")
-            unmet = _unmet(distribution, wanted, there, distribution.name)
+            unmet = _unmet(distribution, wanted, part, distribution.name)
             yield replace(unmet, is_optional=True)
 
 
