@@ -217,6 +217,8 @@ class EnvironmentDiagnosis:
         self._read_packages(packages, context.torch, imports)
         self._judge_distributions(context, files, examined)
         has_problems = worst_level(self.verdicts) in ("warning", "broken")
+        commands = "\n".join(verdict.command for verdict in self.verdicts)
+        self.verdicts += installer.judge_variables(self._environ, commands)
         if installer.obstacle and (has_problems or installer.obstacle.level != "note"):
             self.verdicts.append(installer.obstacle)
 

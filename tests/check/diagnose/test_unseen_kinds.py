@@ -20,6 +20,7 @@ from cuwheel.check.diagnose.verdict import Diagnosis
 from tests.check.diagnose.samples import make_context, make_distribution
 from tests.support.check.environments import Env, look_into, verdict_on
 
+_EXTRA = "python -m pip install 'own[cu12]==1.0'"
 _DAMAGED = "diagnose-damaged-installation"
 
 
@@ -159,6 +160,9 @@ def test_uses_no_pip_without_its_files(env: Env) -> None:
         ("AttributeError: module 'numpy' has no attribute 'odd'", ""),
         ("ValueError: odd", None),
         ("ModuleNotFoundError: No module named 'own'", None),
+        ("ModuleNotFoundError: No module named 'cuda.bindings'", _EXTRA),
+        ("ImportError: cannot import name 'bindings' from 'cuda' (unknown location)", _EXTRA),
+        ("ImportError: cannot import name 'other' from 'cuda' (unknown location)", None),
         ("OSError: libcufft.so.11: cannot open shared object file", None),
     ],
 )
@@ -168,7 +172,7 @@ def test_knows_causes_by_their_message(
     monkeypatch.setattr(known_causes, "modules_of", lambda own: (own.name,))
     installed = [make_distribution(name) for name in ("nvidia-cublas-cu12", "nvidia-cufft-cu12")]
     installed.append(make_distribution("numpy", version="2.5.0"))
-    owner = make_distribution("own")
+    owner = make_distribution("own", requires=('cuda-bindings; extra == "cu12"',))
 
     cause = find_known_cause(exception, owner, make_context(owner, *installed))
 

@@ -22,7 +22,7 @@ from cuwheel.check.diagnose.facts.machine import OF_SYSTEM, mount_without_progra
 from cuwheel.check.diagnose.facts.startup import removal_of, startup_file_with
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.import_failures import exception_in
-from cuwheel.check.diagnose.rules.requirements import cuda_of, required_by
+from cuwheel.check.diagnose.rules.requirements import cuda_of, extra_fix, extras_of, required_by
 from cuwheel.check.diagnose.verdict import Diagnosis, broken
 from cuwheel.check.linkage.installed_loader import LIBRARY_FOLDERS
 from cuwheel.check.linkage.search_path import resolve_entry
@@ -194,6 +194,26 @@ def _absent_module(
     )
 
 
+def _absent_part(
+    match: re.Match[str], owner: Distribution, context: RuleContext
+) -> KnownCause | None:
+    """Return the cause where a part of a shared namespace comes only with an extra."""
+    named = match.groupdict()
+    inside = f"{named['package']}.{named['name']}" if named else match[1]
+    project = canonicalize_name(inside)
+    offered = extras_of(owner, context.environment.markers)
+    extras = [extra for extra, projects in offered.items() if project in projects]
+    if not extras or project in context.environment.distributions:
+        return None
+    fix, command = extra_fix(context, owner)
+    return KnownCause(
+        "diagnose-versions",
+        fix if command else f"install {project}",
+        command or context.installer.install(project),
+        f"{project} isn't installed, which comes with {owner.name}[{extras[-1]}] only",
+    )
+
+
 def _other_interface(
     match: re.Match[str], owner: Distribution, context: RuleContext
 ) -> KnownCause | None:
@@ -357,6 +377,8 @@ _RULES: tuple[tuple[str, _Rule], ...] = (
         _new_protocols,
     ),
     (r"No module named '(_\w+)'", _lacking_module),
+    (r"No module named '(\w+\.\w+)'", _absent_part),
+    (r"cannot import name '(?P<name>\w+)' from '(?P<package>\w+)' \(unknown loc", _absent_part),
     (r"No module named '([\w.]+)'", _absent_module),
     (r"module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'", _other_interface),
     (r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)' \(/", _other_interface),

@@ -17,7 +17,7 @@ from cuwheel.check.cuda.components import COMPONENTS
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.import_failures import FIRST
-from cuwheel.check.diagnose.rules.installer import is_from_folder, same_release
+from cuwheel.check.diagnose.rules.installer import is_from_folder, pin_of, same_release
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns
 
 _EXTRA = re.compile(r"""\bextra\s*==\s*['"]([^'"]+)['"]""")  # in a marker
@@ -42,6 +42,8 @@ _LAST_WITH_NUMPY_1 = (3, 12)
 # Of names: NVIDIA's own have the release of CUDA at their end, or as their version.
 _FOR_CUDA = re.compile(r"-cu(\d\d)(?:-|$)|-cuda(\d\d)x?$|^cuda-(?:bindings|python|toolkit)$")
 _METAPACKAGE = re.compile("cuda-(python|toolkit)")
+# NVIDIA's wheels whose version is that of their toolkit; of one compiler all have to be alike.
+_OF_RELEASE = re.compile(r"nvidia-(cuda-(cccl|crt|nvcc|nvrtc|runtime)|nvvm)(-cu\d+)?")
 _LISTED = 3  # requirements that a command names; more come with their package
 
 
@@ -364,8 +366,17 @@ class UnmetJudge:
         whole = same_release(self.context.environment.distributions[root])
         if len(lacking) > _LISTED and whole and not any(unmet.is_optional for unmet in lacking):
             return words, self.context.installer.complete(whole)
-        texts = dict.fromkeys(unmet.text for unmet in lacking)
+        texts = dict.fromkeys(self._text(unmet) for unmet in lacking)
         return words, self.context.installer.install(*texts)
+
+    def _text(self, unmet: UnmetRequirement) -> str:
+        """Return a requirement; one of nvcc's parts by another one, of the same CUDA."""
+        name, version = unmet.owner.split(" ")
+        parts = version.split(".")
+        is_open = not unmet.requirement.specifier and not unmet.requirement.url
+        if is_open and _OF_RELEASE.fullmatch(name) and _OF_RELEASE.fullmatch(unmet.project):
+            return f"{unmet.text}=={parts[0]}.{parts[1]}.*"
+        return unmet.text
 
     def _fix_for_framework(self, root: str, kept: str, version: str) -> tuple[str, str]:
         """Return fix and command of a package for another release of an installed framework."""
@@ -422,14 +433,8 @@ def _exclude(first: Requirement, second: Requirement) -> bool:
     return any(
         pin and not other.specifier.contains(pin, prereleases=True)
         for one, other in ((first, second), (second, first))
-        for pin in [_pin(one)]
+        for pin in [pin_of(one)]
     )
-
-
-def _pin(requirement: Requirement) -> str:
-    """Return the only release that meets a requirement; empty where several may."""
-    pins = (part.version for part in requirement.specifier if part.operator == "==")
-    return next((version for version in pins if not version.endswith(".*")), "")
 
 
 def _is_covered(root: str, groups: Mapping[str, Iterable[UnmetRequirement]]) -> bool:

@@ -246,6 +246,20 @@ def test_judges_no_needs_of_a_release_that_goes(of_jax: str, of_part: str, roots
     assert judge.judge().keys() == roots
 
 
+def test_takes_parts_of_nvcc_of_its_release() -> None:
+    nvcc = make_distribution("nvidia-cuda-nvcc", version="13.0.88", requires=("nvidia-nvvm", "a"))
+    context = make_context(nvcc)
+    unmet = find_unmet_requirements(context.environment)
+
+    [verdict] = (
+        UnmetJudge(context=context, unmet=unmet, examined=frozenset({nvcc.name}), cuda={})
+        .judge()
+        .values()
+    )
+
+    assert verdict.command.endswith(" install 'nvidia-nvvm==13.0.*' a")
+
+
 @pytest.mark.parametrize(
     ("files", "anchor", "command"),
     [
