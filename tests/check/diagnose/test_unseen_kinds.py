@@ -259,9 +259,12 @@ def test_names_limit_of_memory(
 ) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (limit, limit))
 
-    known = find_known_cause("MemoryError: ", make_distribution("ext"), make_context())
+    owner, context = make_distribution("ext"), make_context()
+    known = find_known_cause("MemoryError: ", owner, context)
 
     assert (known is not None) == is_cause
+    # Other faults aren't its cause.
+    assert (known_causes.judge_known("", "MemoryError: ", owner, context, "") is None) != is_cause
     if known:
         assert "to 600 MiB" in known.why
         assert known.command == "ulimit -v unlimited"
