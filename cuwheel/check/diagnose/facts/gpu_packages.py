@@ -381,7 +381,7 @@ class _Reader:
     def unopened(self, libraries: Iterable[InstalledLibrary]) -> list[str]:
         """Return what its code opens by name; none if one is found, in any release.
 
-        TensorFlow puts the names together: its extra says which.
+        TensorFlow puts the names together: its extra has the wheels.
         """
         paths = [library.path for library in libraries if not library.damage]
         opened = {soname: path for path in paths for soname in _opened(path)}
@@ -410,7 +410,7 @@ class _Reader:
 
 
 def _opened(path: Path) -> Iterator[str]:
-    """Yield libraries of CUDA whose names are among the constants of a library."""
+    """Yield libraries of CUDA that the constants of a library name."""
     with contextlib.suppress(OSError, ElfFormatError, struct.error), open_file(path) as stream:
         elf = read_elf(stream)
         constants = elf.section(".rodata") if elf.uses_dlopen else None

@@ -39,7 +39,7 @@ from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, note
 
 _SUFFIX = re.compile(r"-cu(\d+)$")
 _PLUGIN = re.compile(r"jax-cuda(\d+)-plugin")
-# Libraries whose number is that of CUDA.
+# Libraries with the number of CUDA in their names.
 _OF_TOOLKIT = re.compile(r"lib(?:cudart|cublas|nvrtc)\.so\.(\d+)")
 _BARE = re.compile(r"Unable to load|Outdated")
 _CUPTI = re.compile(r"nvidia-cuda-cupti(-cu\d+)?")

@@ -42,7 +42,7 @@ _LAST_WITH_NUMPY_1 = (3, 12)
 # Of names: NVIDIA's own have the release of CUDA at their end, or as their version.
 _FOR_CUDA = re.compile(r"-cu(\d\d)(?:-|$)|-cuda(\d\d)x?$|^cuda-(?:bindings|python|toolkit)$")
 _METAPACKAGE = re.compile("cuda-(python|toolkit)")
-# NVIDIA's wheels whose version is that of their toolkit; of one compiler all have to be alike.
+# NVIDIA's wheels with the version of their toolkit; of one compiler all have to be alike.
 _OF_RELEASE = re.compile(r"nvidia-(cuda-(cccl|crt|nvcc|nvrtc|runtime)|nvvm)(-cu\d+)?")
 _LISTED = 3  # requirements that a command names; more come with their package
 
