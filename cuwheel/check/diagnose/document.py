@@ -89,7 +89,7 @@ class DiagnoseDocument:
         verdicts: the good first.
     """
 
-    SCHEMA: ClassVar[Schema] = Schema("diagnose", "2.5")
+    SCHEMA: ClassVar[Schema] = Schema("diagnose", "2.6")
 
     verdict: Level
     exit_code: int

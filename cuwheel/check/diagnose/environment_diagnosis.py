@@ -22,6 +22,7 @@ from cuwheel.check.diagnose.facts.gpu_packages import (
     links_torch,
     loader_of,
     may_be_gpu_package,
+    needs_any,
     read_package,
     uses_gpu,
     with_loaded,
@@ -48,7 +49,7 @@ from cuwheel.check.diagnose.facts.installed_files import (
     read_installation,
 )
 from cuwheel.check.diagnose.facts.library_pairs import LackingLibrary, find_lacking
-from cuwheel.check.diagnose.facts.machine import Driver, HostFacts
+from cuwheel.check.diagnose.facts.machine import OF_SYSTEM, Driver, HostFacts
 from cuwheel.check.diagnose.facts.probe import Answer, Other, TimedCall
 from cuwheel.check.diagnose.facts.shadows import (
     find_late_shadows,
@@ -216,6 +217,8 @@ class EnvironmentDiagnosis:
         self._read_packages(packages, context.torch, imports)
         self._judge_distributions(context, files, examined)
         has_problems = worst_level(self.verdicts) in ("warning", "broken")
+        commands = "\n".join(verdict.command for verdict in self.verdicts)
+        self.verdicts += installer.judge_variables(self._environ, commands)
         if installer.obstacle and (has_problems or installer.obstacle.level != "note"):
             self.verdicts.append(installer.obstacle)
 
@@ -340,7 +343,12 @@ class EnvironmentDiagnosis:
         """Return the requested packages, else all with GPU code."""
         installed = self._environment.distributions
         if not self._requested:
-            return [*filter(uses_gpu, filter(may_be_gpu_package, installed.values()))]
+            absent = self._absent_of_system()
+            return [
+                own
+                for own in filter(may_be_gpu_package, installed.values())
+                if uses_gpu(own) or needs_any(own, absent)
+            ]
         named = [installed[project] for project in self._requested if project in installed]
         read = {self._frameworks[name].name for name in ONLY_READ if name in self._frameworks}
         imported = {self._frameworks[name].name for name in self._frameworks} - read
@@ -349,6 +357,15 @@ class EnvironmentDiagnosis:
             for own in named
             if own.name not in imported and (may_be_gpu_package(own) or importable_modules(own))
         ]
+
+    def _absent_of_system(self) -> frozenset[str]:
+        """Return the libraries that wheels leave to the system, and that its loader doesn't know.
+
+        What needs one is imported too: only that shows whether it comes from elsewhere.
+        """
+        cache = self._cache.answer({})[0]
+        there = {soname for soname, path in cache.items() if path.exists()}
+        return frozenset(OF_SYSTEM.keys() - there) if cache else frozenset()
 
     def _examined(self, packages: list[Distribution]) -> tuple[Distribution, ...]:
         """Return frameworks and packages; without a request, also NVIDIA's wheels and the like."""

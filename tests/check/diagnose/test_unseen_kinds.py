@@ -12,13 +12,15 @@ from types import SimpleNamespace
 import pytest
 
 from cuwheel.base.paths import ROOT
-from cuwheel.check.diagnose.facts.machine import mount_without_programs
+from cuwheel.check.diagnose.facts.machine import OF_SYSTEM, mount_without_programs
 from cuwheel.check.diagnose.facts.variables import find_culprit
+from cuwheel.check.diagnose.rules import known_causes
 from cuwheel.check.diagnose.rules.known_causes import find_known_cause
 from cuwheel.check.diagnose.verdict import Diagnosis
 from tests.check.diagnose.samples import make_context, make_distribution
 from tests.support.check.environments import Env, look_into, verdict_on
 
+_EXTRA = "python -m pip install 'own[cu12]==1.0'"
 _DAMAGED = "diagnose-damaged-installation"
 
 
@@ -33,8 +35,8 @@ def install_triton(env: Env, ptxas: bytes, mode: int) -> None:
     (env.site / "triton/backends/nvidia/bin/ptxas").chmod(mode)
 
 
-def faults(env: Env, **variables: str) -> list[Diagnosis]:
-    verdicts = look_into(env, recipes=(), **variables).verdicts
+def faults(env: Env, *names: str, **variables: str) -> list[Diagnosis]:
+    verdicts = look_into(env, *names, recipes=(), **variables).verdicts
     return [one for one in verdicts if one.level in {"warning", "broken"}]
 
 
@@ -150,14 +152,27 @@ def test_uses_no_pip_without_its_files(env: Env) -> None:
             "python -m pip install nvidia-cuda-nvrtc-cu12",
         ),
         ('DynamicLibNotFoundError: Failure finding "libcufft.so.11": No file', None),
+        ("ImportError: libGL.so.1: cannot open shared object file", "apt-get install libgl1"),
+        (
+            "AttributeError: module 'numpy' has no attribute 'row_stack'",
+            "python -m pip install 'numpy<2.5'",
+        ),
+        ("AttributeError: module 'numpy' has no attribute 'odd'", ""),
         ("ValueError: odd", None),
         ("ModuleNotFoundError: No module named 'own'", None),
+        ("ModuleNotFoundError: No module named 'cuda.bindings'", _EXTRA),
+        ("ImportError: cannot import name 'bindings' from 'cuda' (unknown location)", _EXTRA),
+        ("ImportError: cannot import name 'other' from 'cuda' (unknown location)", None),
         ("OSError: libcufft.so.11: cannot open shared object file", None),
     ],
 )
-def test_knows_causes_by_their_message(exception: str, command: str | None) -> None:
-    installed = [make_distribution(f"nvidia-{name}-cu12") for name in ("cublas", "cufft")]
-    owner = make_distribution("own")
+def test_knows_causes_by_their_message(
+    monkeypatch: pytest.MonkeyPatch, exception: str, command: str | None
+) -> None:
+    monkeypatch.setattr(known_causes, "modules_of", lambda own: (own.name,))
+    installed = [make_distribution(name) for name in ("nvidia-cublas-cu12", "nvidia-cufft-cu12")]
+    installed.append(make_distribution("numpy", version="2.5.0"))
+    owner = make_distribution("own", requires=('cuda-bindings; extra == "cu12"',))
 
     cause = find_known_cause(exception, owner, make_context(owner, *installed))
 
@@ -182,6 +197,23 @@ def test_names_lost_folder_of_runpath(env: Env, *, has_folder: bool) -> None:
     assert "libcore.so.2: cannot open" in verdict.cause
     assert "; a.so of ext 1.2.3 needs it" in verdict.cause
     assert (f"RUNPATH leads to {folder}, which isn't there" in verdict.cause) != has_folder
+
+
+@pytest.mark.parametrize("names", [(), ("ext",)])
+@pytest.mark.parametrize("soname", ["libgone.so.1", "libother.so.1"])
+def test_names_absent_library_of_the_system(
+    env: Env, monkeypatch: pytest.MonkeyPatch, soname: str, names: tuple[str, ...]
+) -> None:
+    """Also of a package without GPU code, and where a folder of its rpath is gone."""
+    monkeypatch.setitem(OF_SYSTEM, "libgone.so.1", "libgone1")
+    flags = ("-Wl,--no-as-needed", env.compile(soname, ""), "-Wl,-rpath,$ORIGIN/gone")
+    loads = b"import ctypes\nctypes.CDLL(__file__[:-11] + 'a.so')\n"
+    library = env.compile("a.so", "int a;", *flags)
+    env.install("ext", {"ext/__init__.py": loads, "ext/a.so": library})
+
+    commands = [one.command for one in faults(env, *names)]
+
+    assert commands == {"libgone.so.1": ["apt-get install libgone1"]}.get(soname, [""] * len(names))
 
 
 def test_names_machine_of_a_library_that_the_loader_refuses(tmp_path: Path) -> None:
@@ -227,9 +259,12 @@ def test_names_limit_of_memory(
 ) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (limit, limit))
 
-    known = find_known_cause("MemoryError: ", make_distribution("ext"), make_context())
+    owner, context = make_distribution("ext"), make_context()
+    known = find_known_cause("MemoryError: ", owner, context)
 
     assert (known is not None) == is_cause
+    # Other faults aren't its cause.
+    assert (known_causes.judge_known("", "MemoryError: ", owner, context, "") is None) != is_cause
     if known:
         assert "to 600 MiB" in known.why
         assert known.command == "ulimit -v unlimited"

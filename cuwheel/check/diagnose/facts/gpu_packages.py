@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
@@ -52,6 +52,12 @@ _OPENED = re.compile(r"cuda-(bindings|core|python)|numba-cuda|cupy-cuda\d+x|.+-c
 # cuDNN as a package bundles it, auditwheel's hash in its name; and the part that it opens first.
 _CUDNN = re.compile(r"libcudnn(?:-[0-9a-f]{8})?\.so\.(\d+)[.\d]*")
 PARTS_OF_CUDNN = {"8": "libcudnn_ops_infer.so.8", "9": "libcudnn_ops.so.9"}
+# Libraries that a program opens by name as it uses a GPU, with the release in their name.
+_NAME = re.compile(
+    rb"(?:\A|\0)(lib(?:cublas|cublasLt|cudnn|cufft|curand|cusolver|cusparse)\.so\.\d+)(?=\0)"
+)
+_CONSTANTS = 1 << 28  # bytes that are read of a library's constants
+_EXTRAS = {"tensorflow": "and-cuda"}
 _VERSION = re.compile(r"(GLIBC|GLIBCXX)_([\d.]+)")
 _TAGGED = re.compile(r"\.cpython-\d+[a-z]*-.*\.so$")
 
@@ -106,6 +112,8 @@ class DiagnosedPackage:
         without_cuda: the end of the traceback of its part for CUDA; empty: that works.
         part: what fails with it, `use CUDA`.
         available: it sees a GPU; None where it couldn't be queried.
+        unopened: libraries of CUDA that it opens by name, and doesn't find; empty where it finds
+            one of them, or links any.
     """
 
     name: str
@@ -120,6 +128,7 @@ class DiagnosedPackage:
     without_cuda: str = ""
     part: str = ""
     available: bool | None = None
+    unopened: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -212,6 +221,15 @@ def needs_gpu(distribution: Distribution) -> bool:
     return False
 
 
+def needs_any(distribution: Distribution, sonames: Collection[str]) -> bool:
+    """Return True if a library of a distribution needs one of some libraries."""
+    for path in distribution.libraries if sonames else ():
+        with contextlib.suppress(OSError, ElfFormatError, struct.error), open_file(path) as stream:
+            if not {*sonames}.isdisjoint(Symbols(stream).needed):
+                return True
+    return False
+
+
 def read_package(
     distribution: Distribution,
     environment: PythonEnvironment,
@@ -240,6 +258,7 @@ def read_package(
         and (not is_for_several or not library.cuda or major in library.cuda)
     )
     codes = [library.code for library in judged if library.code]
+    links_cuda = any(not is_from_driver(soname) for soname in _suppliers(judged))
     return DiagnosedPackage(
         name=distribution.name,
         version=distribution.version,
@@ -248,6 +267,7 @@ def read_package(
         suppliers=_suppliers(judged),
         other_libraries=len(distribution.libraries) - len(judged),
         libraries=judged,
+        unopened=tuple(reader.unopened(judged)) if codes and not links_cuda else (),
     )
 
 
@@ -282,6 +302,9 @@ def with_loaded(
         without_cuda=result.without_cuda,
         part=result.part,
         available=result.available,
+        unopened=()
+        if any(_mapped(name, mapped) for name in package.unopened)
+        else package.unopened,
     )
 
 
@@ -355,6 +378,25 @@ class _Reader:
             return ()
         return ((soname, self.loader.find(str(path), soname, self.package, ())),)
 
+    def unopened(self, libraries: Iterable[InstalledLibrary]) -> list[str]:
+        """Return what its code opens by name; none if one is found, in any release.
+
+        TensorFlow puts the names together: its extra has the wheels.
+        """
+        paths = [library.path for library in libraries if not library.damage]
+        opened = {soname: path for path in paths for soname in _opened(path)}
+        if not opened and (extra := _EXTRAS.get(self.distribution.name)) and paths:
+            lines = [line for line in self.distribution.requires if extra in line]
+            wheels = {project_of(line) for line in lines}
+            parts = [part for part in COMPONENTS if part.distribution in wheels]
+            opened = {name: paths[0] for part in parts for name in part.sonames if "*" not in name}
+        imports = {project_of(line) for line in self.distribution.requires}
+        found = (
+            self.loader.find(str(path), soname, self.package, imports)
+            for soname, path in opened.items()
+        )
+        return [] if any(found) else sorted(opened)
+
     def _missing_symbols(
         self, stream: IO[bytes], needs: Iterable[tuple[str, FoundLibrary | None]]
     ) -> Missing | None:
@@ -365,6 +407,17 @@ class _Reader:
         own = [path for path in self.distribution.libraries if os.access(path, os.R_OK)]
         needed = [lib.path for _, lib in needs if lib and lib.path and lib.supplier != DRIVER]
         return find_missing(stream, torch.site / "torch" / "lib", (*needed, *own))
+
+
+def _opened(path: Path) -> Iterator[str]:
+    """Yield libraries of CUDA that the constants of a library name."""
+    with contextlib.suppress(OSError, ElfFormatError, struct.error), open_file(path) as stream:
+        elf = read_elf(stream)
+        constants = elf.section(".rodata") if elf.uses_dlopen else None
+        if constants:
+            stream.seek(constants.offset)
+            content = stream.read(min(constants.size, _CONSTANTS))
+            yield from dict.fromkeys(name.decode() for name in _NAME.findall(content))
 
 
 def _is_for_other_python(path: Path, environment: PythonEnvironment) -> bool:

@@ -43,8 +43,9 @@ _TEST = re.compile(r"test_.*|.*_test\.py|conftest\.py")
 _OWN_PROGRAM = re.compile(r"nvidia/.*/bin/|triton/.*/bin/")  # that packages start: ptxas
 NOT_EXECUTABLE = "isn't executable"
 # What compiles when it runs, and the wheels with the headers for it; others do without headers.
-_COMPILES = re.compile(r"cupy(-cuda\d+x)?|nvidia-cuda-nvcc(-cu\d+)?")
+_COMPILES = re.compile(r"cupy(-cuda\d+x)?|numba-cuda|nvidia-cuda-nvcc(-cu\d+)?")
 _WITH_HEADERS = re.compile(r"nvidia-cuda-(runtime|crt)(-cu\d+)?")
+_BITCODE = re.compile(r"(nvidia|triton|tensorflow)/.*\.bc")  # that compilers link: libdevice
 _HEADER = re.compile(r"nvidia/.*/include/.*\.h")
 
 
@@ -358,6 +359,7 @@ def find_faults(
             verifies
             or _is_library(name)
             or _OWN_PROGRAM.match(name)
+            or _BITCODE.fullmatch(name)
             or (headers and _HEADER.match(name))
         ),
     )

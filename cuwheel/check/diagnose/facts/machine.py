@@ -28,6 +28,33 @@ _GLIBCXX = re.compile(rb"GLIBCXX_(3\.4(?:\.\d+)?)\0")
 _CONTAINERS = {"/.dockerenv": "Docker", "/run/.containerenv": "Podman"}
 _MOUNTS = Path("/proc/self/mounts")
 _ESCAPED = re.compile(r"\\([0-7]{3})")  # a space in the path of a mount point: proc(5)
+# Libraries of the system that wheels leave out, with Debian's packages (packages.debian.org).
+OF_SYSTEM = {
+    "libEGL.so.1": "libegl1",
+    "libGL.so.1": "libgl1",
+    "libGLX.so.0": "libglx0",
+    "libICE.so.6": "libice6",
+    "libOpenCL.so.1": "ocl-icd-libopencl1",
+    "libOpenGL.so.0": "libopengl0",
+    "libSM.so.6": "libsm6",
+    "libX11.so.6": "libx11-6",
+    "libXext.so.6": "libxext6",
+    "libXrender.so.1": "libxrender1",
+    "libatomic.so.1": "libatomic1",
+    "libcrypt.so.1": "libcrypt1",
+    "libdbus-1.so.3": "libdbus-1-3",
+    "libelf.so.1": "libelf1",
+    "libexpat.so.1": "libexpat1",
+    "libfontconfig.so.1": "libfontconfig1",
+    "libglib-2.0.so.0": "libglib2.0-0",
+    "libgomp.so.1": "libgomp1",
+    "libgthread-2.0.so.0": "libglib2.0-0",
+    "libibverbs.so.1": "libibverbs1",
+    "libnuma.so.1": "libnuma1",
+    "librdmacm.so.1": "librdmacm1",
+    "libsndfile.so.1": "libsndfile1",
+    "libxcb.so.1": "libxcb1",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -282,9 +282,22 @@ def _refusal(package: str, name: str) -> str:
 _READERS = {"torch": _read_torch, "jax": _read_jax, "cupy": _read_cupy}
 
 
+_NUMBAS_SWITCHES = ("NUMBA_DISABLE_CUDA", "NUMBA_ENABLE_CUDASIM")
+
+
+def _kernel() -> None:
+    """Do nothing, on a GPU."""
+
+
 def _read_numba(answer: EnvironmentAnswer, _: Any) -> None:
     cuda = importlib.import_module("numba.cuda")
     answer.write(available=bool(cuda.is_available()))
+    off = any(os.environ.get(name, "0") != "0" for name in _NUMBAS_SWITCHES)
+    # numba alone compiles for GPUs only where a toolkit is.
+    if importlib.util.find_spec("numba_cuda") and not off:
+        answer.write(part="compile a kernel")
+        compiler = importlib.import_module("numba.cuda")
+        compiler.compile_ptx(_kernel, (), cc=(8, 0))
     if os.environ.get("NUMBA_THREADING_LAYER"):  # else it takes any that is there
         answer.write(part="run in parallel")
         importlib.import_module("numba.np.ufunc.parallel")._launch_threads()  # noqa: SLF001

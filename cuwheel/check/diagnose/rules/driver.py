@@ -17,6 +17,8 @@ _NO_DEVICE, _CUDA_MISMATCH, _COMPAT = 100, 803, 804
 _UNUSABLE = re.compile(r"(/.*)/libcuda\.so\.1: (?!cannot open shared object)")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _MOUNTED = "NVIDIA_VISIBLE_DEVICES"
+# Of it NVIDIA's container runtime takes which of the driver's libraries it mounts.
+_CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 _LEAST_SHARED = 1 << 30  # bytes of /dev/shm; NCCL and data loaders share memory there
 _RESTART = "restart the machine, or reload the kernel module: rmmod and modprobe nvidia"
 _IN_CONTAINER = (
@@ -100,7 +102,10 @@ def _fault_of_driver(
             "libcuda-driver-missing",
             "the loader finds a libcuda.so.1 that it can't use",
             driver.cuda_fault,
-            f"remove {unusable[1]} from LD_LIBRARY_PATH, or the file",
+            f"remove {unusable[1]} from LD_LIBRARY_PATH, or the file"
+            if _without(f"{unusable[1]}/libcuda.so.1", environ)
+            else f"remove {unusable[1]}/libcuda.so.1, and install the driver; into a container its "
+            "runtime mounts the host's",
             _without(f"{unusable[1]}/libcuda.so.1", environ),
         )
     return _missing(driver, host, environ) if driver.cuda_fault else None
@@ -128,6 +133,15 @@ def _missing(driver: Driver, host: HostFacts | None, environ: Mapping[str, str])
             f"NVIDIA's container runtime reads it at the start and mounts no GPU then; here {why}",
             f"start the container with -e {_MOUNTED}=all, or with numbers of GPUs, and with --gpus "
             "all; what is set here comes too late",
+        )
+    parts = {part.strip() for part in environ.get(_CAPABILITIES, "all").split(",")}
+    if host and host.container and parts.isdisjoint({"all", "compute"}):
+        return warns(
+            "docker-no-gpu-runtime",
+            f"{_CAPABILITIES}={environ[_CAPABILITIES]} keeps CUDA's driver out of this container",
+            f"libcuda belongs to the capability compute, which it doesn't name; here {why}",
+            f"start the container with -e {_CAPABILITIES}=compute,utility and --gpus all; what is "
+            "set here comes too late",
         )
     if host and host.container and (driver.version or driver.devices):
         return broken(

@@ -6,8 +6,10 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code, runs_on
+from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.base.system.quantities import plural
 from cuwheel.base.system.versions import version_key
 from cuwheel.check.cuda.components import COMPONENTS
@@ -19,7 +21,12 @@ from cuwheel.check.diagnose.facts.library_pairs import LackingLibrary
 from cuwheel.check.diagnose.facts.machine import Driver
 from cuwheel.check.diagnose.facts.variables import without_entry
 from cuwheel.check.diagnose.rules.context import RuleContext
-from cuwheel.check.diagnose.rules.import_failures import exception_in, explain, explain_variable
+from cuwheel.check.diagnose.rules.import_failures import (
+    crash_site,
+    exception_in,
+    explain,
+    explain_variable,
+)
 from cuwheel.check.diagnose.rules.known_causes import judge_known
 from cuwheel.check.diagnose.rules.requirements import (
     OTHER_VERSION,
@@ -32,8 +39,12 @@ from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, note
 
 _SUFFIX = re.compile(r"-cu(\d+)$")
 _PLUGIN = re.compile(r"jax-cuda(\d+)-plugin")
+# Libraries with the number of CUDA in their names.
+_OF_TOOLKIT = re.compile(r"lib(?:cudart|cublas|nvrtc)\.so\.(\d+)")
 _BARE = re.compile(r"Unable to load|Outdated")
-_NVRTC = re.compile(r"failed to load (libnvrtc\.so\.(\d+))")
+_CUPTI = re.compile(r"nvidia-cuda-cupti(-cu\d+)?")
+_LOWER = re.compile(r">=\s*(\d+\.\d+)")
+_NVRTC = re.compile(r"failed to load (libnvrtc\.so\.\d+)")
 _HOLLOW = re.compile(r"AttributeError: (partially initialized )?module '\w+' has no attribute")
 
 
@@ -59,18 +70,37 @@ def judge_frameworks(context: RuleContext, remedies: Mapping[str, str]) -> Itera
         if framework.was_imported and not faults:
             gpus = f"sees {plural(len(framework.devices), 'GPU')}"
             state = gpus if framework.available else "can be imported"
-            yield works(f"{name} {state}{f', CUDA {framework.cuda}' if framework.cuda else ''}")
+            # JAX's plugin without its other half does nothing.
+            pjrt = f"jax-cuda{framework.major}-pjrt"
+            is_half = framework.name == "jax" and pjrt not in context.environment.distributions
+            cuda = f", CUDA {framework.cuda}" if framework.cuda and not is_half else ""
+            yield works(f"{name} {state}{cuda}")
 
 
 def _lacking(name: str, framework: FrameworkFacts, context: RuleContext) -> Iterator[Diagnosis]:
     """Yield a verdict about parts of a framework that only their first use would show."""
     if framework.lacking:
-        yield notes(
+        why = next(iter(framework.lacking.values())).partition(" listdir(")[0]
+        conda = _cuda_of_conda(context) if framework.major else {}
+        judged, end = notes, "the rest of it works"
+        if conda and framework.major not in conda:
+            judged = warns
+            file = next(iter(conda.values()))
+            end = f"conda's libraries are for CUDA {' and '.join(conda)} ({file}), and it is for "
+            end += f"CUDA {framework.major}"
+        yield judged(
             "cuda-math-lib-not-found",
             f"{name} can't use {', '.join(framework.lacking)}",
-            f"{next(iter(framework.lacking.values()))}; the rest of it works",
+            f"{why}; {end}",
             *extra_fix(context, context.projects[framework.name]),
         )
+
+
+def _cuda_of_conda(context: RuleContext) -> dict[str, Path]:
+    """Return the releases of CUDA of which conda has libraries, each with one; empty without."""
+    environment = context.environment
+    files = environment.prefix.glob("lib/lib*.so.*") if environment.is_conda else ()
+    return {match[1]: file for file in files if (match := _OF_TOOLKIT.fullmatch(file.name))}
 
 
 def _import_fault(
@@ -133,6 +163,8 @@ def _plugin_fault(
         if "JAX plugin" in framework.why_not and jaxlib:  # it is to be of that release
             own = replace(own, version=jaxlib.version.partition("+")[0])
         fix, command = extra_fix(context, own)
+        if pin := _pin_of_cupti(context, own):
+            fix, command = _with_pin(context, pin, fix, command, framework.why_not)
         anchor = "libcudnn-not-found" if "cuDNN" in framework.why_not else "libcudart-not-found"
         yield broken(anchor, what, framework.why_not, fix, command)
     elif "JAX plugin" in framework.why_not and jaxlib:
@@ -144,6 +176,30 @@ def _plugin_fault(
             f"install the plugin of jaxlib {release}",
             context.installer.install(f"{plugin}=={release}"),
         )
+
+
+def _pin_of_cupti(context: RuleContext, plugin: Distribution) -> str:
+    """Return the requirement of the cuPTI that a plugin of JAX was built for; empty: unknown.
+
+    Its lower bound is of that release. With jaxlib 0.10.2, of 13.0, that of 13.2 ends the process,
+    and later ones can't be loaded without a GPU; 13.0 and 13.1 work.
+    """
+    lines = [line for line in plugin.requires if _CUPTI.fullmatch(project_of(line))]
+    match = _LOWER.search(lines[0]) if lines else None
+    pin = f"{project_of(lines[0])}=={match[1]}.*" if match else ""
+    return pin if pin and context.installer.install(pin) else ""
+
+
+def _with_pin(context: RuleContext, pin: str, fix: str, command: str, why: str) -> tuple[str, str]:
+    """Return fix and command with the cuPTI of the release that JAX was built for."""
+    if command:
+        return (
+            f"{fix}; with {pin}, as newer ones may fail with JAX",
+            f"{command} {shlex.quote(pin)}",
+        )
+    if "cuPTI" in why:
+        return f"install {pin}, which it is built for", context.installer.install(pin)
+    return fix, command
 
 
 def _two_plugins(name: str, majors: list[str], context: RuleContext) -> Diagnosis:
@@ -224,21 +280,25 @@ def _trouble(
     if known := judge_known(what, framework.trouble, project, context, remedy):
         return known
     if match := _NVRTC.search(framework.trouble):
-        fix, command = _nvrtc_fix(context, project, *match.groups())
+        fix, command = fix_opened(context, project, match[1])
         return broken("libnvrtc-missing", f"{name} can't compile kernels", match[0], fix, command)
     otherwise = f"list the devices with {framework.name} itself; --verify-files finds damaged "
     anchor, line, fix = explain(framework.trouble, f"{otherwise}files", remedy)
-    is_broken = remedy is not None or _HOLLOW.search(framework.trouble)
+    command, crash = remedy or "", crash_site(framework.trouble)
+    plugin = context.environment.distributions.get(f"jax-cuda{framework.major}-plugin")
+    if "cuPTI" in crash and plugin and (pin := _pin_of_cupti(context, plugin)):
+        fix, command = _with_pin(context, pin, "", "", crash)
+    is_broken = remedy is not None or crash or _HOLLOW.search(framework.trouble)
     judged = broken if is_broken else warns
-    return judged(anchor, what, line, fix, remedy or "")
+    return judged(anchor, what, line, fix, command)
 
 
-def _nvrtc_fix(
-    context: RuleContext, project: Distribution, soname: str, major: str
-) -> tuple[str, str]:
-    """Return fix and command where CuPy opens NVRTC by its name alone."""
+def fix_opened(context: RuleContext, project: Distribution, soname: str) -> tuple[str, str]:
+    """Return fix and command where a package opens a library of CUDA by its name alone."""
     words, command = extra_fix(context, project)
-    wheel = next((part for part in components_of(soname) if str(part.cuda) == major), None)
+    major = soname.rpartition(".")[2]
+    parts = [part for part in components_of(soname) if part.cuda]
+    wheel = next((part for part in parts if str(part.cuda) == major), next(iter(parts), None))
     if command or wheel is None:
         return words, command
     folder = shlex.quote(str(project.site / wheel.site_folder))
@@ -248,7 +308,7 @@ def _nvrtc_fix(
         return f"{words}: add its folder to LD_LIBRARY_PATH", export
     again = context.installer.install(wheel.distribution)
     words = f"install {wheel.distribution} and add its folder to LD_LIBRARY_PATH, or install a "
-    return f"{words}toolkit of CUDA {major}", f"{again} && {export}" if again else ""
+    return f"{words}toolkit of CUDA {wheel.cuda}", f"{again} && {export}" if again else ""
 
 
 def judge_archs(title: str, code: DeviceCode, driver: Driver, fix: str) -> Iterator[Diagnosis]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 from typing import NamedTuple
 
@@ -75,19 +76,8 @@ _FAILURES = (
         fix="remove the flag from XLA_FLAGS: this release of XLA doesn't have it",
     ),
 )
-# Libraries of the system that wheels leave out, with Debian's packages.
-OF_SYSTEM = {
-    "libGL.so.1": "libgl1 (opencv-python-headless works without it)",
-    "libgthread-2.0.so.0": "libglib2.0-0",
-    "libSM.so.6": "libsm6",
-    "libXext.so.6": "libxext6",
-    "libXrender.so.1": "libxrender1",
-    "libgomp.so.1": "libgomp1",
-    "libibverbs.so.1": "libibverbs1",
-    "libnuma.so.1": "libnuma1",
-    "libsndfile.so.1": "libsndfile1",
-}
-_ABSENT = re.compile(r"(lib[\w.+-]+\.so[\d.]*): cannot open shared object file")
+_FRAME = re.compile(r'^\s*File "(.+)", line (\d+) in (\S+)$', re.MULTILINE)  # of faulthandler
+_CALLS = 2
 FIRST = "first fix what else this report says about it, then run this again"
 
 
@@ -104,10 +94,22 @@ def explain(failure: str, otherwise: str, remedy: str | None = None) -> tuple[st
         for line in (exception, *failure.splitlines()):
             if re.search(entry.pattern, line) and (remedy is None or not entry.is_symptom):
                 return entry.anchor, line.strip(), entry.fix if remedy is None else FIRST
-    absent = _ABSENT.search(exception)
-    if absent and (package := OF_SYSTEM.get(absent[1])):
-        otherwise = f"install the system's package with {absent[1]}: apt-get install {package}"
-    return "diagnose-import-failed", exception, otherwise if remedy is None else FIRST
+    line = "; ".join(filter(None, (exception, crash_site(failure))))
+    return "diagnose-import-failed", line, otherwise if remedy is None else FIRST
+
+
+def crash_site(failure: str) -> str:
+    """Return the calls, the deepest first, in which a signal has ended a process; else empty.
+
+    faulthandler prints their lines.
+    """
+    if "ended with signal" not in exception_in(failure):
+        return ""
+    frames = [(path, int(line), name) for path, line, name in _FRAME.findall(failure)]
+    texts = [linecache.getline(path, line).strip() for path, line, _ in frames[:_CALLS]]
+    calls = " in ".join(f"`{text}`" for text in texts if text)
+    path, line, _ = frames[0] if frames else ("", 0, "")
+    return f"it was in {calls or 'a call'}, {path}, line {line}" if frames else ""
 
 
 def explain_variable(

@@ -42,6 +42,8 @@ from cuwheel.check.diagnose.rules.shadows import (
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns
 
 _SHOWN = 3  # names of programs
+# TensorRT is several wheels of one release; these don't require the one with the libraries.
+_BINDINGS = r"(?<=^tensorrt-cu\d\d)-bindings$"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -462,6 +464,12 @@ class InstallationJudge:
             fix = "make it executable"
             again = shlex.join(("chmod", "+x", *(str(fault.path) for fault in damaged)))
         if damaged:
+            libs = re.sub(_BINDINGS, "-libs", distribution.name)
+            if again and libs not in {distribution.name, *self.context.environment.distributions}:
+                part = f"{libs}=={distribution.version}"
+                cause = f"{cause}; {libs}, with the libraries that it loads, isn't installed"
+                fix = f"{fix}, and {part}"
+                again = f"{again} && {self.context.installer.install(part)}"
             return broken(anchor, f"{distribution.title} is damaged", cause, fix, again)
         fix = f"{fix}, unless it was changed intentionally"
         what = f"{distribution.title} has changed since it was installed"

@@ -10,16 +10,31 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.base.system.process import which
+from cuwheel.base.system.regular_files import read_text
 from cuwheel.check.diagnose.facts.builds import was_built_here
 from cuwheel.check.diagnose.facts.environment import ChosenPython, Distribution, PythonEnvironment
 from cuwheel.check.diagnose.facts.installed_files import missing_of_pip
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns
 
 _ALONE = ("--no-deps",)
+# Variables of pip (each option is one: its documentation, "Environment Variables") with which an
+# installation doesn't end as this report expects.
+_MISLEADING = {
+    "PIP_TARGET": "pip installs into that folder, which isn't the environment's",
+    "PIP_PREFIX": "pip installs below that folder, which isn't the environment's",
+    "PIP_ROOT": "pip installs below that folder, which isn't the environment's",
+    "PIP_USER": "pip installs into the user's folder, not into the environment",
+    "PIP_NO_DEPS": "pip installs nothing that a package requires",
+    "PIP_DRY_RUN": "pip installs nothing",
+}
+_LIMITS = {True: "PIP_CONSTRAINT", False: "UV_CONSTRAINT"}  # of pip, and of uv
+_OFF = frozenset({"", "0", "false", "no", "off", "n", "f"})  # as pip reads a switch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +51,8 @@ class Installer:
         fixed: of these, where another release would have no effect: a user's own, and those in
             folders that come before the environment's.
         installed: versions by project; what they meet is never installed, which would do nothing.
+        misleading: variables of the installer, by name, with which it installs something else.
+        limits: the lines of the constraint files that such a variable names, by project.
     """
 
     python: str
@@ -44,6 +61,8 @@ class Installer:
     untouchable: frozenset[str] = frozenset()
     fixed: frozenset[str] = frozenset()
     installed: Mapping[str, str] = field(default_factory=dict)
+    misleading: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, Requirement] = field(default_factory=dict)
 
     def install(self, *requirements: str, again: bool = False) -> str:
         """Return the command that installs requirements; empty where none may.
@@ -105,10 +124,36 @@ class Installer:
     def _command(self, verb: str, arguments: tuple[str, ...]) -> str:
         if self.obstacle:
             return ""
+        without = list(self.misleading) if verb == "install" else []
+        without += [_LIMITS[self.has_pip]] if any(map(self._excludes, arguments)) else []
+        words = ["env", *(word for name in without for word in ("-u", name))] if without else []
         if self.has_pip:
-            return shlex.join((self.python or "python", "-m", "pip", verb, *arguments))
+            return shlex.join((*words, self.python or "python", "-m", "pip", verb, *arguments))
         place = ("--python", self.python) if self.python else ()
-        return shlex.join(("uv", "pip", verb, *place, *arguments))
+        return shlex.join((*words, "uv", "pip", verb, *place, *arguments))
+
+    def _excludes(self, text: str) -> bool:
+        """Return True if a constraint file may keep a requirement from being met."""
+        try:
+            wanted, limit = Requirement(text), self.limits.get(project_of(text))
+        except InvalidRequirement:  # an option
+            return False
+        return limit is not None and _keeps_from(limit, wanted)
+
+    def judge_variables(self, environ: Mapping[str, str], commands: str) -> Iterator[Diagnosis]:
+        """Yield a verdict on each variable that the commands of a report remove."""
+        for name in (*self.misleading, _LIMITS[self.has_pip]):
+            if f"-u {name} " in commands:
+                text = commands.replace("_", "-").lower()
+                limits = [str(limit) for known, limit in self.limits.items() if known in text]
+                why = self.misleading.get(name) or f"a file that it names has {', '.join(limits)}"
+                yield warns(
+                    "diagnose-variable",
+                    f"{name}={environ[name]} misleads the installer",
+                    f"{why}; the commands of this report are run without it",
+                    f"unset {name}, unless that is intended",
+                    f"unset {name}",
+                )
 
 
 def installer_of(
@@ -130,7 +175,44 @@ def installer_of(
         untouchable=frozenset(_untouchable(environment)),
         fixed=frozenset(_untouchable(environment, _after_own(environment))),
         installed={own.name: own.version for own in environment.distributions.values()},
+        misleading={
+            name: why
+            for name, why in _MISLEADING.items()
+            if has_pip and environ.get(name, "").lower() not in _OFF
+        },
+        limits=dict(_limits(environ.get(_LIMITS[has_pip], ""))),
     )
+
+
+def _limits(files: str) -> Iterator[tuple[str, Requirement]]:
+    """Yield the requirements in constraint files, separated by blanks; others aren't read."""
+    for file in files.split():
+        try:
+            lines = read_text(Path(file)).splitlines()
+        except (OSError, UnicodeDecodeError):
+            continue
+        for line in lines:
+            try:
+                requirement = Requirement(line.partition(" #")[0].strip())
+            except InvalidRequirement:  # a comment, or an option
+                continue
+            yield canonicalize_name(requirement.name), requirement
+
+
+def _keeps_from(limit: Requirement, wanted: Requirement) -> bool:
+    """Return True if a constraint excludes what a requirement needs: by a pin, or a bound."""
+    if pin := pin_of(limit):
+        return not wanted.specifier.contains(pin, prereleases=True)
+    bounds = ",".join(str(part) for part in limit.specifier if part.operator in {"<", "<="})
+    least = [part.version for part in wanted.specifier if part.operator in {">=", "==", "~="}]
+    upper = SpecifierSet(bounds)
+    return any(not upper.contains(version.removesuffix(".*"), True) for version in least)
+
+
+def pin_of(requirement: Requirement) -> str:
+    """Return the only release that meets a requirement; empty where several may."""
+    pins = (part.version for part in requirement.specifier if part.operator == "==")
+    return next((version for version in pins if not version.endswith(".*")), "")
 
 
 def _untouchable(environment: PythonEnvironment, apart: Collection[Path] = ()) -> Iterator[str]:

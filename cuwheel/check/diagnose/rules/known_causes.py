@@ -18,12 +18,13 @@ from cuwheel.check.cuda.suppliers import components_of
 from cuwheel.check.diagnose.facts.builds import elf_at, other_machine
 from cuwheel.check.diagnose.facts.environment import LACKING_MODULES, Distribution
 from cuwheel.check.diagnose.facts.installed_files import modules_of, named_files
-from cuwheel.check.diagnose.facts.machine import mount_without_programs
+from cuwheel.check.diagnose.facts.machine import OF_SYSTEM, mount_without_programs
 from cuwheel.check.diagnose.facts.startup import removal_of, startup_file_with
 from cuwheel.check.diagnose.rules.context import RuleContext
-from cuwheel.check.diagnose.rules.import_failures import OF_SYSTEM, exception_in
-from cuwheel.check.diagnose.rules.requirements import cuda_of, required_by
+from cuwheel.check.diagnose.rules.import_failures import exception_in
+from cuwheel.check.diagnose.rules.requirements import cuda_of, extra_fix, extras_of, required_by
 from cuwheel.check.diagnose.verdict import Diagnosis, broken
+from cuwheel.check.linkage.installed_loader import LIBRARY_FOLDERS
 from cuwheel.check.linkage.search_path import resolve_entry
 
 # New environments come without it since Python 3.12; the last has no `pkg_resources`.
@@ -37,6 +38,17 @@ _OF_SETUPTOOLS = {
 # The entry about a library of CUDA that isn't there, by a part of its name; else of the others.
 _ABSENT = {"cudnn": "libcudnn-not-found", "nvrtc": "libnvrtc-missing"}
 _OF_CUDA = "cuda-math-lib-not-found"
+
+
+# The release without a name, by NumPy's release notes, "Expired deprecations" of each.
+_GONE_FROM_NUMPY = {
+    **dict.fromkeys(("bool8", "int0", "object0", "str0"), "2"),
+    **dict.fromkeys(("Inf", "NaN", "complex_", "float_", "product", "unicode_"), "2"),
+    **dict.fromkeys(("in1d", "trapz"), "2.4"),
+    "row_stack": "2.5",
+}
+_OF_MACHINE = ("apt-get ", "ulimit ")
+_WITH_DISPLAY = re.compile(r"opencv-(contrib-)?python")  # each has a twin without
 
 
 class KnownCause(NamedTuple):
@@ -59,8 +71,9 @@ def judge_known(
         remedy: of what else is wrong, and is to be mended first; None: nothing is.
     """
     exception = exception_in(failure)
-    known = find_known_cause(exception, owner, context) if remedy is None else None
-    if known is None:
+    known = find_known_cause(exception, owner, context)
+    # Nothing that an environment lacks is why the system lacks a library, or memory.
+    if known is None or (remedy is not None and not known.command.startswith(_OF_MACHINE)):
         return None
     return broken(known.anchor, what, f"{exception}; {known.why}", known.fix, known.command)
 
@@ -181,6 +194,26 @@ def _absent_module(
     )
 
 
+def _absent_part(
+    match: re.Match[str], owner: Distribution, context: RuleContext
+) -> KnownCause | None:
+    """Return the cause where a part of a shared namespace comes only with an extra."""
+    named = match.groupdict()
+    inside = f"{named['package']}.{named['name']}" if named else match[1]
+    project = canonicalize_name(inside)
+    offered = extras_of(owner, context.environment.markers)
+    extras = [extra for extra, projects in offered.items() if project in projects]
+    if not extras or project in context.environment.distributions:
+        return None
+    fix, command = extra_fix(context, owner)
+    return KnownCause(
+        "diagnose-versions",
+        fix if command else f"install {project}",
+        command or context.installer.install(project),
+        f"{project} isn't installed, which comes with {owner.name}[{extras[-1]}] only",
+    )
+
+
 def _other_interface(
     match: re.Match[str], owner: Distribution, context: RuleContext
 ) -> KnownCause | None:
@@ -189,9 +222,12 @@ def _other_interface(
     top = module.partition(".")[0]
     for other in context.environment.distributions.values():
         if other.name != owner.name and top in modules_of(other):
+            bound = _GONE_FROM_NUMPY.get(name, "") if module == "numpy" else ""
+            older = f"{other.name}<{bound}" if bound else f"an older {other.name} if it had {name}"
             return KnownCause(
                 "diagnose-versions",
-                f"install an older {other.name} if it had {name}, or a newer {owner.name}",
+                f"install {older}, or a newer {owner.name}",
+                context.installer.install(older) if bound else "",
                 why=f"{module} of {other.title} has no {name}, which {owner.title}, or what it "
                 "imports, uses",
             )
@@ -276,6 +312,8 @@ def _library_of_nobody(
 ) -> KnownCause | None:
     """Return which file needs a library, and which of its folders is gone."""
     soname, installed = match[1], context.environment.distributions
+    if soname in OF_SYSTEM:
+        return _of_system(soname, owner)
     required = sorted(required_by(context.environment, (owner.name,)))
     for user in (owner, *(installed[name] for name in required)):
         for path in user.libraries:
@@ -286,7 +324,7 @@ def _library_of_nobody(
             gone = [entry for entry, folder in entries if folder and not folder.is_dir()]
             where = f"{path.name} of {user.title} needs it"
             if not gone:
-                return None if soname in OF_SYSTEM else _unsupplied(soname, where)
+                return _unsupplied(soname, where)
             kind = "RUNPATH" if elf.runpath else "RPATH"
             return KnownCause(
                 "diagnose-import-failed",
@@ -295,6 +333,28 @@ def _library_of_nobody(
                 why=f"{where}, and its {kind} leads to {gone[0]}, which isn't there",
             )
     return None
+
+
+def _of_system(soname: str, owner: Distribution) -> KnownCause:
+    """Return the cause where the system lacks a library, with others that it lacks too."""
+    elves = filter(None, map(elf_at, owner.libraries))
+    others = {name for elf in elves for name in elf.needed if name in OF_SYSTEM}
+    lost = [name for name in sorted(others) if not _is_of_system(name)]
+    package = " ".join(dict.fromkeys(OF_SYSTEM[name] for name in (soname, *lost)))
+    headless = f"{owner.name}-headless" if _WITH_DISPLAY.fullmatch(owner.name) else ""
+    instead = f", or use {headless} instead of {owner.name}, which needs no display" * bool(
+        headless
+    )
+    return KnownCause(
+        "diagnose-import-failed",
+        f"install it with the system's packages: {package} in Debian and Ubuntu{instead}",
+        f"apt-get install {package}",
+        "wheels leave this library to the system, which doesn't have it",
+    )
+
+
+def _is_of_system(soname: str) -> bool:
+    return any(Path(folder, soname).exists() for folder in LIBRARY_FOLDERS)
 
 
 def _unsupplied(soname: str, where: str) -> KnownCause:
@@ -317,6 +377,8 @@ _RULES: tuple[tuple[str, _Rule], ...] = (
         _new_protocols,
     ),
     (r"No module named '(_\w+)'", _lacking_module),
+    (r"No module named '(\w+\.\w+)'", _absent_part),
+    (r"cannot import name '(?P<name>\w+)' from '(?P<package>\w+)' \(unknown loc", _absent_part),
     (r"No module named '([\w.]+)'", _absent_module),
     (r"module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'", _other_interface),
     (r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)' \(/", _other_interface),

@@ -20,7 +20,7 @@ from cuwheel.check.diagnose.facts.imports import is_late
 from cuwheel.check.diagnose.facts.installed_files import importable_modules
 from cuwheel.check.diagnose.facts.machine import newest_glibcxx
 from cuwheel.check.diagnose.rules.context import RuleContext
-from cuwheel.check.diagnose.rules.frameworks import cuda_majors, judge_archs
+from cuwheel.check.diagnose.rules.frameworks import cuda_majors, fix_opened, judge_archs
 from cuwheel.check.diagnose.rules.import_failures import (
     FIRST,
     exception_in,
@@ -55,6 +55,9 @@ _FATAL = frozenset(
 )
 # Their wheels' major releases are those of their names.
 _NUMBERED = re.compile(r"lib(?:cudnn|nvinfer|nvonnxparser)\w*\.so\.(\d+)")
+# A library for one release of CUDA, which the package chooses: libbitsandbytes_cuda129.so.
+_PER_CUDA = re.compile(r"lib\w+_cu(?:da)?(\d\d)(\d)\.so$")
+_SHOWN = 3  # names of libraries
 _NO_OPERATOR = re.compile(r"operator \w+::\w+ does not exist")
 _NO_PROGRAM = re.compile(r"(PermissionError|OSError): .*(ptxas|Exec format).*")
 _LACKS = re.compile(r"No module named|cannot open shared|not found|[Cc]ould not (find|load)")
@@ -77,7 +80,10 @@ def judge_package(
         is_faulty: it has other faults; its import may load less than it should.
         hint: the fix if the package chooses its library; empty: none.
     """
-    problems = list(_PackageJudge(package, context, remedy, is_faulty, hint).problems())
+    judge = _PackageJudge(package, context, remedy, is_faulty, hint)
+    problems = list(judge.problems())
+    if not problems and package.unopened:
+        return [judge.unopened()]
     if problems or is_faulty:
         return problems
     count = sum(not is_from_driver(soname) for soname in package.suppliers)
@@ -139,6 +145,19 @@ class _PackageJudge:
                 )
         if not any(explains):
             yield self._import_failure()
+
+    def unopened(self) -> Diagnosis:
+        """Judge a package that can be used without a GPU, and opens CUDA's libraries for one."""
+        sonames, context = self.package.unopened, self.context
+        first = min(sonames, key=lambda soname: _position((soname, Path())))
+        shown = ", ".join(sonames[:_SHOWN]) + " and more" * (len(sonames) > _SHOWN)
+        judged = warns if context.driver.gpus else notes
+        return judged(
+            _anchor(first),
+            f"{self.package.title} can't use a GPU: it doesn't find {shown}",
+            "it opens libraries of CUDA by name when it first uses a GPU; the CPU needs none",
+            *fix_opened(context, self._own, first),
+        )
 
     @property
     def _unfound_start(self) -> str:
@@ -225,6 +244,7 @@ class _PackageJudge:
         if not any(library.damage for library in self.package.libraries):
             yield from self._unfound()
         yield from self._mixed()
+        yield from self._no_library()
         yield from self._archs()
         yield from self._system()
 
@@ -298,6 +318,22 @@ class _PackageJudge:
             or f"install a {package.name} for CUDA {torch.major}, or a torch for CUDA "
             f"{' or '.join(releases)}",
         )
+
+    def _no_library(self) -> Iterator[Diagnosis]:
+        """Judge a package with a library for each release of CUDA, none for that of torch."""
+        torch, package = self.context.torch, self.package
+        matches = [match for path in self._own.libraries if (match := _PER_CUDA.match(path.name))]
+        releases = {f"{match[1]}.{match[2]}" for match in matches}
+        majors = {release.partition(".")[0] for release in releases}
+        if torch and torch.major and majors and torch.major not in majors:
+            newest = max(releases, key=version_key)
+            yield broken(
+                "diagnose-no-library",
+                f"{package.title} has no library for CUDA {torch.cuda}, which torch is for",
+                f"its libraries are for releases up to {newest}, one of them {matches[0][0]}",
+                f"install a newer {package.name}, or a torch for CUDA {newest.partition('.')[0]}",
+                self.context.installer.install(f"{package.name}>{package.version}"),
+            )
 
     def _archs(self) -> Iterator[Diagnosis]:
         package, context = self.package, self.context

@@ -17,7 +17,7 @@ from cuwheel.check.cuda.components import COMPONENTS
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.import_failures import FIRST
-from cuwheel.check.diagnose.rules.installer import is_from_folder, same_release
+from cuwheel.check.diagnose.rules.installer import is_from_folder, pin_of, same_release
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns
 
 _EXTRA = re.compile(r"""\bextra\s*==\s*['"]([^'"]+)['"]""")  # in a marker
@@ -41,6 +41,9 @@ _NUMPY_1 = "1.26.4"  # the last NumPy 1, and the newest Python that it has wheel
 _LAST_WITH_NUMPY_1 = (3, 12)
 # Of names: NVIDIA's own have the release of CUDA at their end, or as their version.
 _FOR_CUDA = re.compile(r"-cu(\d\d)(?:-|$)|-cuda(\d\d)x?$|^cuda-(?:bindings|python|toolkit)$")
+_METAPACKAGE = re.compile("cuda-(python|toolkit)")
+# NVIDIA's wheels with the version of their toolkit; of one compiler all have to be alike.
+_OF_RELEASE = re.compile(r"nvidia-(cuda-(cccl|crt|nvcc|nvrtc|runtime)|nvvm)(-cu\d+)?")
 _LISTED = 3  # requirements that a command names; more come with their package
 
 
@@ -212,7 +215,9 @@ def _optional_parts(
 ) -> Iterator[UnmetRequirement]:
     """Yield its own parts and NVIDIA's wheels in a version that none of its extras takes.
 
-    Of a project that it requires without an extra, any version that this allows will do.
+    Of a project that it requires without an extra, any version that this allows will do. Nothing
+    notes which extras a user has requested: one of NVIDIA's wheels counts where it may have been,
+    as all that it adds is there. A metapackage, cuda-toolkit, opens no library itself.
     """
 
     def is_part(project: str) -> bool:
@@ -224,16 +229,19 @@ def _optional_parts(
     plain = _requirements(distribution, "", environment.markers)
     always = {canonicalize_name(requirement.name) for requirement in plain}
     parts: dict[str, list[Requirement]] = {}
-    for extra in extras_of(distribution, environment.markers):
+    there = environment.distributions.keys()
+    for extra, added in extras_of(distribution, environment.markers).items():
+        may_be_requested = added <= there and not _METAPACKAGE.fullmatch(distribution.name)
         for requirement in _requirements(distribution, extra, environment.markers):
             project = canonicalize_name(requirement.name)
-            if is_part(project) and project in environment.distributions.keys() - always:
+            counts = may_be_requested or not is_nvidias(project)
+            if counts and is_part(project) and project in there - always:
                 parts.setdefault(project, []).append(requirement)
     for name, requirements in parts.items():
-        there = environment.distributions[name]
-        if not any(_fits(requirement, there.version) for requirement in requirements):
+        part = environment.distributions[name]
+        if not any(_fits(requirement, part.version) for requirement in requirements):
             wanted = Requirement(f"{requirements[0].name}{requirements[0].specifier}")
-            unmet = _unmet(distribution, wanted, there, distribution.name)
+            unmet = _unmet(distribution, wanted, part, distribution.name)
             yield replace(unmet, is_optional=True)
 
 
@@ -358,8 +366,17 @@ class UnmetJudge:
         whole = same_release(self.context.environment.distributions[root])
         if len(lacking) > _LISTED and whole and not any(unmet.is_optional for unmet in lacking):
             return words, self.context.installer.complete(whole)
-        texts = dict.fromkeys(unmet.text for unmet in lacking)
+        texts = dict.fromkeys(self._text(unmet) for unmet in lacking)
         return words, self.context.installer.install(*texts)
+
+    def _text(self, unmet: UnmetRequirement) -> str:
+        """Return a requirement; one of nvcc's parts by another one, of the same CUDA."""
+        name, version = unmet.owner.split(" ")
+        parts = version.split(".")
+        is_open = not unmet.requirement.specifier and not unmet.requirement.url
+        if is_open and _OF_RELEASE.fullmatch(name) and _OF_RELEASE.fullmatch(unmet.project):
+            return f"{unmet.text}=={parts[0]}.{parts[1]}.*"
+        return unmet.text
 
     def _fix_for_framework(self, root: str, kept: str, version: str) -> tuple[str, str]:
         """Return fix and command of a package for another release of an installed framework."""
@@ -416,14 +433,8 @@ def _exclude(first: Requirement, second: Requirement) -> bool:
     return any(
         pin and not other.specifier.contains(pin, prereleases=True)
         for one, other in ((first, second), (second, first))
-        for pin in [_pin(one)]
+        for pin in [pin_of(one)]
     )
-
-
-def _pin(requirement: Requirement) -> str:
-    """Return the only release that meets a requirement; empty where several may."""
-    pins = (part.version for part in requirement.specifier if part.operator == "==")
-    return next((version for version in pins if not version.endswith(".*")), "")
 
 
 def _is_covered(root: str, groups: Mapping[str, Iterable[UnmetRequirement]]) -> bool:

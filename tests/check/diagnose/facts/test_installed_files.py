@@ -379,9 +379,17 @@ def test_names_program_without_permission(
     assert [fault.what for fault in find_faults(own, verifies=False)] == faults
 
 
-@pytest.mark.parametrize(("user", "count"), [("cupy-cuda12x", 1), ("torch", 0)])
-def test_names_lost_headers_where_something_compiles(tmp_path: Path, user: str, count: int) -> None:
-    name, header = "nvidia-cuda-runtime-cu12", "nvidia/cuda_runtime/include/cuda.h"
+@pytest.mark.parametrize(
+    ("user", "header", "count"),
+    [
+        ("cupy-cuda12x", "include/cuda.h", 1),
+        ("torch", "include/cuda.h", 0),
+        ("torch", "nvvm/libdevice/libdevice.10.bc", 1),
+        ("torch", "bin/ptxas", 1),
+    ],
+)
+def test_names_lost_inputs_of_compilers(tmp_path: Path, user: str, header: str, count: int) -> None:
+    name, header = "nvidia-cuda-runtime-cu12", f"nvidia/cuda_runtime/{header}"
     wheel = write_wheel(
         tmp_path / "wheels", {header: b"//"}, name=name.replace("-", "_"), tag="py3-none-any"
     )
@@ -395,4 +403,6 @@ def test_names_lost_headers_where_something_compiles(tmp_path: Path, user: str, 
 
     facts = read_installation(environment, (), [own], ())
 
-    assert [fault.path.name for fault in facts.faults.get(name, ())] == ["cuda.h"] * count
+    assert [fault.path.name for fault in facts.faults.get(name, ())] == [
+        header.rpartition("/")[2]
+    ] * count

@@ -72,6 +72,19 @@ def test_takes_folder_of_unusable_libcuda_from_the_path() -> None:
 
     assert (verdict.level, verdict.cause) == ("broken", fault)
     assert verdict.command == "export LD_LIBRARY_PATH=/good"
+    assert "LD_LIBRARY_PATH" not in driver_verdict(driver).fix
+
+
+@pytest.mark.parametrize(
+    ("value", "level"),
+    [("graphics,utility", "warning"), ("compute,utility", "note"), ("all", "note")],
+)
+def test_names_capabilities_without_compute(value: str, level: str) -> None:
+    driver, host = make_driver(**{**_ABSENT, "version": ""}), make_host(container="Docker")
+
+    verdict = driver_verdict(driver, host, NVIDIA_DRIVER_CAPABILITIES=value)
+
+    assert verdict.level == level
 
 
 def test_only_notes_that_build_machine_has_no_gpu() -> None:

@@ -140,6 +140,79 @@ def test_finds_plugin_that_jax_refuses() -> None:
     assert verdict.command.endswith("install jax-cuda13-plugin==0.8.1")
 
 
+_UNLOADED = "Unable to load {}. Is it installed?"
+
+
+@pytest.mark.parametrize(
+    ("why", "installed", "command"),
+    [
+        ("CUDA", (), "'jax-cuda13-plugin[with-cuda]==0.8.1' 'nvidia-cuda-cupti==13.0.*'"),
+        ("cuPTI", ("nvidia-cuda-cupti",), "'nvidia-cuda-cupti==13.0.*'"),
+        ("cuFFT", ("nvidia-cuda-cupti",), ""),
+    ],
+)
+def test_takes_the_cupti_that_jax_is_built_for(
+    why: str, installed: tuple[str, ...], command: str
+) -> None:
+    wants = ('nvidia-cuda-cupti>=13.0.48; extra == "with-cuda"',)
+    plugin = make_distribution("jax-cuda13-plugin", version="0.8.1", requires=wants)
+    others = (make_distribution(name, version="13.5.1") for name in installed)
+    jax = replace(_JAX, cuda="13", why_not=_UNLOADED.format(why))
+    own = make_distribution("jax", version="0.8.1")
+    context = make_context(own, plugin, *others, frameworks=(jax,))
+
+    [verdict] = judge_frameworks(context, {})
+
+    assert verdict.command.partition("install ")[2] == command
+
+
+def test_names_call_in_which_jax_was_killed(tmp_path: Path) -> None:
+    file = tmp_path / "check.py"
+    file.write_text('version = get()\n_check("cuPTI", get)\n')
+    frames = (f'  File "{file}", line {line} in check' for line in (1, 2))
+    trouble = "\n".join((*frames, "it ended with signal 11"))
+    wants = ('nvidia-cuda-cupti>=13.0.48; extra == "with-cuda"',)
+    plugin = make_distribution("jax-cuda13-plugin", requires=wants)
+    jax = replace(_JAX, cuda="13", trouble=trouble)
+    context = make_context(make_distribution("jax"), plugin, frameworks=(jax,))
+
+    [verdict] = judge_frameworks(context, {})
+
+    assert verdict.level == "broken"
+    assert '`version = get()` in `_check("cuPTI", get)`' in verdict.cause
+    assert verdict.command.endswith("install 'nvidia-cuda-cupti==13.0.*'")
+
+
+@pytest.mark.parametrize("pjrt", [False, True])
+def test_claims_no_cuda_for_half_a_plugin(*, pjrt: bool) -> None:
+    names = ("jax", "jax-cuda13-plugin", *["jax-cuda13-pjrt"] * pjrt)
+    jax = replace(_JAX, cuda="13")
+    context = make_context(*map(make_distribution, names), frameworks=(jax,))
+
+    [verdict] = judge_frameworks(context, {})
+
+    assert verdict.what == "jax 0.8.1 can be imported" + ", CUDA 13" * pjrt
+
+
+@pytest.mark.parametrize(
+    ("soname", "level"), [("libcudart.so.12", "warning"), ("libcudart.so.13", "note")]
+)
+def test_compares_libraries_of_conda_with_cupy(tmp_path: Path, soname: str, level: str) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / soname).touch()
+    lacking = {"cublas": "no libcublas listdir(/lib)"}
+    cupy = FrameworkFacts(
+        name="cupy", version="14", cuda="13.2", was_imported=True, lacking=lacking
+    )
+    context = make_context(make_distribution("cupy-cuda13x"), frameworks=(cupy,))
+    conda = replace(context.environment, prefix=tmp_path, is_conda=True)
+
+    first, _ = judge_frameworks(replace(context, environment=conda), {})
+
+    assert first.level == level
+    assert "listdir" not in first.cause
+
+
 def test_names_folder_of_kernels_that_can_not_be_written(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.touch()

@@ -171,3 +171,20 @@ def test_names_startup_file_that_puts_a_folder_first(env: Env) -> None:
 
     assert str(env.site / "first.pth") in verdict.fix
     assert "PYTHONPATH" not in verdict.fix
+
+
+@pytest.mark.parametrize(("has_libs", "commands"), [(True, 1), (False, 2)])
+def test_names_lacking_libraries_of_damaged_bindings(
+    env: Env, commands: int, *, has_libs: bool
+) -> None:
+    """TensorRT's twin was removed, and shared its files; none requires the wheel with libraries."""
+    name = "tensorrt_bindings/tensorrt.so"
+    env.install("tensorrt_cu12_bindings", {name: env.compile("tensorrt.so", "")})
+    if has_libs:
+        env.install("tensorrt_cu12_libs")
+    (env.site / name).unlink()
+
+    verdict = verdict_on(look_into(env), "diagnose-damaged-installation")
+
+    assert verdict.command.count(" install ") == commands
+    assert verdict.command.endswith("tensorrt-cu12-libs==1.2.3") != has_libs

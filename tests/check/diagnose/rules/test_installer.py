@@ -11,7 +11,13 @@ import pytest
 
 from cuwheel.base.formats.wheel.archive import unpack_wheel
 from cuwheel.check.diagnose.diagnose import DiagnoseOptions, diagnose
-from cuwheel.check.diagnose.rules.installer import Installer, same_release, where_from
+from cuwheel.check.diagnose.facts.environment import ChosenPython, read_environment
+from cuwheel.check.diagnose.rules.installer import (
+    Installer,
+    installer_of,
+    same_release,
+    where_from,
+)
 from tests.check.diagnose.samples import make_distribution
 from tests.support.check.environments import CALLERS_PATH, Env, anchors, look_into, verdict_on
 from tests.support.factories import write_wheel
@@ -30,6 +36,37 @@ _FROM_FILE = f"torch @ {Path(__file__).as_uri()}"
 )
 def test_installs_into_the_environment(python: str, command: str, *, has_pip: bool) -> None:
     assert Installer(python=python, has_pip=has_pip).install("a>=1") == command
+
+
+@pytest.mark.parametrize(
+    ("variables", "requirement", "removed"),
+    [
+        ({"PIP_TARGET": "/t"}, "a", "PIP_TARGET"),
+        ({"PIP_NO_DEPS": "0", "PIP_USER": ""}, "a", ""),
+        ({"PIP_CONSTRAINT": "a_b==1\nother"}, "a-b>=2", "PIP_CONSTRAINT"),
+        ({"PIP_CONSTRAINT": "# none\na-b<2"}, "a_b==2.*", "PIP_CONSTRAINT"),
+        ({"PIP_CONSTRAINT": "a-b==2\na-b>=1"}, "a-b>=2", ""),
+        ({"PIP_CONSTRAINT": "a-b<3"}, "a-b>=2", ""),
+        ({"UV_CONSTRAINT": "a-b==1"}, "a-b>=2", ""),
+    ],
+)
+def test_installs_without_variables_that_mislead_pip(
+    env: Env, variables: dict[str, str], requirement: str, removed: str
+) -> None:
+    for name, text in variables.items():
+        if name.endswith("CONSTRAINT"):
+            (env.folder / name).write_text(text)
+            variables = {name: str(env.folder / name)}
+    env.install("pip")
+    installer = installer_of(
+        read_environment(env.python, {}), ChosenPython(path=env.python, how=""), variables
+    )
+
+    command = installer.install(requirement)
+
+    assert command.partition(str(env.python))[0] == (f"env -u {removed} " if removed else "")
+    found = installer.judge_variables(variables, command)
+    assert [one.command for one in found] == ([f"unset {removed}"] if removed else [])
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,12 @@ import pytest
 
 from cuwheel.base.formats.binaries.archs import DeviceCode
 from cuwheel.check.diagnose.facts.gpu_packages import DiagnosedPackage, InstalledLibrary
+from cuwheel.check.diagnose.facts.imports import FrameworkFacts
 from cuwheel.check.diagnose.facts.machine import Driver, DriverGpu
 from cuwheel.check.diagnose.rules.packages import judge_package
 from tests.check.diagnose.samples import make_context, make_distribution
 from tests.support.check.environments import Env, anchors, look_into, verdict_on
+from tests.support.check.scans import begin_fatbin
 from tests.support.factories import compile_cuda
 
 
@@ -187,15 +189,21 @@ def test_wants_the_cuda_of_nvidias_wheels(env: Env, installed: str, *, is_other:
 
 
 @pytest.mark.parametrize(
-    ("part", "is_broken"), [("raise OSError('not found')\n", True), ("", False)]
+    ("part", "is_broken"),
+    [
+        ("raise OSError('not found')", True),
+        ("def compile_ptx(*_, cc): raise OSError('not found')", True),
+        ("def compile_ptx(*_, cc): pass", False),
+    ],
 )
 def test_imports_the_part_for_cuda(env: Env, part: str, *, is_broken: bool) -> None:
-    cuda = f"{part}def is_available(): return False\n".encode()
+    cuda = f"{part}\ndef is_available(): return False\n".encode()
     env.install("numba", {"numba/__init__.py": b"", "numba/cuda.py": cuda})
     extras = ("numba", 'nvidia-cublas-cu12; extra == "cu12"', 'nvidia-cublas; extra == "cu13"')
     env.install("numba_cuda", {"numba_cuda/__init__.py": b""}, requires=extras)
 
-    verdicts = [one for one in look_into(env).verdicts if "can't use CUDA" in one.what]
+    parts = ("can't use CUDA", "can't compile a kernel")
+    verdicts = [one for one in look_into(env).verdicts if one.what.endswith(parts)]
 
     found = [(one.what.partition(" ")[0], one.cause) for one in verdicts]
     assert found == [("numba-cuda", "OSError: not found")] * is_broken
@@ -221,3 +229,53 @@ def test_searches_no_library_that_the_package_opens_itself(
     found = [one.what for one in judge_package(package, context)]
 
     assert sum("find libtorchtext.so" in what for what in found) == count
+
+
+@pytest.mark.parametrize(
+    ("files", "cuda", "command"),
+    [
+        (("cuda118", "cuda129"), "13.2", "python -m pip install 'ext>1'"),
+        (("cuda118", "cuda129"), "12.4", ""),
+        (("cpu", "cudart"), "13.2", ""),
+        (("cuda118",), "", ""),
+    ],
+)
+def test_wants_a_library_for_the_cuda_of_torch(
+    files: tuple[str, ...], cuda: str, command: str
+) -> None:
+    libraries = tuple(Path(f"ext/libext_{name}.so") for name in files)
+    torch = FrameworkFacts(name="torch", version="2", cuda=cuda)
+    context = make_context(make_distribution("ext", libraries=libraries), frameworks=(torch,))
+
+    [verdict] = judge_package(package_of(), context)
+
+    assert (verdict.level, verdict.command) == ("broken" if command else "ok", command)
+
+
+@pytest.mark.parametrize(
+    ("package", "text", "found", "is_blind"),
+    [
+        ("ext", "libcublas.so.12", "", True),
+        ("ext", "libcuda.so.1", "", False),
+        ("ext", "libcublas.so.12", "libcublas.so.12", False),
+        ("tensorflow", "", "", True),
+        ("tensorflow", "", "libcublas.so.12", False),
+    ],
+)
+def test_names_libraries_that_are_opened_by_name(
+    env: Env, package: str, text: str, found: str, *, is_blind: bool
+) -> None:
+    fatbin = ",".join(map(str, begin_fatbin(90, 0)))
+    code = f"""#include <dlfcn.h>
+    __attribute__((section(".nv_fatbin"), used)) static const unsigned char f[] = {{{fatbin}}};
+    void *open() {{ return dlopen("{text}", RTLD_NOW); }}"""
+    requires = ('nvidia-cublas-cu12; extra == "and-cuda"',)
+    module = {f"{package}/__init__.py": b"class keras: layers = 1\n"}
+    env.install(package, {"a/a.so": env.compile("a.so", code), **module}, requires=requires)
+    folder = env.compile(found, "").parent if found else ""
+
+    verdicts = look_into(env, package, LD_LIBRARY_PATH=str(folder)).verdicts
+
+    blind = [one for one in verdicts if "can't use a GPU" in one.what]
+    assert [one.level for one in blind] == ["note"] * is_blind
+    assert all(" libcublas.so.12" in one.what for one in blind)

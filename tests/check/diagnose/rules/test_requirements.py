@@ -182,11 +182,22 @@ def test_removes_only_wheels_that_nothing_requires(env: Env) -> None:
     assert verdict.command.endswith(" nvidia-cublas-cu12 nvidia-cudnn-cu12")
 
 
-@pytest.mark.parametrize(("wanted", "count"), [(">=9.8", 1), (">=1", 0)])
-def test_finds_nvidia_wheel_that_no_extra_takes(wanted: str, count: int) -> None:
-    wants = (f'nvidia-cudnn-cu12{wanted}; extra == "cuda"',)
+@pytest.mark.parametrize(
+    ("owner", "wanted", "more", "count"),
+    [
+        ("plugin", ">=9.8", "", 1),
+        ("plugin", ">=1", "", 0),
+        ("plugin", ">=9.8", "nvidia-cufft-cu12", 0),  # which isn't there: nobody asked for it
+        ("cuda-toolkit", ">=9.8", "", 0),
+    ],
+)
+def test_finds_nvidia_wheel_that_no_extra_takes(
+    owner: str, wanted: str, more: str, count: int
+) -> None:
+    names = [f"nvidia-cudnn-cu12{wanted}", *filter(None, [more])]
+    wants = tuple(f'{name}; extra == "cuda"' for name in names)
 
-    assert len(unmet(plugin=wants, **{"nvidia-cudnn-cu12": ()})) == count
+    assert len(unmet(**{owner: wants, "nvidia-cudnn-cu12": ()})) == count
 
 
 @pytest.mark.parametrize(
@@ -233,6 +244,20 @@ def test_judges_no_needs_of_a_release_that_goes(of_jax: str, of_part: str, roots
     judge = UnmetJudge(context=context, unmet=unmet, examined=examined, cuda={})
 
     assert judge.judge().keys() == roots
+
+
+def test_takes_parts_of_nvcc_of_its_release() -> None:
+    nvcc = make_distribution("nvidia-cuda-nvcc", version="13.0.88", requires=("nvidia-nvvm", "a"))
+    context = make_context(nvcc)
+    unmet = find_unmet_requirements(context.environment)
+
+    [verdict] = (
+        UnmetJudge(context=context, unmet=unmet, examined=frozenset({nvcc.name}), cuda={})
+        .judge()
+        .values()
+    )
+
+    assert verdict.command.endswith(" install 'nvidia-nvvm==13.0.*' a")
 
 
 @pytest.mark.parametrize(
