@@ -25,7 +25,9 @@ RECIPE = Recipe(
         env={
             "DS_ACCELERATOR": "cuda",  # else it looks for a GPU
             "DS_ENABLE_NINJA": "1",
-            **{f"DS_BUILD_FUSED_{name}": "1" for name in ("ADAM", "LAMB", "LION")},
+            "DS_BUILD_FUSED_ADAM": "1",
+            "DS_BUILD_FUSED_LAMB": "1",
+            "DS_BUILD_FUSED_LION": "1",
         }
     ),
     link=Link("cudart", "torch"),

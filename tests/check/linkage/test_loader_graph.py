@@ -85,13 +85,20 @@ def test_finds_library_that_is_not_found(tmp_path: Path, entry: str, file: str, 
     [
         b"import ctypes\ndef load(path):\n    ctypes.CDLL(path)\n",
         b"import torch\ndef load(path):\n    torch.ops.load_library(path)\n",
-        b"import os\nos.environ['LD_LIBRARY_PATH'] = '/lib'\n",
+        b"import os, subprocess\nos.environ['LD_LIBRARY_PATH'] = '/lib'\nsubprocess.run('x')\n",
     ],
 )
 def test_library_that_python_may_load_is_a_warning(tmp_path: Path, loader: bytes) -> None:
     files = {**make_module(tmp_path, "$ORIGIN/../pkg.libs"), "pkg/__init__.py": loader}
 
     assert audited(tmp_path, files).verdict == "warning"
+
+
+def test_variable_of_the_loader_is_read_before_python_starts(tmp_path: Path) -> None:
+    loader = b"import os\nos.environ['LD_LIBRARY_PATH'] = '/lib'\n"
+    files = {**make_module(tmp_path, "$ORIGIN/../pkg.libs"), "pkg/__init__.py": loader}
+
+    assert audited(tmp_path, files).verdict == "error"
 
 
 def test_library_that_another_module_may_load_is_a_warning(tmp_path: Path) -> None:
