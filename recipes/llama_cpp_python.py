@@ -15,7 +15,6 @@ RECIPE = Recipe(
         sha256="832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e",
     ),
     toolkits=("12.4", "13.0"),
-    never_built=("12.4",),
     # ggml compiles 120 as 120a, whose instructions for 4-bit floats it needs.
     archs={
         "12.4": ("75", "80", "90"),
