@@ -45,6 +45,7 @@ _SITES = ("site-packages", "dist-packages")  # the end of a prefix that was pack
 _STARTED = ("console_scripts", "gui_scripts")
 # Groups with functions that PyTorch, Numba and vLLM call without arguments (their documentation).
 _CALLED = (*_STARTED, "numba_extensions", "torch.backends", "vllm.general_plugins")
+_NAMES = {"numba_extensions": "init"}  # the only entry point of the group that is called
 # Groups with modules of which JAX (`xla_bridge.py`) and Triton (`backends`) take these names.
 _PLUGINS = {"jax_plugins": ("initialize",), "triton.backends": ("compiler", "driver")}
 _VALUE = re.compile(
@@ -299,8 +300,8 @@ def _entry_findings(case: AuditCase) -> Iterator[AuditFinding]:
     for group in parser.sections():
         for name, value in parser.items(group):
             fact = _entry_fault(case, group, value)
-            if group == "numba_extensions" and name != "init":
-                fact = fact or "Numba calls only an entry point with the name init"
+            if name != _NAMES.get(group, name):
+                fact = fact or f"only an entry point with the name {_NAMES[group]} is called"
             if fact:
                 yield finding("entry_points.txt", _RULE, f"{name} = {value}: {fact}")
             elif fact := _extra_fault(value, case):
