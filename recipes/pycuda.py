@@ -15,7 +15,10 @@ RECIPE = Recipe(
     ),
     toolkits=("13.0",),
     archs=(),  # its kernels are compiled when they are used
-    patches=(Patch(file="0001-state-numpy-and-cudart.patch", why="it needs both"),),
+    patches=(
+        Patch(file="0001-state-numpy-and-cudart.patch", why="it needs both"),
+        Patch(file="0002-include-no-header-that-is-gone.patch", why="of CUDA 13; else no kernels"),
+    ),
     requires=(
         *("numpy>=1.24", "setuptools", "wheel"),
         "nvidia-cuda-profiler-api==13.0.85",  # cudaProfiler.h: the toolkit's lock is without it

@@ -121,10 +121,10 @@ def grid_case(row: Row) -> Case:
 
 
 def timed_case() -> Case:
-    """Return giving away and taking back a GiB with a backup."""
-    row = usual(AXES, bytes=1 << 30)
+    """Return giving away and taking back memory with a backup."""
+    row = usual(AXES, bytes=1 << 28)
     return Case(
-        name="pause and resume 1 GiB, pinned backup",
+        name="pause and resume 256 MiB, pinned backup",
         inputs=functools.partial(inputs, row),
         call=functools.partial(call, row),
         expected=functools.partial(expected, row),
