@@ -366,9 +366,9 @@ def has_attention(row: Row) -> bool:
         return row["layout"] in {"rows", "slice"} and (
             row["mask"] == "sequences" or queries <= keys
         )
-    if row["mask"] == "bias" and keys == 1:
-        return False  # PyTorch takes such a row's stride as 1, which isn't aligned
-    return row["mask"] not in {"bias", "window"} or row["layout"] != "no heads"
+    # Of a bias for one key PyTorch takes the stride as 1, which isn't aligned.
+    is_aligned = row["mask"] != "bias" or keys > 1
+    return is_aligned and (row["mask"] not in {"bias", "window"} or row["layout"] != "no heads")
 
 
 def attention_inputs(row: Row, seed: int) -> tuple[Any, ...]:
