@@ -17,6 +17,9 @@ RECIPE = Recipe(
     patches=(
         Patch(file="0001-take-archs-from-the-target.patch", why="it lists seven, and no numpy"),
         Patch(file="0002-compile-the-sources-once.patch", why="else a library for MATLAB too"),
+        Patch(
+            file="0003-take-no-weights-for-none.patch", why="else each adjoint is NaN by default"
+        ),
     ),
     requires=("cmake>=3.18,<4", "ninja", "pybind11>=2.10.0", "setuptools>=42", "wheel"),
     build=CMake(env={"GPUNUFFT_GENCODE": "{gencode}"}),

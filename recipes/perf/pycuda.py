@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 PACKAGE = "pycuda"
 FRAMEWORK = "host"
 UNTOUCHED = (
-    "random numbers; sparse matrices; textures; graphics; several contexts",
+    "random numbers; sparse matrices; graphics; several contexts",
+    "take, multi_take and textures, by references that CUDA has no longer since 12",
     "arrays with gaps, of which few functions take any; other functions of cumath and gpuarray",
 )
 LIMITS = {"float32": 1e-6, "complex64": 1e-6, "float64": 1e-14, "int32": 0.0}
@@ -37,7 +38,7 @@ Row = dict[str, Any]
 
 AXES: dict[str, tuple[Any, ...]] = {
     "what": (
-        *("axpby", "exp", "sum", "dot", "scan", "take"),
+        *("axpby", "exp", "sum", "dot", "scan"),
         *("own element-wise", "own reduction", "own kernel", "pitched copy"),
     ),
     "type": ("float32", "float64", "complex64", "int32"),
@@ -71,7 +72,7 @@ def exists(row: Row) -> bool:
 
 
 def inputs(row: Row, seed: int) -> tuple[Array, ...]:
-    """Return two arrays, none of whose elements is near 0, and places."""
+    """Return two arrays, none of whose elements is near 0."""
     random = np.random.default_rng(seed)
     kind, size = row["type"], row["size"]
     scale = 1.0 if row["what"] == "exp" else SIZES[row["values"]]
@@ -85,7 +86,7 @@ def inputs(row: Row, seed: int) -> tuple[Array, ...]:
         arrays = [np.abs(array) for array in arrays]  # nothing cancels out
     if kind == "complex64":
         arrays = [array * (1 + 0.5j) for array in arrays]
-    return *(array.astype(kind) for array in arrays), random.integers(0, size, size, "int32")
+    return tuple(array.astype(kind) for array in arrays)
 
 
 @functools.lru_cache
@@ -106,7 +107,7 @@ def own(what: str, kind: str) -> Any:
     return SourceModule(KERNEL.replace("TYPE", name)).get_function("reversed")
 
 
-def of_arrays(row: Row, x: Any, y: Any, places: Any) -> Any:
+def of_arrays(row: Row, x: Any, y: Any) -> Any:
     """Return what a function of the package makes of arrays on the GPU."""
     what = row["what"]
     found: Any
@@ -122,7 +123,6 @@ def of_arrays(row: Row, x: Any, y: Any, places: Any) -> Any:
         "exp": lambda: cumath.exp(x),
         "sum": lambda: gpuarray.sum(x),
         "dot": lambda: gpuarray.dot(x, y),
-        "take": lambda: gpuarray.take(x, gpuarray.to_gpu(places)),
     }
     return functions[what]()
 
@@ -130,7 +130,9 @@ def of_arrays(row: Row, x: Any, y: Any, places: Any) -> Any:
 def streamed(row: Row, x: Array, y: Array) -> Array:
     """Return what a kernel or a copy makes on a stream, where the inputs are copied too."""
     stream = driver.Stream() if row["stream"] == "second" else None
-    pinned = [driver.register_host_memory(a.copy()) for a in (x, y)]
+    pinned = [driver.pagelocked_empty(len(one), one.dtype) for one in (x, y)]
+    for page, values in zip(pinned, (x, y), strict=True):
+        page[:] = values
     left, right = (gpuarray.to_gpu_async(one, stream=stream) for one in pinned)
     found = gpuarray.zeros(len(x), x.dtype)
     if row["what"] == "own kernel":
@@ -154,7 +156,7 @@ def streamed(row: Row, x: Array, y: Array) -> Array:
     return np.asarray(found.get())
 
 
-def call(row: Row, x: Array, y: Array, places: Array) -> Array:
+def call(row: Row, x: Array, y: Array) -> Array:
     """Return a result of the package in the host's memory."""
     if row["what"] in STREAMED:
         return streamed(row, x, y)
@@ -163,10 +165,10 @@ def call(row: Row, x: Array, y: Array, places: Array) -> Array:
         left, right = (
             gpuarray.to_gpu(np.concatenate((one[:1], one, one[:1])))[1:-1] for one in (x, y)
         )
-    return np.asarray(of_arrays(row, left, right, places).get())
+    return np.asarray(of_arrays(row, left, right).get())
 
 
-def expected(row: Row, x: Array, y: Array, places: Array) -> Array:
+def expected(row: Row, x: Array, y: Array) -> Array:
     """Return the same by numpy."""
     what, kind = row["what"], row["type"]
     wide = {"int32": "int64", "complex64": "complex128"}.get(kind, "float64")
@@ -188,7 +190,6 @@ def expected(row: Row, x: Array, y: Array, places: Array) -> Array:
         "sum": x.sum,
         "dot": lambda: x @ y,
         "scan": lambda: np.cumsum(x),
-        "take": lambda: x[places],
         "own element-wise": lambda: x * y + x,
         "own reduction": lambda: x @ y,
     }

@@ -41,10 +41,7 @@ SHARED: dict[str, tuple[Any, ...]] = {
 }
 AXES: dict[str, tuple[Any, ...]] = {
     "what": ("fft", "ifft", "rfft", "irfft"),
-    "shape": (
-        *((64, 64), (30,), (17,), (LONGEST,), (8192,), (1 << 18,), (2, 1), (5, 7, 11)),
-        *((8, 12, 10), (3, 243, 256), (4, 169, 22)),
-    ),
+    "shape": (*((64, 64), (17,), (LONGEST,), (1 << 18,), (2, 1), (8, 12, 10), (4, 169, 22)),),
     "norm": (1, 0, "ortho"),
     "order": ("C", "F"),
     **SHARED,
@@ -52,7 +49,7 @@ AXES: dict[str, tuple[Any, ...]] = {
 REAL_AXES: dict[str, tuple[Any, ...]] = {
     "what": ("dct", "idct", "dst", "idst"),
     "type": (2, 1, 3, 4),
-    "shape": ((64, 64), (30,), (17,), (LONGEST,), (5, 7, 11), (4, 169, 22)),
+    "shape": ((64, 64), (LONGEST,), (5, 7, 11), (4, 169, 22)),
     "norm": (1, 0),
     **SHARED,
 }

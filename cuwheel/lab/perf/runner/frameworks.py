@@ -205,9 +205,12 @@ class Torch(Host):
 
     def allocated(self) -> int:
         """Return the bytes of living tensors, and of what is outside of PyTorch's cache."""
-        cuda = self.torch.cuda
-        used = cuda.memory_allocated() - cuda.memory_reserved() - self.gpu.free_memory()
-        return int(used)
+        # `memory_allocated` sorts all statistics, which takes longer than a small kernel.
+        found = self.torch.cuda.memory_stats_as_nested_dict()
+        living, cached = (
+            found[name]["all"]["current"] for name in ("allocated_bytes", "reserved_bytes")
+        )
+        return int(living - cached - self.gpu.free_memory())
 
     def poison(self, outputs: object) -> None:
         """Fill blocks of the outputs' sizes and hand them back to PyTorch's allocator."""

@@ -96,6 +96,8 @@ class ProbeWorker:
         self.calls = 0
         self._kernels: KernelReader | None = None
         self._readers: set[str] = set()  # libraries that are only here to read kernels
+        # Else the framework's own objects are looked through before and after each case.
+        gc.freeze()
 
     def start(self) -> dict[str, Any]:
         """Return GPU, framework, package and cases."""
