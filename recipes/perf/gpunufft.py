@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PACKAGE = "gpuNUFFT"
 FRAMEWORK = "host"
 UNTOUCHED = (
-    "pointers to the GPU's memory, Toeplitz kernels, gradients; get_spectral_radius, which is random",
+    "pointers to the GPU's memory, Toeplitz kernels, gradients; get_spectral_radius",
     "estimate_density_comp; set_smaps and set_pts, which do what the constructor does",
     "images whose oversampled axes aren't multiples of the sector's width; NaN, infinities",
     "a second stream: calls wait for their own",
@@ -61,8 +61,8 @@ def inputs(row: Row, seed: int) -> tuple[Array, ...]:
         places[places == 0.5] = -0.5
 
     def drawn(*shape: int) -> Array:
-        values = random.standard_normal(shape) + 1j * random.standard_normal(shape)
-        return values.astype("complex64")
+        real, imaginary = random.standard_normal((2, *shape)).astype("float32")
+        return np.asarray(real + 1j * imaginary)
 
     if row["what"] == "adj_op":
         values = drawn(coils, count)
