@@ -54,7 +54,7 @@ def inputs(row: Row, seed: int) -> tuple[Array, ...]:
     """Return places of samples, images or samples of each coil, maps and weights."""
     random = np.random.default_rng(seed)
     image, count, coils = row["image"], row["points"], row["coils"]
-    places = random.uniform(-0.5, 0.5, (len(image), count))
+    places: Array = np.asarray(random.uniform(-0.5, 0.5, (len(image), count)))
     if row["places"] == "grid":
         sizes = np.array(image)[:, None]
         places = np.round(places * sizes) / sizes
@@ -68,8 +68,8 @@ def inputs(row: Row, seed: int) -> tuple[Array, ...]:
         values = drawn(coils, count)
     else:
         values = drawn(1 if row["maps"] else coils, *image)
-    weights = random.uniform(0.5, 2, count).astype("float32")
-    return places.astype("float32"), values, drawn(coils, *image), weights
+    weights: Array = np.asarray(random.uniform(0.5, 2, count), "float32")
+    return np.asarray(places, "float32"), values, drawn(coils, *image), weights
 
 
 def flat(images: Array) -> Array:
@@ -145,10 +145,10 @@ def grid_case(row: Row) -> Case:
 
 def timed_case(what: str) -> Case:
     """Return a large image of one coil."""
-    row = usual(AXES, what=what, image=(128, 128, 96), points=1 << 14)
+    row = usual(AXES, what=what, image=(64, 64, 48), points=1 << 12)
     functions = [functools.partial(function, row) for function in (inputs, call, expected)]
     return Case(
-        name=f"{what} 128x128x96, 2^14 samples",
+        name=f"{what} 64x64x48, 2^12 samples",
         inputs=functions[0],
         call=functions[1],
         expected=functions[2],

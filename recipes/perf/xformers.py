@@ -366,9 +366,11 @@ def has_attention(row: Row) -> bool:
         return row["layout"] in {"rows", "slice"} and (
             row["mask"] == "sequences" or queries <= keys
         )
-    # Of a bias for one key PyTorch takes the stride as 1, which isn't aligned.
-    is_aligned = row["mask"] != "bias" or keys > 1
-    return is_aligned and (row["mask"] not in {"bias", "window"} or row["layout"] != "no heads")
+    # The rows of a bias have to be aligned: not those of a copy, nor of a single key.
+    is_aligned = row["mask"] != "bias" or (keys > 1 and row["stream"] == "current")
+    return is_aligned and (
+        row["mask"] not in {"bias", "window", "last corner"} or row["layout"] != "no heads"
+    )
 
 
 def attention_inputs(row: Row, seed: int) -> tuple[Any, ...]:
