@@ -21,8 +21,13 @@ from cuwheel.base.formats.wheel.metadata import header, installed_path, unread_h
 from cuwheel.base.formats.wheel.publication import mark_source, split_mark
 from cuwheel.base.system.versions import plain_release
 from cuwheel.check.audit.case import AuditCase
-from cuwheel.check.audit.findings import AuditFinding, finding
-from cuwheel.check.audit.installed_projects import MISNAMED, WITHOUT_WHEELS
+from cuwheel.check.audit.findings import AuditFinding, Severity, finding
+from cuwheel.check.audit.installed_projects import (
+    BACKPORTS,
+    WITHOUT_WHEELS,
+    misnamed,
+    released,
+)
 from cuwheel.check.audit.tags import list_tags, minor_of, policy_of
 from cuwheel.check.cuda.frameworks import (
     extras_of,
@@ -33,8 +38,11 @@ from cuwheel.check.cuda.frameworks import (
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
+    from packaging.specifiers import Specifier
 
 _OF_ONE_NAME = 20  # requirements that are compared with each other; real wheels have a few
+_DIRTY = re.compile(r"(^|\.)(d20\d{6}|dirty)(\.|$)")  # of setuptools-scm and versioneer
+_PARTS_WITH_BUILD = 6  # of a file's name
 _TAG_DASHES = 2  # between a tag's three parts
 _GLIBC = re.compile(r"^manylinux(_\d+_\d+|\d+)")
 _PLATFORM = re.compile(r"linux_|manylinux(1|2010|2014|_\d+_\d+)_|musllinux_\d+_\d+_")
@@ -82,6 +90,7 @@ def name_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield findings about names, versions and tags."""
     yield from _project_findings(case)
     yield from _tag_findings(case)
+    yield from _build_findings(case)
 
 
 def metadata_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -109,6 +118,9 @@ def _project_findings(case: AuditCase) -> Iterator[AuditFinding]:
     if (canonicalize_name(name), in_metadata) != (project, version):
         fact = f"the file name says {project} {version}, METADATA says {name} {written}"
         yield finding(scan.file_name, "name", fact)
+    if (version.release and not any(version.release)) or _DIRTY.search(version.local or ""):
+        fact = f"the version {version} is that of a build without a tag, or with changed files"
+        yield finding(scan.file_name, "name", fact, "note")
     # In normal forms, as installers compare names; pip and Python split at the first hyphen.
     stem, _, stated = scan.dist_info.removesuffix(".dist-info").partition("-")
     if (canonicalize_name(stem), _version(stated)) != (project, version):
@@ -179,6 +191,37 @@ def _tag_findings(case: AuditCase) -> Iterator[AuditFinding]:
             severity = case.severity("error" if is_lost else "warning")
             yield finding(scan.file_name, "platform tag", refusal or fact, severity)
     yield from _module_findings(case)
+
+
+def _build_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield tags that no Python has, and another build number in WHEEL than in the file name."""
+    scan = case.scan
+    for tag in sorted(case.tags, key=str):
+        if fact := _abi_fault(tag):
+            yield finding(scan.file_name, "tag", fact)
+    parts = scan.file_name.split("-")
+    build = parts[2] if len(parts) == _PARTS_WITH_BUILD else ""
+    stated = next(iter(header(scan.tags_text, "build")), "")
+    if scan.tags_text and build != stated:
+        fact = f"the build in the file name is {build or 'missing'}, in WHEEL {stated or 'missing'}"
+        yield finding("WHEEL", "tag", fact, "note")
+
+
+def _abi_fault(tag: Tag) -> str:
+    """Return why no Python installs a tag, for its ABI; empty: one does (PEP 425, PEP 703)."""
+    abis = {"none"}
+    if re.fullmatch(r"cp3\d+", tag.interpreter):
+        name = tag.interpreter
+        abis |= {
+            "abi3",
+            "abi3t",
+            name,
+            *(f"{name}{letter}" for letter in ("t", "d", "m", "td", "dm")),
+        }
+    is_known = re.fullmatch(r"cp3\d+|py3\d*", tag.interpreter)
+    return (
+        "" if not is_known or tag.abi in abis else f"no Python installs {tag}: its ABI is another's"
+    )
 
 
 def _refusal(platform: str) -> str:
@@ -304,6 +347,8 @@ def _claim_findings(case: AuditCase) -> Iterator[AuditFinding]:
         yield finding("METADATA", "metadata", fact, "note")
     declared = set(map(canonicalize_name, header(text, "provides-extra")))
     extras = {extra for each in case.requirements for extra in extras_of(each, case.markers)} - {""}
+    own = (each for each in case.requirements if canonicalize_name(each.name) == case.project)
+    extras |= {extra for each in own for extra in each.extras}
     for extra in sorted({canonicalize_name(extra) for extra in extras} - declared):
         fact = f"requirements are for the extra {extra}, which isn't in Provides-Extra: pip ignores"
         yield finding("METADATA", "metadata", f"{fact} it", "warning")
@@ -408,19 +453,41 @@ def _alone_findings(required: Requirement, case: AuditCase) -> Iterator[AuditFin
         severity = "error" if str(required.url).startswith("file:") else "warning"
     elif name == case.project and (fact := _own_fault(required, case)):
         severity = "error" if is_always else "warning"
+    elif (known := released(name)) and not has_common_release(
+        SpecifierSet(known), required.specifier
+    ):
+        fact = f"{required} has no release, {name} has {known}: no installer takes the wheel"
+        severity = "error" if is_always else "warning"
+    elif any(map(_is_development, required.specifier)):
+        fact = f"the public index has no development releases, as {required}"
     elif not has_common_release(required.specifier, required.specifier):
         fact = f"no release meets {required}: no installer takes the wheel"
         severity = "error" if is_always else "warning"
     elif is_always and locals_ and "+" not in own:
         fact = f"the public index has no local versions, as {name}{locals_[0]}: pip finds it only "
         fact += "with the address of another index (--extra-index-url)"
-    elif is_always and name in WITHOUT_WHEELS and not case.contract:
-        fact = f"{name} has no wheels on the index: installers build it{WITHOUT_WHEELS[name]}"
-        severity = "warning" if WITHOUT_WHEELS[name] else "note"
-    elif is_always and name in MISNAMED:
-        fact, severity = f"the project {required.name} on the index {MISNAMED[name]}", "error"
+    elif is_always:
+        fact, severity = _project_fault(name, case)
     if fact:
         yield finding("METADATA", "metadata", fact, severity)  # type: ignore[arg-type]
+
+
+def _project_fault(name: str, case: AuditCase) -> tuple[str, Severity]:
+    """Return what is wrong with requiring a project at all; empty: nothing that is known."""
+    if name in WITHOUT_WHEELS and not case.contract:
+        fact = f"{name} has no wheels on the index: installers build it{WITHOUT_WHEELS[name]}"
+        return fact, "warning" if WITHOUT_WHEELS[name] else "note"
+    if why := misnamed(name):
+        return f"the project {name} on the index {why}", "error"
+    if name in BACKPORTS:
+        return f"{name} is a module of Python's own: the project is for Pythons before it", "note"
+    return "", "note"
+
+
+def _is_development(each: Specifier) -> bool:
+    """Return True for an exact development release."""
+    version = _version(each.version) if each.operator in ("==", "===") else None
+    return version is not None and version.is_devrelease
 
 
 def _own_fault(required: Requirement, case: AuditCase) -> str:
