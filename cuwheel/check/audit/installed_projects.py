@@ -75,6 +75,16 @@ _OTHER_SUFFIX = re.compile(
 _RELEASED = re.compile(
     r"nvidia-(?:cublas|cuda-cupti|cuda-nvrtc|cuda-nvcc|cuda-runtime|nvjitlink|nvtx)(?:-cu(1\d))?"
 )
+OF_MODULES = {
+    "attr": "attrs",
+    "cv2": "opencv-python",
+    "dateutil": "python-dateutil",
+    "opencv": "opencv-python",
+    "pil": "pillow",
+    "skimage": "scikit-image",
+    "yaml": "pyyaml",
+}
+"""Modules, with the projects that have them."""
 BACKPORTS = frozenset(
     {"argparse", "asyncio", "dataclasses", "enum34", "futures", "pathlib", "typing"}
 )

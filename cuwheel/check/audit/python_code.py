@@ -263,12 +263,20 @@ class PythonCode:
     def new_annotations(self, member: str) -> Iterator[tuple[int, str, int]]:
         """Yield annotations that an import evaluates: line, text, the Python 3 that has them."""
         tree = self._tree(member)
-        if tree is None or _FUTURE.search(self.sources[member]):
-            return
-        for node in _evaluated(tree.body):
+        body = tree.body if tree else []
+        values = [node.value for node in body if isinstance(node, ast.Assign)]
+        aliases = [node for node in values if isinstance(node, (ast.BinOp, ast.Subscript))]
+        is_lazy = bool(_FUTURE.search(self.sources.get(member, b"")))
+        for node in (*aliases, *(() if is_lazy else _evaluated(body))):
             for part in ast.walk(node):
                 if minor := _minor_of_annotation(part):
                     yield node.lineno, ast.unparse(part), minor
+
+    def annotations(self, member: str, node: ast.stmt) -> Iterator[ast.AST]:
+        """Yield the parts of annotations that an import evaluates, as Pythons before 3.14 do."""
+        is_lazy = bool(_FUTURE.search(self.sources.get(member, b"")))
+        if not is_lazy and not any(getattr(part, "type_params", ()) for part in ast.walk(node)):
+            yield from chain.from_iterable(map(ast.walk, _evaluated([node])))
 
     def nodes(self, member: str) -> Iterator[ast.AST]:
         """Yield all parts of a module's code."""

@@ -1559,7 +1559,7 @@ SOUND = (
 HIDDEN = MODULE.replace("void", '__attribute__((visibility("hidden"))) void', 1)
 IMPORTS = package("from . import _C\n")
 NEEDS13: dict[str, str | Code] = {LIB: Code(needs=(CUDART13,), flags=RPATH13)}
-LOADER = "import ctypes, json\nfor name in json.load(open('x'))['libs']: ctypes.CDLL(name)\n"
+LOADER = "import ctypes, json\nfor name in json.load(open('/x'))['libs']: ctypes.CDLL(name)\n"
 PLUGIN = Code(needs=(CUDART,))
 UNUSED = '__asm__(".globl nowhere");\n' + MODULE
 LOST = "Summary: a\nFast.\nRequires-Dist: numpy\n"
@@ -2287,6 +2287,13 @@ AT_IMPORT = tuple(
                 "from os import nothing_here",
                 "from typing import Lisst",
                 "import os\nx = os.getcwdx()",
+                "def f(a: Missing): ...",
+                "class A:\n    x: Missing = 1",
+                "def f(a): ...\nf(b=1)",
+                "a, b = 1, 2, 3",
+                "x = '%d' % 'a'",
+                "x = open('config.yaml').read()",
+                "assert False",
             ),
         ),
         (
@@ -2302,8 +2309,13 @@ AT_IMPORT = tuple(
                 "import warnings\nwarnings.filterwarnings('ignore')",
                 "import os\nos.environ['NCCL_DEBUG'] = 'INFO'",
                 "def f():\n    breakpoint()",
+                "print('hello')",
             ),
         ),
+        (note, TORCHED, ("import torch\ntorch.load = None",)),
+        (error, {"python": ">=3.9"}, ("X = int | None",)),
+        (error, {"python": ">=3.8"}, ("X = list[int]",)),
+        (warning, {}, ("def f():\n    return undefined_name",)),
         (warning, {"requires": ("scipy",)}, ("from scipy.integrate import simps",)),
         (warning, {"requires": ("pillow>=9",)}, ("from PIL.Image import ANTIALIAS",)),
         (error, {"requires": ("setuptools>=82",)}, ("import pkg_resources",)),
@@ -2337,6 +2349,15 @@ NOT_AT_IMPORT = tuple(
                 "import os, collections.abc\nx = os.sep\ny = collections.abc.Mapping",
                 "def input(x): ...\ninput('x')",
                 "def exit(): ...\nexit()",
+                "from __future__ import annotations\ndef f(a: Missing): ...",
+                "class A:\n    class B: ...\n    def f(self, a: B): ...",
+                "class A:\n    def f(self, a: 'A'): ...",
+                "def f(a): ...\nf(a=1)",
+                "a, *b = 1, 2, 3",
+                "x = '%s' % 'a'",
+                "def f():\n    def g(): return x\n    x = g\n    return [y for y in x]",
+                "def f():\n    return later\nlater = 1",
+                "X = 1 | 2\nY = [1][0]",
             ),
         ),
         (TORCHED, ("import torch\nx = torch.zeros(1).to('cpu')",)),
@@ -2396,12 +2417,28 @@ UNSEEN = (
             ("sub/_init_.py", "", PY, warning, {}),
             (f"{INFO}/INSTALLER", "pip\n", META, note, {}),
             ("pkg/.aws/credentials", "", "secret", warning, {}),
+            ("pkg/.env.local", "", "secret", warning, {}),
+            ("pkg/a\u202eb.py", "", "archive", note, {}),
             ("pkg/a.txt", "https://me:s3cr3t-9@a.example/x\n", "secret", warning, {}),
             (f"{DATA}/data/pyvenv.cfg", "", START, error, {}),
             (f"{DATA}/data/lib/python3.12/site-packages/a/b.py", "", START, warning, {}),
         )
     ),
     Plant("set by another user", note("archive", TOOL), {TOOL: PROGRAM}, {"modes": {TOOL: 0o4755}}),
+    *(
+        Plant(text, breach(META, "METADATA"), NEEDS13, requiring(RUNTIME13, metadata=f"{text}\n"))
+        for text, breach in (
+            ("Classifier: Environment :: GPU :: NVIDIA CUDA :: 12", warning),
+            ("Classifier: Operating System :: Microsoft :: Windows", note),
+            ("Classifier: Programming Language :: Python :: 3.8", note),
+        )
+    ),
+    Plant(
+        "form of a version",
+        note("name", "pkg-01.02-py3-none-manylinux_2_39_x86_64.whl"),
+        package(""),
+        {"version": "01.02"},
+    ),
     Plant("utils", warning(TOP, "utils/"), {"utils/__init__.py": ""}),
     Plant("another's package", error(TOP, "flash_attn"), {"flash_attn/__init__.py": ""}),
     Plant(
@@ -2421,6 +2458,7 @@ UNSEEN = (
             ("torch==2.9.0.dev20250801", warning),
             ("pkg[none]", warning),
             ("enum34", note),
+            ("yaml", warning),
         )
     ),
     Plant(
@@ -2468,6 +2506,13 @@ ALIKE = (
             "cuda-toolkit==13.*",
         )
     ),
+    Plant(
+        "classifier of its CUDA",
+        None,
+        NEEDS13,
+        requiring(RUNTIME13, metadata="Classifier: Environment :: GPU :: NVIDIA CUDA :: 13\n"),
+    ),
+    Plant("library with torch's beginning", None, {"pkg/libtorchaudio.so": Code()}, TORCHED),
     Plant("own extra", None, {}, {"requires": ('a; extra == "x"', 'pkg[x]; extra == "all"')}),
     Plant("own utils", None, {"utils/__init__.py": ""}, {"name": "utils"}),
 )

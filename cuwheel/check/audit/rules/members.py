@@ -42,7 +42,8 @@ _SHARED = frozenset(
 # Of a prefix, which no program looks for there: without modules they are only lost.
 _PREFIX = frozenset({"etc", "include", "lib", "lib32", "lib64", "libexec", "man", "share"})
 _SHARED |= {"common", "config", "configs", "csrc", "helpers", "kernels", "models", "notebooks"}
-_SHARED |= {"ops", "tools", "utils"}
+_SHARED |= {"ops", "tools", "utils", "dist-packages", "home", "opt", "root", "site-packages", "tmp"}
+_SHARED |= {"usr", "var"}
 _SHARED_FILES = frozenset(
     {"__init__.py", "common.py", "config.py", "conftest.py", "constants.py", "helpers.py"}
     | {"main.py", "setup.py", "test.py", "tests.py", "utils.py", "version.py"}
@@ -51,7 +52,8 @@ _OWN_FILES = frozenset({".py", ".pyi", ".pth", ".so", ".pyd", ".dll", ".dylib"})
 _CACHED = re.compile(r"(.*/)?__pycache__/[^/]+\.pyc")
 # Settings with passwords of tools, and of Git, whose `config` may hold a token.
 _PRIVATE = re.compile(
-    r"(^|/)(\.env|\.netrc|\.npmrc|\.pypirc|\.htpasswd|\.git/config|\.git-credentials|pip\.conf"
+    r"(^|/)(\.env(\.(local|production|development))?|(secrets?|credentials)\.(json|ya?ml|toml)"
+    r"|\.(bash|python|zsh)_history|\.netrc|\.npmrc|\.pypirc|\.htpasswd|\.git/config|\.git-credentials|pip\.conf"
     r"|\.ssh/[^/]+|\.aws/(credentials|config)|\.docker/config\.json|\.kube/config"
     r"|id_(rsa|dsa|ecdsa|ed25519))$"
 )
@@ -115,17 +117,25 @@ _LEFT_OVER = re.compile(
 # Of systems, tools and profilers, which run nothing.
 _CACHES = re.compile(
     r"(^|/)(\.DS_Store|Thumbs\.db|desktop\.ini|\.coverage|\.(ipynb_checkpoints|mypy_cache|idea|vscode"
-    r"|pytest_cache|ruff_cache|tox|nox|hypothesis)/.*|compile_commands\.json|[^/]+\.(orig|rej|bak)"
-    r"|[^/]+\.(nsys-rep|ncu-rep|qdrep|nvvp|nvprof|whl|egg|gch|pch|i{1,2}|cudafe1\.\w+|log|dwo|debug))$"
+    r"|pytest_cache|ruff_cache|tox|nox|hypothesis)/.*"
+    r"|Dockerfile|\.travis\.yml|\.gitlab-ci\.yml|compile_commands\.json|[^/]+\.(orig|rej|bak)"
+    r"|[^/]+\.(nsys-rep|ncu-rep|qdrep|nvvp|nvprof|whl|egg|gch|pch|i{1,2}|o|pyo|egg-link|cudafe1\.\w+|log|dwo|debug))$"
 )
 _INSTALLED = ("direct_url.json", "INSTALLER", "REQUESTED")  # files that installers write
 # What Windows refuses (its documentation, "Naming Files, Paths, and Namespaces").
 _RESERVED = re.compile(
-    r"[<>:\"|?*\x00-\x1f]|(^|/)(con|prn|aux|nul|com\d|lpt\d)(\.[^/]*)?(/|$)|[. ](/|$)",
+    r"[<>:\"|?*\x00-\x1f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]|(^|/)(con|prn|aux|nul|com\d|lpt\d)"
+    r"(\.[^/]*)?(/|$)|[. ](/|$)",
     re.IGNORECASE,
 )
 _MISSPELT = re.compile(r"(^|/)(_{1,2}init_{1,2}|__inti__|__Init__|init__)\.py$")
 _DEBUG_MIN = 100 << 10  # bytes
+# Libraries that hold a framework's state, of which a process can have one.
+_CORES = {
+    "torch": {f"libtorch{part}.so" for part in ("", "_cpu", "_cuda", "_python")}
+    | {"libc10.so", "libc10_cuda.so"},
+    "tensorflow": {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2"},
+}
 _DEVICE = (".ptx", ".cubin", ".fatbin")
 _INTERPRETERS = (b"#!python", b"#!/usr/bin/", b"#!/bin/", b"#! /usr/bin/", b"#! /bin/")
 # In `#!` lines: Python's own name; `env python3`, which every environment has.
@@ -247,11 +257,7 @@ def _graft_findings(case: AuditCase) -> Iterator[AuditFinding]:
 
 def _is_frameworks(file: str, case: AuditCase) -> bool:
     """Return True for a library of a framework that a requirement installs."""
-    parts = [part for part in KNOWN_COMPONENTS if part.cuda is None]
-    return any(
-        part.distribution in case.required and any(fnmatchcase(file, each) for each in part.sonames)
-        for part in parts
-    )
+    return any(file in names and owner in case.required for owner, names in _CORES.items())
 
 
 def _is_unnamed_copy(name: str, contract: Contract) -> bool:

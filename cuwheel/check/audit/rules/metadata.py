@@ -24,6 +24,7 @@ from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import (
     BACKPORTS,
+    OF_MODULES,
     WITHOUT_WHEELS,
     misnamed,
     released,
@@ -121,6 +122,8 @@ def _project_findings(case: AuditCase) -> Iterator[AuditFinding]:
     if (version.release and not any(version.release)) or _DIRTY.search(version.local or ""):
         fact = f"the version {version} is that of a build without a tag, or with changed files"
         yield finding(scan.file_name, "name", fact, "note")
+    if fact := _form_fault(scan.file_name):
+        yield finding(scan.file_name, "name", fact, "note")
     # In normal forms, as installers compare names; pip and Python split at the first hyphen.
     stem, _, stated = scan.dist_info.removesuffix(".dist-info").partition("-")
     if (canonicalize_name(stem), _version(stated)) != (project, version):
@@ -191,6 +194,38 @@ def _tag_findings(case: AuditCase) -> Iterator[AuditFinding]:
             severity = case.severity("error" if is_lost else "warning")
             yield finding(scan.file_name, "platform tag", refusal or fact, severity)
     yield from _module_findings(case)
+
+
+def _form_fault(file_name: str) -> str:
+    """Return why a file name isn't in the form of the specification; empty: it is (PEP 427)."""
+    name, version = file_name.split("-")[:2]
+    normal = canonicalize_name(name).replace("-", "_")
+    if name != normal:
+        return f"the specification's form of its project is {normal}, not {name}"
+    stated = _version(version)
+    is_normal = stated is None or str(stated) == version.replace("_", "-") or "_" in version
+    return (
+        "" if is_normal else f"the specification's form of its version is {stated}, not {version}"
+    )
+
+
+def _classifier_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield Pythons, systems and CUDA releases in classifiers that the wheel isn't for."""
+    names = header(case.scan.metadata, "classifier")
+    oldest, newest = case.oldest_python, case.newest_python
+    stated = {int(m[1]) for each in names if (m := re.fullmatch(r".*:: Python :: 3\.(\d+)", each))}
+    if stated and oldest and not any(oldest <= minor <= newest for minor in stated):
+        fact = f"its classifiers are for Python 3.{max(stated)}, its tag and Requires-Python aren't"
+        yield finding("METADATA", "metadata", fact, "note")
+    systems = [each for each in names if each.startswith("Operating System :: ")]
+    is_linux = bool(case.platforms) and all("linux" in each for each in case.platforms)
+    if is_linux and systems and all(re.search("Microsoft|MacOS", each) for each in systems):
+        fact = f"its classifiers are for {systems[0].rpartition(' :: ')[2]}, its tag is for Linux"
+        yield finding("METADATA", "metadata", fact, "note")
+    cuda = {int(m[1]) for each in names if (m := re.search(r"NVIDIA CUDA :: (\d+)", each))}
+    if cuda and case.cuda and cuda.isdisjoint(case.cuda):
+        fact = f"its classifiers are for CUDA {max(cuda)}, its libraries for CUDA {case.cuda[0]}"
+        yield finding("METADATA", "metadata", fact, "warning")
 
 
 def _build_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -325,6 +360,7 @@ def _specification_findings(case: AuditCase) -> Iterator[AuditFinding]:
             is_refused = fact.endswith("invalid for 'requires-dist'")
             yield finding("METADATA", "metadata", fact, "error" if is_refused else "warning")
     yield from _header_findings(case.scan.metadata)
+    yield from _classifier_findings(case)
     yield from _claim_findings(case)
 
 
@@ -479,6 +515,8 @@ def _project_fault(name: str, case: AuditCase) -> tuple[str, Severity]:
         return fact, "warning" if WITHOUT_WHEELS[name] else "note"
     if why := misnamed(name):
         return f"the project {name} on the index {why}", "error"
+    if other := OF_MODULES.get(name):
+        return f"{name} is a module's name: its project on the index is {other}", "warning"
     if name in BACKPORTS:
         return f"{name} is a module of Python's own: the project is for Pythons before it", "note"
     return "", "note"

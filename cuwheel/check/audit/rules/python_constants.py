@@ -9,12 +9,14 @@ from __future__ import annotations
 import ast
 import operator
 import re
+import symtable
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, finding
-from cuwheel.check.audit.rules.python_imports import evaluated_by
+from cuwheel.check.audit.python_code import PythonCode
+from cuwheel.check.audit.rules.python_imports import KNOWN_NAMES, evaluated_by
 
 _MUTABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _BUILDERS = frozenset({"list", "dict", "set"})
@@ -23,6 +25,7 @@ _OPERATORS: dict[type, Callable[[object, object], object]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Div: operator.truediv,
+    ast.Mod: operator.mod,
     ast.FloorDiv: operator.floordiv,
 }
 _DEBUGGER = re.compile(rb"^[ \t]+(breakpoint|i?pdb\.set_trace)\(\)[ \t]*$", re.MULTILINE)
@@ -34,11 +37,35 @@ def constant_findings(case: AuditCase) -> Iterator[AuditFinding]:
     for member in case.code.run:
         if fault := _fault(case.code.statements(member)):
             yield finding(member, "Python code", f"line {fault[0]}: {fault[1]}")
+    members = {member: module for module, member in case.code.modules.items()}
+    for member in case.code.run:
+        if fact := _undefined(case.code, members[member], case.code.sources[member]):
+            yield finding(member, "Python code", fact, "warning")
     for member in (*case.code.run, *case.code.rest):
         if match := _DEBUGGER.search(case.code.sources[member]):
             line = case.code.sources[member].count(b"\n", 0, match.start()) + 1
             fact = f"line {line} stops for a debugger"
             yield finding(member, "Python code", fact, "note")
+
+
+def _undefined(code: PythonCode, module: str, source: bytes) -> str:
+    """Return the first name that a function uses, and that nothing defines; empty: none."""
+    bound = code.bound(module)
+    if bound is None or code.is_dynamic or b"__builtins__" in source or b"builtins." in source:
+        return ""
+    try:
+        scopes = [symtable.symtable(source.decode(), module, "exec")]
+    except (SyntaxError, ValueError, RecursionError):
+        return ""
+    known = bound | KNOWN_NAMES
+    for scope in scopes:
+        scopes += scope.get_children()
+        for symbol in scope.get_symbols() if scope.get_type() == "function" else ():
+            name = symbol.get_name()
+            is_used = symbol.is_global() and symbol.is_referenced() and not symbol.is_assigned()
+            if is_used and name not in known and not name.startswith("__"):
+                return f"{scope.get_name()} uses {name}, which nothing defines: calling it fails"
+    return ""
 
 
 def _fault(statements: Sequence[ast.stmt]) -> tuple[int, str] | None:
@@ -50,10 +77,22 @@ def _fault(statements: Sequence[ast.stmt]) -> tuple[int, str] | None:
             return None
         if isinstance(node, ast.ClassDef) and (fact := _class_fault(node)):
             return node.lineno, fact
+        if isinstance(node, ast.Assign) and (fact := _unpacking_fault(node)):
+            return node.lineno, fact
         for part in evaluated_by(node):
             if isinstance(part, (ast.Call, ast.BinOp)) and (fact := _part_fault(part, names)):
                 return part.lineno, fact
     return None
+
+
+def _unpacking_fault(node: ast.Assign) -> str:
+    """Return why a tuple doesn't fit the names that take its parts; empty: it does."""
+    target, value = node.targets[0], node.value
+    if not (isinstance(target, ast.Tuple) and isinstance(value, (ast.Tuple, ast.List))):
+        return ""
+    has_star = any(isinstance(part, ast.Starred) for part in (*target.elts, *value.elts))
+    have, need = len(value.elts), len(target.elts)
+    return "" if has_star or have == need else f"ValueError: {have} values for {need} names"
 
 
 def _part_fault(node: ast.Call | ast.BinOp, modules: set[str]) -> str:

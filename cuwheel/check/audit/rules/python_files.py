@@ -114,6 +114,9 @@ def _judged(opened: _Opened, case: AuditCase) -> Iterator[AuditFinding]:
     fact = f"line {opened.line} opens {path.relative_to(SITE) if is_own else path}, which "
     if is_own and _is_missing(path.relative_to(SITE), case):
         yield finding(opened.member, _RULE, f"{fact}isn't in the wheel")
+    elif not path.is_absolute() and ".so" not in path.name:
+        fact += "is looked for in the current folder of the program"
+        yield finding(opened.member, _RULE, fact)
     elif not is_own and BUILDERS.match(str(path)):
         yield finding(opened.member, _RULE, f"{fact}only the machine that built the wheel has")
     elif not is_own and _TOOLKITS.match(str(path)):
@@ -414,6 +417,8 @@ def _arity_fault(call: ast.Call, function: ast.FunctionDef) -> str:
     needed = set(names[len(call.args) : len(names) - len(args.defaults)]) - words
     if len(call.args) > len(names):
         return f"calls {function.name} with {len(call.args)} arguments, it takes {len(names)}"
+    if unknown := words - set(names):
+        return f"calls {function.name} with {min(map(str, unknown))}=, which it doesn't take"
     if needed:
         return f"calls {function.name} without {min(needed)}: the import fails"
     return ""
@@ -508,7 +513,8 @@ def _paths_of(call: ast.Call, values: Values) -> Iterator[str]:
     elif name in _FUNCTIONS and call.args and (name != "open" or _is_reading(call, 1)):
         is_path = name in {"SourceFileLoader", "ExtensionFileLoader"}
         path = values.text(call.args[-1 if is_path else 0])
-        path = path if path and (path.startswith("/") or name in LOADERS) else None
+        is_relative = name == "open" and isinstance(call.func, ast.Name)
+        path = path if path and (path.startswith("/") or name in LOADERS or is_relative) else None
     if path:
         yield path
     yield from _sources(call, values)

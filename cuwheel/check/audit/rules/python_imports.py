@@ -19,6 +19,8 @@ _KNOWN = {*dir(builtins), "exit", "quit", "copyright", "credits", "license", "Wi
 _KNOWN |= {"unicode", "xrange", "basestring", "long", "raw_input", "reveal_type", "__class__"}
 _KNOWN |= {"aiter", "anext", "BaseExceptionGroup", "ExceptionGroup", "EncodingWarning"}
 _KNOWN |= {"PythonFinalizationError"}
+KNOWN_NAMES = frozenset(_KNOWN)
+"""Names that a module needn't define."""
 _ENVIRON = re.compile(r"(os\.)?environ")
 _ALWAYS_SET = frozenset({"HOME", "PATH", "PWD", "USER"})  # as good as
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -159,7 +161,9 @@ class ImportOrder:
             return
         names_in = (part for part in ast.walk(node) if isinstance(part, ast.Name))
         own = {part.id for part in names_in if not isinstance(part.ctx, ast.Load)}
-        for part in evaluated_by(node):
+        own |= {part.name for part in ast.walk(node) if isinstance(part, _SCOPES) and part != node}
+        annotated = self._code.annotations(self._code.modules[module], node)
+        for part in (*evaluated_by(node), *annotated):
             if isinstance(part, ast.Name) and part.id not in own:
                 is_bound = part.id in self._bound[module] or part.id in self._code.injected(module)
                 if not is_bound and part.id not in _KNOWN and not _is_implicit(part.id):

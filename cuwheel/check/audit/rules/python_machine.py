@@ -116,6 +116,7 @@ _CALLS: dict[str, tuple[str, Severity]] = {
         (
             "builtins.breakpoint",
             "builtins.input",
+            "getpass.getpass",
             "pdb.set_trace",
             "ipdb.set_trace",
             "IPython.embed",
@@ -158,6 +159,10 @@ _CALLS: dict[str, tuple[str, Severity]] = {
     "jax.distributed.initialize": ("it waits for other processes", "warning"),
     "torch.distributed.init_process_group": ("it waits for other processes", "warning"),
     "signal.signal": (f"it replaces the handler of a signal {_ALL}", "warning"),
+    "builtins.print": ("it writes into the output of each program", "note"),
+    "time.sleep": ("the import waits", "note"),
+    "os.getlogin": ("without a terminal, as in a container, the import fails", "warning"),
+    "tkinter.Tk": ("without a screen the import fails", "warning"),
     "os.chdir": (f"relative paths lead elsewhere {_ALL}", "warning"),
     "os.environ.clear": (f"all variables are gone {_ALL}", "warning"),
     "os.setuid": (f"it changes the user {_ALL}", "warning"),
@@ -200,6 +205,8 @@ _FLAGS = {
     "sys.excepthook": f"errors look different {_ALL}",
     "socket.socket": f"all connections are replaced {_ALL}",
 }
+# Modules of which all code of a process shares the names.
+_PATCHED = frozenset({"builtins", "cupy", "jax", "numpy", "torch", "transformers", "triton"})
 _UNSET = frozenset({"os.environ.get()", "os.getenv()"})  # None where the variable isn't set
 _JOINS = frozenset(
     {"os.path.join", "pathlib.Path", "os.listdir", "builtins.open", "os.path.exists"}
@@ -340,11 +347,14 @@ def effects_of_assignment(node: ast.Assign, values: Values, member: str) -> Iter
             name = values.text(target.slice) or ""
             if name not in ast.unparse(node.value):  # else it keeps what users set
                 yield from _setting(node, name, values.text(node.value), member, "warning")
-        elif isinstance(target, ast.Attribute) and isinstance(node.value, ast.Constant):
+        elif isinstance(target, ast.Attribute):
             owner = values.of(target.value)
-            name = f"{owner.name}.{target.attr}" if isinstance(owner, Foreign) else ""
-            if name in _FLAGS:
+            module = owner.name if isinstance(owner, Foreign) else ""
+            name = f"{module}.{target.attr}"
+            if name in _FLAGS and isinstance(node.value, ast.Constant):
                 yield Effect(member, node.lineno, f"sets {name}: {_FLAGS[name]}")
+            elif module.partition(".")[0] in _PATCHED and "(" not in module:
+                yield Effect(member, node.lineno, f"replaces {name} {_ALL}", "note")
 
 
 def effects_of_check(node: ast.stmt, values: Values, member: str) -> Iterator[Effect]:
@@ -365,6 +375,9 @@ def effects_of_check(node: ast.stmt, values: Values, member: str) -> Iterator[Ef
         if test.args and (program := values.text(test.args[0])) in _PROGRAMS:
             fact = f"refuses to be imported without {program}"
             yield Effect(member, node.lineno, fact, program=program or "")
+    elif isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant):
+        if not node.test.value:
+            yield Effect(member, node.lineno, "always fails: an assertion of nothing", "error")
     elif isinstance(node, ast.Assert):
         yield Effect(member, node.lineno, "", check=Check(node.test, False, values))
     elif isinstance(node, ast.If) and _leaves(node.body[-1]) and not node.orelse:
