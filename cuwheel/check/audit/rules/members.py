@@ -42,7 +42,7 @@ _SHARED = frozenset(
 # Of a prefix, which no program looks for there: without modules they are only lost.
 _PREFIX = frozenset({"etc", "include", "lib", "lib32", "lib64", "libexec", "man", "share"})
 _SHARED |= {"common", "config", "configs", "csrc", "helpers", "kernels", "models", "notebooks"}
-_SHARED |= {"ops", "tools", "utils", "dist-packages", "home", "opt", "root", "site-packages", "tmp"}
+_SHARED |= {"ops", "tools", "utils", "home", "opt", "root", "tmp"}
 _SHARED |= {"usr", "var"}
 _SHARED_FILES = frozenset(
     {"__init__.py", "common.py", "config.py", "conftest.py", "constants.py", "helpers.py"}

@@ -40,7 +40,7 @@ def constant_findings(case: AuditCase) -> Iterator[AuditFinding]:
     members = {member: module for module, member in case.code.modules.items()}
     for member in case.code.run:
         if fact := _undefined(case.code, members[member], case.code.sources[member]):
-            yield finding(member, "Python code", fact, "warning")
+            yield finding(member, "Python code", fact, "note")  # others may put it there
     for member in (*case.code.run, *case.code.rest):
         if match := _DEBUGGER.search(case.code.sources[member]):
             line = case.code.sources[member].count(b"\n", 0, match.start()) + 1
@@ -126,6 +126,7 @@ def _error(function: Callable[..., object], *values: object) -> str:
 def _class_fault(node: ast.ClassDef) -> str:
     """Return why a class can't be made: a field of a dataclass, a slot, its bases."""
     fields = [part for part in node.body if isinstance(part, ast.AnnAssign)]
+    fields = [part for part in fields if "ClassVar" not in ast.unparse(part.annotation)]
     if any(
         ast.unparse(each).partition("(")[0].endswith("dataclass") for each in node.decorator_list
     ):

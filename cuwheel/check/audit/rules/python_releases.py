@@ -343,7 +343,7 @@ class _Uses:
                     targets[alias.asname or first].add(alias.name if alias.asname else first)
             elif isinstance(node, ast.ImportFrom):
                 for alias in node.names:
-                    module = "" if node.level else f"{node.module}."
+                    module = "." if node.level else f"{node.module}."
                     targets[alias.asname or alias.name].add(f"{module}{alias.name}")
             else:
                 bound = [node.arg] if isinstance(node, ast.arg) else names_of(node)
