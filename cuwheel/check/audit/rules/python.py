@@ -18,9 +18,8 @@ from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by, project_of_module
 from cuwheel.check.audit.python_code import Import, PythonCode, names_of, own_level
-from cuwheel.check.audit.python_constants import constant_findings
 from cuwheel.check.audit.rules.python_files import file_findings
-from cuwheel.check.audit.rules.python_imports import ImportOrder
+from cuwheel.check.audit.rules.python_imports import ImportOrder, constant_findings
 from cuwheel.check.audit.rules.python_projects import project_findings
 from cuwheel.check.audit.rules.python_releases import (
     STANDARD_MODULES,
