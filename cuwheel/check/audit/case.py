@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from packaging.tags import Tag
 _MINORS, _PATCH = 40, 99  # of Python 3: more than there will be
 _OLDEST_WITH_WHEELS = 11  # CUDA major
+_OF_ENTRY = re.compile(r"^[^\[\n=]+=\s*([\w.]+)\s*:", re.MULTILINE)
 _DIGITS = re.compile(r"\d+")
 # A release of PyTorch in a file's name.
 _OF_TORCH = re.compile(r"(?i)(torch|pt)[-_.v]?[12]\D?\d|[-_][12][._]\d+[._]\d")
@@ -186,6 +187,11 @@ class AuditCase:
         """The modules of Python code."""
         return PythonCode(names=self.scan.names, sources=self.scan.sources)
 
+    @cached_property
+    def started(self) -> frozenset[str]:
+        """The modules that entry points load, and what these import."""
+        return self.code.run_from(_OF_ENTRY.findall(self.scan.entry_points))
+
     def is_opened(self, name: str) -> bool:
         """Return True if Python code loads a library of the wheel, or one that it names, itself.
 
@@ -201,8 +207,14 @@ class AuditCase:
 
     @cached_property
     def _named_by_python(self) -> frozenset[tuple[str, bool]]:
-        sources = (self.scan.sources.get(name, b"") for name in self.scan.loaders)
-        sources = (self.scan.sources.get(name, b"") for name in self.scan.loaders)
+        # A module in its folder may make the names: `libinfo.py` of projects with TVM's code.
+        folders = {PurePosixPath(name).parent for name in self.scan.loaders}
+        sources = (
+            text
+            for name, text in self.scan.sources.items()
+            if name in self.scan.loaders
+            or (name.endswith("libinfo.py") and PurePosixPath(name).parent in folders)
+        )
         found = (match for text in sources for match in _NAMED_LIBRARY.findall(text))
         listed = self.scan.listed if self.scan.loaders else ()
         named = set()

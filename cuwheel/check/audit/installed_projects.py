@@ -54,18 +54,41 @@ _UNSUFFIXED = (
     *("cublas", "cuda-cupti", "cuda-nvcc", "cuda-nvrtc", "cuda-runtime", "cufft", "curand"),
     *("cusolver", "cusparse", "nvjitlink", "nvtx"),
 )
-MISNAMED = {
+_MISNAMED = {
     "pytorch": "is no PyTorch, which is called torch",
     "tensorflow-gpu": "can't be installed: it is called tensorflow",
     "sklearn": "can't be installed: it is called scikit-learn",
     "nvidia-tensorrt": "has no wheel: it is called tensorrt",
     **dict.fromkeys(("cudatoolkit", "pytorch-cuda", "cudnn", "cuda-cudart", "libcublas"), _CONDA),
+    "python": "isn't there: Requires-Python states it",
     **dict.fromkeys(
         (f"nvidia-{name}-cu13" for name in _UNSUFFIXED),
         "is empty: for CUDA 13 its name has no suffix",
     ),
 }
-"""Projects that a requirement can't mean: why. Each looked for with pip, November 2026."""
+# Projects that a requirement can't mean: why. Each looked for with pip, November 2026.
+# NVIDIA's suffixes have one number of CUDA, `-cu12`, CuPy's `12x`.
+_OTHER_SUFFIX = re.compile(
+    rf"nvidia-({'|'.join(_UNSUFFIXED)}|cudnn|nccl)-cu1\d\d|cupy-cuda1[2-9]\d?|cupy-cu1\d\w?"
+)
+# Of NVIDIA's wheels whose releases count as CUDA's do.
+_RELEASED = re.compile(
+    r"nvidia-(?:cublas|cuda-cupti|cuda-nvrtc|cuda-nvcc|cuda-runtime|nvjitlink|nvtx)(?:-cu(1\d))?"
+)
+OF_MODULES = {
+    "attr": "attrs",
+    "cv2": "opencv-python",
+    "dateutil": "python-dateutil",
+    "opencv": "opencv-python",
+    "pil": "pillow",
+    "skimage": "scikit-image",
+    "yaml": "pyyaml",
+}
+"""Modules, with the projects that have them."""
+BACKPORTS = frozenset(
+    {"argparse", "asyncio", "dataclasses", "enum34", "futures", "pathlib", "typing"}
+)
+"""Projects with modules that every Python 3.8 has itself."""
 WITHOUT_WHEELS = {
     "cupy": " with nvcc, over the files of cupy-cuda12x and cupy-cuda13x, which have some",
     "nvidia-pyindex": ", and the index that it adds isn't needed any more",
@@ -94,6 +117,20 @@ def installed_by(required: Iterable[str]) -> frozenset[str] | None:
     if not installed <= _REQUIRES.keys():
         return None
     return installed.union(*(_REQUIRES[name].split() for name in installed))
+
+
+def misnamed(project: str) -> str:
+    """Return why a requirement can't mean a project; empty: it can."""
+    fallback = "has no wheel of that name: the number is CUDA's major release"
+    return _MISNAMED.get(project, fallback if _OTHER_SUFFIX.fullmatch(project) else "")
+
+
+def released(project: str) -> str:
+    """Return which releases a wheel of NVIDIA's has, by the CUDA in its name; empty: unknown."""
+    match = _RELEASED.fullmatch(project)
+    if match is None:
+        return ""
+    return f">={match[1]},<{int(match[1]) + 1}" if match[1] else ">=13"
 
 
 def unknown_among(required: Iterable[str]) -> tuple[str, ...]:

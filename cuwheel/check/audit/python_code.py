@@ -28,6 +28,7 @@ _DYNAMIC = re.compile(
     rb"|sys\.modules\s*(\[[^\]]*\]\s*=[^=]|\.(setdefault|update))|extend_path"
     rb"|LazyLoader|lazy_loader|_LazyModule|addsitedir|import_module|__import__"
 )
+_CHANGES = re.compile(_DYNAMIC.pattern.removesuffix(rb"|import_module|__import__"))
 # Of 3.8 to 3.14: `:=`, `/` in parameters, `match`, `with (`, `except*`, types.
 _NEWER = re.compile(
     rb":=|/\s*[,)]|^\s*(match|case|type)\s|\bwith\s*\(|except\s*\*|(def|class)\s+\w+\[",
@@ -55,7 +56,7 @@ _REST = 256 << 10  # bytes of other modules that are read: some wheels have 20 M
 # Modules for other programs: tests, templates, examples, copies of other projects.
 _ASIDE = re.compile(
     r"(^|/)(_?tests?|testing|_?vendor(ed)?|_?third_?party|templates?|examples?|benchmarks?|scripts"
-    r"|tools|docs?|[^/]*(win|osx|darwin|macos|posix|bsd|aix|sunos|android|ios)[^/]*\.py|conftest\.py|setup\.py|test_[^/]*|[^/]*_test\.py)(/|$)|__main__|[^\w/.-]|\.data/"
+    r"|tools|docs?|[^/]*(win|osx|darwin|macos|posix|bsd|aix|sunos|android|ios)[^/]*\.py|conftest\.py|setup\.py|test_[^/]*|[^/]*_test\.py)(/|$)|[^\w/.-]|\.data/"
 )
 _ANY_NAME = re.compile(rb"\b(globals|exec|vars|locals|setattr)\(|def __getattr__")
 # Attributes of every module (the Python Language Reference, "Module attributes").
@@ -193,6 +194,11 @@ class PythonCode:
         return any(_DYNAMIC.search(self.sources[member]) for member in self._run)
 
     @cached_property
+    def changes_search(self) -> bool:
+        """True if it does so by other folders or finders, not only by names that are made."""
+        return any(_CHANGES.search(self.sources[member]) for member in self._run)
+
+    @cached_property
     def loads_by_path(self) -> bool:
         """True if some code may load extension modules under other names than their files'."""
         return any(_BY_PATH.search(source) for source in self.sources.values())
@@ -203,7 +209,7 @@ class PythonCode:
 
     @cached_property
     def _always_loaded(self) -> frozenset[str]:
-        items = [item for items in self._follow(tries=True).values() for item in items]
+        items = [item for items in self._follow(self.roots, tries=True).values() for item in items]
         names = (f"{item.module}.{name}" for item in items for name in item.names)
         imported = (*names, *(item.module for item in items))
         return frozenset(self.modules[name] for name in imported if name in self.modules)
@@ -257,12 +263,20 @@ class PythonCode:
     def new_annotations(self, member: str) -> Iterator[tuple[int, str, int]]:
         """Yield annotations that an import evaluates: line, text, the Python 3 that has them."""
         tree = self._tree(member)
-        if tree is None or _FUTURE.search(self.sources[member]):
-            return
-        for node in _evaluated(tree.body):
+        body = tree.body if tree else []
+        values = [node.value for node in body if isinstance(node, ast.Assign)]
+        aliases = [node for node in values if isinstance(node, (ast.BinOp, ast.Subscript))]
+        is_lazy = bool(_FUTURE.search(self.sources.get(member, b"")))
+        for node in (*aliases, *(() if is_lazy else _evaluated(body))):
             for part in ast.walk(node):
                 if minor := _minor_of_annotation(part):
                     yield node.lineno, ast.unparse(part), minor
+
+    def annotations(self, member: str, node: ast.stmt) -> Iterator[ast.AST]:
+        """Yield the parts of annotations that an import evaluates, as Pythons before 3.14 do."""
+        is_lazy = bool(_FUTURE.search(self.sources.get(member, b"")))
+        if not is_lazy and not any(getattr(part, "type_params", ()) for part in ast.walk(node)):
+            yield from chain.from_iterable(map(ast.walk, _evaluated([node])))
 
     def nodes(self, member: str) -> Iterator[ast.AST]:
         """Yield all parts of a module's code."""
@@ -309,16 +323,20 @@ class PythonCode:
 
     @cached_property
     def _run(self) -> dict[str, tuple[Import, ...]]:
-        return self._follow(tries=False)
+        return self._follow(self.roots, tries=False)
 
-    def _follow(self, *, tries: bool) -> dict[str, tuple[Import, ...]]:
-        """Return the imports of each member that importing a root runs, in order.
+    def run_from(self, modules: Iterable[str]) -> frozenset[str]:
+        """Return the members that importing some modules always runs."""
+        return frozenset(self._follow(modules, tries=False))
+
+    def _follow(self, roots: Iterable[str], *, tries: bool) -> dict[str, tuple[Import, ...]]:
+        """Return the imports of each member that importing some modules runs, in order.
 
         Args:
             tries: also those in `try`, if each handler ends with `raise`.
         """
         run: dict[str, tuple[Import, ...]] = {}
-        queue = list(self.roots)
+        queue = list(roots)
         done: set[str] = set()
         for module in queue:
             member = self.modules.get(module, "")

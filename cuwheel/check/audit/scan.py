@@ -90,13 +90,30 @@ _SECRETS = (
     (b"hf_", "a token of Hugging Face", rb"\bhf_[A-Za-z]{34}\b"),
     (b"AKIA", "an access key of AWS", rb"\bAKIA[A-Z2-7]{16}\b"),
     (b"nvapi-", "a key of NVIDIA's NGC", rb"\bnvapi-[\w-]{60,70}(?![\w-])"),
+    (b"sk-", "a key of a language model's service", rb"\bsk-(?:proj-|ant-api\d\d-)[\w-]{40,200}"),
+    (b"xox", "a token of Slack", rb"\bxox[abps]-\d{9,15}-[\w-]{20,}"),
+    (b"AIza", "a key of Google", rb"\bAIza[\w-]{35}(?![\w-])"),
+    (b"dckr_pat_", "a token of Docker", rb"\bdckr_pat_[\w-]{27}"),
+    (b"npm_", "a token of npm", rb"\bnpm_[A-Za-z0-9]{36}\b"),
+    (b"sk_live_", "a key of Stripe", rb"\bsk_live_[A-Za-z0-9]{24,}"),
+    (b"WANDB_API_KEY", "a key of W&B", rb"WANDB_API_KEY\W{1,6}([0-9a-f]{40})\b"),
+    (b'"auth"', "a login of Docker", rb'"auth"\s*:\s*"([\w+/]{16,}={0,2})"'),
+    (
+        b"://",
+        "a password in an address",
+        rb"https?://[\w.-]+:([^\s@/:\"'<>{}$%()\[\],]{6,})@[\w.-]+\.\w",
+    ),
 )
 # Of documentation: `hf_xxxx…`, `AKIAIOSFODNN7EXAMPLE`, `ghp_abcdef…`.
-_PLACEHOLDER = re.compile(rb"(?i)(.)\1{7}|example|your|token|abcdefgh|12345678")
+_PLACEHOLDER = re.compile(rb"(?i)(.)\1{7}|example|your|token|passw|secret|abcdefgh|12345678")
 _TOO_MANY_FATBINS = "it has implausibly many fat binaries or kinds of code"
 _DEFAULT_ARCHS = (("52",), ("75",))  # of nvcc 11 and 12, of nvcc 13
 _KERNEL = 1500  # bytes; a file with one variable has 1,712
 _LFS_POINTER = b"version https://git-lfs"
+# Of CMake, pkg-config and libtool, and what they name: folders of people and builds, libraries.
+_CONFIGS = (".cmake", ".pc", ".la", ".prl")
+_BUILT_IN = re.compile(rb"(?<![\w.})])/(?:home|Users|root|tmp|builds|__w|project)/[\w.+@/-]{3,200}")
+_IMPORTED = re.compile(rb"IMPORTED_LOCATION\w*\s+\"\$\{_IMPORT_PREFIX\}/([^\"\n]+)\"")
 _LINKER_SCRIPT = (b"GNU ld script", b"INPUT", b"GROUP")  # a text in place of a library
 _Batch = list[tuple["SeekableMember", bytes]]
 
@@ -176,6 +193,9 @@ class WheelScan:
         secrets: members with keys and tokens, and of what kind.
         executables: members that a user may start.
         byte_code: the magic numbers of compiled modules, by name.
+        pointers: members that are pointers of Git LFS.
+        configs: files for builds against the package, and what is wrong with each.
+        odd_modes: members that a system wouldn't let everybody read, and no one else write.
         includes: files that small sources of C++ and CUDA include in quotes, by name.
     """
 
@@ -198,6 +218,9 @@ class WheelScan:
     executables: frozenset[str] = frozenset()
     entry_points: str = ""
     byte_code: Mapping[str, int] = field(default_factory=dict)
+    pointers: frozenset[str] = frozenset()
+    configs: Mapping[str, str] = field(default_factory=dict)
+    odd_modes: tuple[str, ...] = ()
     includes: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
 
@@ -219,6 +242,8 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
         sources: dict[str, bytes] = {}
         includes: dict[str, tuple[str, ...]] = {}
         secrets: list[tuple[str, str]] = []
+        pointers: set[str] = set()
+        configs: dict[str, str] = {}
         space = limits.SOURCES
         for member in read_members(wheel.members(archive.fileno()), finder):
             contents[member.name] = member.content
@@ -229,6 +254,9 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
             includes |= {member.name: member.includes} if member.includes else {}
             byte_code |= {member.name: member.magic} if member.name.endswith(".pyc") else {}
             secrets += [(member.name, kind) for kind in member.secrets]
+            pointers |= {member.name} if member.is_pointer else set()
+            if fault := _config_fault(member, wheel.names):
+                configs[member.name] = fault
             is_source = member.name.endswith((".py", ".pth")) or ".data/scripts/" in member.name
             if is_source and member.is_small and (space := space - len(member.text)) > 0:
                 sources[member.name] = bytes(member.text)
@@ -250,6 +278,9 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
             byte_code=byte_code,
             includes=includes,
             secrets=tuple(secrets),
+            pointers=frozenset(pointers),
+            configs=configs,
+            odd_modes=wheel.odd_modes,
             executables=wheel.executables,
             entry_points=wheel.read_text("entry_points.txt"),
             archive_faults=(
@@ -261,6 +292,21 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
                 ),
             ),
         )
+
+
+def _config_fault(member: MemberReading, names: Iterable[str]) -> str:
+    """Return what a build against the package doesn't find; empty: nothing that is known."""
+    if not (member.is_small and member.name.endswith(_CONFIGS)):
+        return ""
+    if path := _BUILT_IN.search(member.text):
+        text = path[0].decode(errors="replace")
+        return f"it names {text}, a path of the build machine: builds against it don't find that"
+    files = {PurePosixPath(name).name for name in names}
+    for found in _IMPORTED.findall(member.text):
+        file = PurePosixPath(found.decode(errors="replace")).name
+        if file not in files and "$" not in file:
+            return f"it names {file}, which isn't in the wheel: builds against it fail"
+    return ""
 
 
 def _shortened(faults: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
@@ -359,6 +405,11 @@ class MemberReading:
     def content(self) -> Content:
         """Hash and size of what was read."""
         return self._hash.content()
+
+    @property
+    def is_pointer(self) -> bool:
+        """True for a pointer of Git LFS."""
+        return self._start.startswith(_LFS_POINTER)
 
     @property
     def magic(self) -> int:

@@ -1133,7 +1133,7 @@ SOUND = (
     *(
         Plant(f"{code} sound", None, package(f"{HERE}{code}\n", **files), {"requires": requires})
         for code, files, requires in (
-            ('open(here / "a.cu", "w")', {}, ()),
+            ('open("/var/cache/a.cu", "w")', {}, ()),
             ('with open(here / "a.py") as file: ...', {"a": ""}, ()),
             ('def read(name): return (here / name).read_text()\nread("a.py")', {"a": ""}, ()),
             ("def read(name): return (here / name).read_text()", {}, ()),
@@ -1309,10 +1309,13 @@ SOUND = (
     Plant(
         "names of an extension",
         None,
-        package(
-            "from importlib import import_module\nimport_module('pkg._C')\nfrom . import a\n",
-            a="from pkg import run\n",
-        ),
+        {
+            PLAIN: Code(MODULE),
+            **package(
+                "from importlib import import_module\nimport_module('pkg._C')\nfrom . import a\n",
+                a="from pkg import run\n",
+            ),
+        },
     ),
     Plant("plugin", None, package("import pkg\nimport jax\n"), {"name": "jax_plugin"}),
     Plant("declared", None, package("import yaml\n"), {"requires": ("pyyaml",)}),
@@ -1556,7 +1559,7 @@ SOUND = (
 HIDDEN = MODULE.replace("void", '__attribute__((visibility("hidden"))) void', 1)
 IMPORTS = package("from . import _C\n")
 NEEDS13: dict[str, str | Code] = {LIB: Code(needs=(CUDART13,), flags=RPATH13)}
-LOADER = "import ctypes, json\nfor name in json.load(open('x'))['libs']: ctypes.CDLL(name)\n"
+LOADER = "import ctypes, json\nfor name in json.load(open('/x'))['libs']: ctypes.CDLL(name)\n"
 PLUGIN = Code(needs=(CUDART,))
 UNUSED = '__asm__(".globl nowhere");\n' + MODULE
 LOST = "Summary: a\nFast.\nRequires-Dist: numpy\n"
@@ -2221,6 +2224,300 @@ CONSISTENT = (
     ),
 )
 
+TORCHED: dict[str, Any] = {"requires": ("torch",)}
+BY_NAME = "import importlib\n"
+DATACLASS = "import dataclasses\n@dataclasses.dataclass\nclass A:\n"
+MAIN = "def main(): ...\n"
+# What an import does, and what it can't do: each code with the finding about it, and its like.
+AT_IMPORT = tuple(
+    (code, breach, wheel)
+    for breach, wheel, codes in (
+        (
+            warning,
+            {},
+            (
+                "from urllib.request import urlopen\nurlopen('https://a.example')",
+                "import os\nos.system('pip install numpy')",
+                "import os\nos.environ.update({'CUDA_VISIBLE_DEVICES': '0'})",
+                "import os\nos.chdir('/tmp')",
+                "import random\nrandom.seed(0)",
+                "import multiprocessing as m\nm.Process(target=print).start()",
+                f"{HERE}(here / 'a.txt').write_text('x')",
+                f"{HERE}os.makedirs(here / 'cache', exist_ok=True)",
+                "open('pkg.log', 'w')",
+                "import ctypes\nctypes.CDLL('/usr/local/cuda/lib64/libx.so')",
+                "import sys\nsys.path.insert(0, '/home/me/src')",
+                "import shutil\nassert shutil.which('nvcc')",
+                "import sys\nif sys.version_info < (3, 13):\n    raise RuntimeError",
+            ),
+        ),
+        (
+            warning,
+            TORCHED,
+            (
+                "import torch\nx = torch.zeros(1).cuda()",
+                "import torch\nm = torch.nn.Linear(2, 2)\nm.to('cuda')",
+                "import torch\ntorch.set_default_dtype(torch.float64)",
+                "import torch\ntorch.backends.cuda.matmul.allow_tf32 = True",
+                "import torch.utils.cpp_extension as c\nimport os\nos.path.join(c.CUDA_HOME, 'a')",
+                "from torch.utils.cpp_extension import load_inline\nm = load_inline('m', '')",
+            ),
+        ),
+        (
+            error,
+            {},
+            (
+                "import sys\nsys.exit(1)",
+                "import os\nif 1: ...\nraise ImportError('broken')",
+                "x = input('licence?')",
+                "import os\nx = os.path.join(os.environ.get('CUDA_HOME'), 'bin')",
+                "x = open('/home/me/x.json').read()",
+                f"{BY_NAME}importlib.import_module('pkg._C')",
+                f"{BY_NAME}importlib.import_module('._C', __package__)",
+                "__import__('pkg._C')",
+                "def f(a): ...\nf()",
+                "def f(a): ...\nf(1, 2)",
+                "x = 1 / 0",
+                "x = 'a' + 1",
+                "x = int('1.2')",
+                "import re\nx = re.compile('(')",
+                f"{DATACLASS}    x: list = []",
+                f"{DATACLASS}    x: int = 1\n    y: int",
+                "class A:\n    __slots__ = ('x',)\n    x = 1",
+                "from os import nothing_here",
+                "from typing import Lisst",
+                "import os\nx = os.getcwdx()",
+                "def f(a: Missing): ...",
+                "class A:\n    x: Missing = 1",
+                "def f(a): ...\nf(b=1)",
+                "a, b = 1, 2, 3",
+                "x = '%d' % 'a'",
+                "x = open('config.yaml').read()",
+                "assert False",
+            ),
+        ),
+        (
+            error,
+            {"tag": CP312},
+            ("import sys\nif sys.platform != 'win32':\n    raise ImportError",),
+        ),
+        (error, {"tag": CP312}, ("import platform\nassert platform.machine() == 'aarch64'",)),
+        (
+            note,
+            {},
+            (
+                "import warnings\nwarnings.filterwarnings('ignore')",
+                "import os\nos.environ['NCCL_DEBUG'] = 'INFO'",
+                "def f():\n    breakpoint()",
+                "print('hello')",
+            ),
+        ),
+        (note, TORCHED, ("import torch\ntorch.load = None",)),
+        (error, {"python": ">=3.9"}, ("X = int | None",)),
+        (error, {"python": ">=3.8"}, ("X = list[int]",)),
+        (note, {}, ("def f():\n    return undefined_name",)),
+        (warning, {"requires": ("scipy",)}, ("from scipy.integrate import simps",)),
+        (warning, {"requires": ("pillow>=9",)}, ("from PIL.Image import ANTIALIAS",)),
+        (error, {"requires": ("setuptools>=82",)}, ("import pkg_resources",)),
+        (error, {"requires": ("cuda-python>=13",)}, ("from cuda import cudart",)),
+        (warning, TORCHED, ("def f():\n    from torch._six import inf",)),
+    )
+    for code in codes
+)
+NOT_AT_IMPORT = tuple(
+    (code, wheel)
+    for wheel, codes in (
+        (
+            {},
+            (
+                "from urllib.request import urlopen\ndef f(): urlopen('https://a.example')",
+                "import os\ntry: os.system('pip install numpy')\nexcept OSError: ...",
+                "import random\nrandom.Random(0)",
+                f"{HERE}def f(): (here / 'a.txt').write_text('x')",
+                f"{HERE}os.makedirs(here, exist_ok=True)",
+                "import os\nif os.environ.get('DEBUG'): open('pkg.log', 'w')",
+                "import sys\nif sys.version_info < (3, 9):\n    raise RuntimeError",
+                "import sys\nif sys.version_info[:2] < (3, 7):\n    sys.exit(1)",
+                "import sys\nif sys.platform == 'win32':\n    raise ImportError",
+                "import os\nx = os.path.join(os.environ.get('CUDA_HOME', '/usr'), 'bin')",
+                "def f(a, *b): ...\nf(1, 2)",
+                "def f(a=1): ...\nf()",
+                "x = 'a' + 'b'",
+                f"{DATACLASS}    x: list = dataclasses.field(default_factory=list)",
+                "import re\nx = re.compile(r'(?i)a')",
+                "from os import path, getcwd\nfrom xml import dom",
+                "import os, collections.abc\nx = os.sep\ny = collections.abc.Mapping",
+                "def input(x): ...\ninput('x')",
+                "def exit(): ...\nexit()",
+                "from __future__ import annotations\ndef f(a: Missing): ...",
+                "class A:\n    class B: ...\n    def f(self, a: B): ...",
+                "class A:\n    def f(self, a: 'A'): ...",
+                "def f(a): ...\nf(a=1)",
+                "a, *b = 1, 2, 3",
+                "x = '%s' % 'a'",
+                "def f():\n    def g(): return x\n    x = g\n    return [y for y in x]",
+                "def f():\n    return later\nlater = 1",
+                "X = 1 | 2\nY = [1][0]",
+                "import typing\n" + DATACLASS + "    x: typing.ClassVar[dict] = {}",
+            ),
+        ),
+        (TORCHED, ("import torch\nx = torch.zeros(1).to('cpu')",)),
+        (TORCHED, ("import torch\ndef f(m): return m.to('cuda')",)),
+        ({"requires": ("scipy<1.14",)}, ("from scipy.integrate import simps",)),
+        ({"requires": ("setuptools<82",)}, ("import pkg_resources",)),
+        ({"requires": ("cuda-python<13",)}, ("from cuda import cudart",)),
+    )
+    for code in codes
+)
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 12\n"
+STATED = {"modes": {SCRIPT: 0o755}}
+UNSEEN = (
+    *(
+        Plant(code, breach(PY, "pkg/__init__.py"), package(f"{code}\n"), w)
+        for code, breach, w in AT_IMPORT
+    ),
+    *(
+        Plant(line, breach(PY, "entry_points.txt"), entry(line))
+        for line, breach in (
+            ("../tool = pkg.cli:main", error),
+            ("my tool = pkg.cli:main", warning),
+            ("nvcc = pkg.cli:main", warning),
+            ("a = pkg.cli:main\na = pkg.cli:main", warning),
+        )
+    ),
+    *(
+        Plant(
+            f"command with {code}", breach(PY, "pkg/cli.py"), entry("a = pkg.cli:main", code + MAIN)
+        )
+        for code, breach in (
+            ("from .nothing import x\n", error),
+            ("print 'x'\n", error),
+            ("import click\n", warning),
+        )
+    ),
+    Plant(
+        "module that is started",
+        warning(PY, "pkg/__main__.py"),
+        package("", __main__="from .a import b\n"),
+    ),
+    *(
+        Plant(f"script of {text}", error(START, SCRIPT), {SCRIPT: text, **package("")}, STATED)
+        for text in ("#!python\nprint 'x'\n", "#!python\nimport pkg.none\n", "\ufeff#!python\n")
+    ),
+    *(
+        Plant(name, breach(rule, name), {name: text, **package("")}, wheel)
+        for name, text, rule, breach, wheel in (
+            ("pkg/a:b.txt", "", "archive", warning, ANY),
+            ("pkg/con.py", "", "archive", warning, ANY),
+            ("pkg/.DS_Store", "", "build path", note, {}),
+            ("pkg/a.nsys-rep", "", "build path", note, {}),
+            ("pkg/x.pc", "prefix=/home/me/pkg\n", "build path", note, {}),
+            ("pkg/model.onnx", POINTER, "archive", warning, {}),
+            ("pkg/k.cubin", "x", "library", warning, {}),
+            ("pkg/k.ptx", "x", "library", warning, {}),
+            ("sub/_init_.py", "", PY, warning, {}),
+            (f"{INFO}/INSTALLER", "pip\n", META, note, {}),
+            ("pkg/.aws/credentials", "", "secret", warning, {}),
+            ("pkg/.env.local", "", "secret", warning, {}),
+            ("pkg/a\u202eb.py", "", "archive", note, {}),
+            ("pkg/a.txt", "https://me:s3cr3t-9@a.example/x\n", "secret", warning, {}),
+            (f"{DATA}/data/pyvenv.cfg", "", START, error, {}),
+            (f"{DATA}/data/lib/python3.12/site-packages/a/b.py", "", START, warning, {}),
+        )
+    ),
+    Plant("set by another user", note("archive", TOOL), {TOOL: PROGRAM}, {"modes": {TOOL: 0o4755}}),
+    *(
+        Plant(text, breach(META, "METADATA"), NEEDS13, requiring(RUNTIME13, metadata=f"{text}\n"))
+        for text, breach in (
+            ("Classifier: Environment :: GPU :: NVIDIA CUDA :: 12", warning),
+            ("Classifier: Operating System :: Microsoft :: Windows", note),
+            ("Classifier: Programming Language :: Python :: 3.8", note),
+        )
+    ),
+    Plant(
+        "form of a version",
+        note("name", "pkg-01.02-py3-none-manylinux_2_39_x86_64.whl"),
+        package(""),
+        {"version": "01.02"},
+    ),
+    Plant("utils", warning(TOP, "utils/"), {"utils/__init__.py": ""}),
+    Plant("another's package", error(TOP, "flash_attn"), {"flash_attn/__init__.py": ""}),
+    Plant(
+        "torch's library, copied",
+        warning("grafted library", "pkg/libc10.so"),
+        {"pkg/libc10.so": Code(), **package("import torch\n")},
+        TORCHED,
+    ),
+    *(
+        Plant(f"{line} isn't there", breach(META, "METADATA"), {}, {"requires": (line,)})
+        for line, breach in (
+            ("nvidia-cublas-cu12>=13", error),
+            ("nvidia-cuda-runtime==12.8.*", error),
+            ("nvidia-cuda-nvrtc-cu130", error),
+            ("cupy-cuda12", error),
+            ("python>=3.9", error),
+            ("torch==2.9.0.dev20250801", warning),
+            ("pkg[none]", warning),
+            ("enum34", note),
+            ("yaml", warning),
+        )
+    ),
+    Plant(
+        "ABI of another Python",
+        error("tag", "pkg-1.2.3-cp312-cp311-manylinux_2_39_x86_64.whl"),
+        package(""),
+        {"tag": CP312.replace("-cp312", "-cp311")},
+    ),
+    Plant(
+        "version of no tag",
+        note("name", "pkg-0.0.0-py3-none-manylinux_2_39_x86_64.whl"),
+        package(""),
+        {"version": "0.0.0"},
+    ),
+)
+ALIKE = (
+    *(Plant(code, None, package(f"{code}\n"), w) for code, w in NOT_AT_IMPORT),
+    *(
+        Plant(f"command {name}", None, entry(f"{name} = pkg.cli:main"))
+        for name in ("pkg-tool", "pkg.run")
+    ),
+    Plant(
+        "command", None, entry("a = pkg.cli:main", f"from . import b\n{MAIN}") | {"pkg/b.py": ""}
+    ),
+    Plant("script", None, {SCRIPT: "#!python\nimport os, pkg\n", **package("")}, STATED),
+    *(
+        Plant(name, None, {name: text, **package("")}, wheel)
+        for name, text, wheel in (
+            ("pkg/console.py", "", ANY),
+            ("pkg/x.pc", "prefix=${pcfiledir}/../..\n", {}),
+            ("pkg/k.ptx", PTX, {}),
+            (
+                "pkg/a.txt",
+                "https://user:password@a.example/x https://{user}:{token}@a.example\n",
+                {},
+            ),
+        )
+    ),
+    *(
+        Plant(f"{line} is there", None, {}, {"requires": (line,)})
+        for line in (
+            "nvidia-cublas-cu12>=12.4",
+            "cupy-cuda12x",
+            "torch>=2.9.0.dev0",
+            "cuda-toolkit==13.*",
+        )
+    ),
+    Plant(
+        "classifier of its CUDA",
+        None,
+        NEEDS13,
+        requiring(RUNTIME13, metadata="Classifier: Environment :: GPU :: NVIDIA CUDA :: 13\n"),
+    ),
+    Plant("library with torch's beginning", None, {"pkg/libtorchaudio.so": Code()}, TORCHED),
+    Plant("own extra", None, {}, {"requires": ('a; extra == "x"', 'pkg[x]; extra == "all"')}),
+    Plant("own utils", None, {"utils/__init__.py": ""}, {"name": "utils"}),
+)
+
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str | Code], bytes]:
@@ -2287,7 +2584,7 @@ def found(
 
 
 @pytest.mark.parametrize(
-    "plant", [*DEFECTS, *CONTRADICTIONS, *BROKEN], ids=lambda plant: plant.name
+    "plant", [*DEFECTS, *CONTRADICTIONS, *BROKEN, *UNSEEN], ids=lambda plant: plant.name
 )
 def test_finds_planted_defect(
     plant: Plant, tmp_path: Path, build: Callable[[str | Code], bytes]
@@ -2295,7 +2592,9 @@ def test_finds_planted_defect(
     assert plant.breach in found(plant, tmp_path, build)
 
 
-@pytest.mark.parametrize("plant", [*SOUND, *CONSISTENT, *FIXED], ids=lambda plant: plant.name)
+@pytest.mark.parametrize(
+    "plant", [*SOUND, *CONSISTENT, *FIXED, *ALIKE], ids=lambda plant: plant.name
+)
 def test_sound_wheel_passes(
     plant: Plant, tmp_path: Path, build: Callable[[str | Code], bytes]
 ) -> None:

@@ -49,6 +49,7 @@ _DAMAGE: tuple[Any, ...] = (
     NotImplementedError,
 )
 _EXECUTE = 0o111  # anybody's
+_UNUSUAL = 0o7002  # rights of another user, writable for everybody
 # Folders of `.data` that installers know: the specification "Binary distribution format".
 _SCHEMES = ("data", "headers", "platlib", "purelib", "scripts")
 _LOCAL_HEADER = 30  # bytes before a member's name, specification 4.3.7
@@ -85,6 +86,17 @@ class Wheel:
         """Its files that installers make executable."""
         entries = self.archive.infolist()
         return frozenset(e.filename for e in entries if e.external_attr >> 16 & _EXECUTE)
+
+    @property
+    def odd_modes(self) -> tuple[str, ...]:
+        """Its files that not everybody could read, or that others could write or run as another."""
+        entries = ((e.filename, e.external_attr >> 16) for e in self.archive.infolist())
+        return tuple(
+            name
+            for name, mode in entries
+            if mode and stat.S_IFMT(mode) in (0, stat.S_IFREG)  # Windows notes none
+            if mode & _UNUSUAL or not mode & stat.S_IRUSR
+        )
 
     def members(self, archive: int) -> Iterator[SeekableMember]:
         """Yield its files for reading from a descriptor of `path`, in order, without doubles."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -12,7 +13,7 @@ from pathlib import PurePosixPath
 
 from packaging.utils import canonicalize_name
 
-from cuwheel.base.formats.wheel.metadata import installed_path
+from cuwheel.base.formats.wheel.metadata import installed_path, is_library
 from cuwheel.base.system.quantities import plural, show_size
 from cuwheel.check.audit.case import AuditCase, Contract
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
@@ -40,16 +41,28 @@ _SHARED = frozenset(
 )
 # Of a prefix, which no program looks for there: without modules they are only lost.
 _PREFIX = frozenset({"etc", "include", "lib", "lib32", "lib64", "libexec", "man", "share"})
-_SHARED_FILES = frozenset({"__init__.py", "conftest.py", "setup.py", "test.py", "tests.py"})
+_SHARED |= {"common", "config", "configs", "csrc", "helpers", "kernels", "models", "notebooks"}
+_SHARED |= {"ops", "tools", "utils", "home", "opt", "root", "tmp"}
+_SHARED |= {"usr", "var"}
+_SHARED_FILES = frozenset(
+    {"__init__.py", "common.py", "config.py", "conftest.py", "constants.py", "helpers.py"}
+    | {"main.py", "setup.py", "test.py", "tests.py", "utils.py", "version.py"}
+)
 _OWN_FILES = frozenset({".py", ".pyi", ".pth", ".so", ".pyd", ".dll", ".dylib"})
 _CACHED = re.compile(r"(.*/)?__pycache__/[^/]+\.pyc")
 # Settings with passwords of tools, and of Git, whose `config` may hold a token.
 _PRIVATE = re.compile(
-    r"(^|/)(\.env|\.netrc|\.pypirc|\.git/config|\.git-credentials|id_(rsa|ed25519))$"
+    r"(^|/)(\.env(\.(local|production|development))?|(secrets?|credentials)\.(json|ya?ml|toml)"
+    r"|\.(bash|python|zsh)_history|\.netrc|\.npmrc|\.pypirc|\.htpasswd|\.git/config|\.git-credentials|pip\.conf"
+    r"|\.ssh/[^/]+|\.aws/(credentials|config)|\.docker/config\.json|\.kube/config"
+    r"|id_(rsa|dsa|ecdsa|ed25519))$"
 )
 # Top-level modules of other projects, which a wheel with the same names overwrites.
 _OWNED = frozenset(
-    {"PIL", "_distutils_hack", "accelerate", "attr", "attrs", "bs4", "certifi", "cffi", "click"}
+    {"PIL", "_distutils_hack", "accelerate", "apex", "attr", "attrs", "bitsandbytes", "bs4"}
+    | {"certifi", "cffi", "click", "cudf", "dask", "deepspeed", "diffusers", "flash_attn"}
+    | {"fastapi", "flask", "lightgbm", "numexpr", "onnx", "peft", "pyarrow", "pycuda", "ray"}
+    | {"skimage", "taichi", "tensorrt", "timm", "tvm", "vllm", "wandb", "xgboost", "zmq"}
     | {"cupy", "dateutil", "einops", "filelock", "flax", "fsspec", "functorch", "h5py", "idna"}
     | {"huggingface_hub", "jax", "jaxlib", "jinja2", "keras", "llvmlite", "markupsafe"}
     | {"matplotlib", "ml_dtypes", "mpmath", "networkx", "numba", "numpy", "onnxruntime", "optax"}
@@ -101,14 +114,38 @@ _LEFT_OVER = re.compile(
     r"(^|/)(\.[^/]*\.(sw[a-p]|kate-swp)|\.#[^/]+|#[^/]+#|[^/]+\.un~|[^/]+\.py(~|\.orig|\.rej)"
     r"|hs_err_pid\d+\.log|vgcore\.\d+|[^/]+\.(nvcudmp|stackdump))$"
 )
+# Of systems, tools and profilers, which run nothing.
+_CACHES = re.compile(
+    r"(^|/)(\.DS_Store|Thumbs\.db|desktop\.ini|\.coverage|\.(ipynb_checkpoints|mypy_cache|idea|vscode"
+    r"|pytest_cache|ruff_cache|tox|nox|hypothesis)/.*"
+    r"|Dockerfile|\.travis\.yml|\.gitlab-ci\.yml|compile_commands\.json|[^/]+\.(orig|rej|bak)"
+    r"|[^/]+\.(nsys-rep|ncu-rep|qdrep|nvvp|nvprof|whl|egg|gch|pch|i{1,2}|o|pyo|egg-link|cudafe1\.\w+|log|dwo|debug))$"
+)
+_INSTALLED = ("direct_url.json", "INSTALLER", "REQUESTED")  # files that installers write
+# What Windows refuses (its documentation, "Naming Files, Paths, and Namespaces").
+_RESERVED = re.compile(
+    r"[<>:\"|?*\x00-\x1f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]|(^|/)(con|prn|aux|nul|com\d|lpt\d)"
+    r"(\.[^/]*)?(/|$)|[. ](/|$)",
+    re.IGNORECASE,
+)
+_MISSPELT = re.compile(r"(^|/)(_{1,2}init_{1,2}|__inti__|__Init__|init__)\.py$")
 _DEBUG_MIN = 100 << 10  # bytes
+# Libraries that hold a framework's state, of which a process can have one.
+_CORES = {
+    "torch": {f"libtorch{part}.so" for part in ("", "_cpu", "_cuda", "_python")}
+    | {"libc10.so", "libc10_cuda.so"},
+    "tensorflow": {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2"},
+}
+_DEVICE = (".ptx", ".cubin", ".fatbin")
 _INTERPRETERS = (b"#!python", b"#!/usr/bin/", b"#!/bin/", b"#! /usr/bin/", b"#! /bin/")
 # In `#!` lines: Python's own name; `env python3`, which every environment has.
 _PYTHON = re.compile(rb"[/ ]python[\d.]*(\s|$)")
 _BY_PATH = re.compile(rb"env +(-S +)?python3?(\s|$)")
 _REPLACED = re.compile(
-    r"\.data/(scripts|data/bin)/((python|pip)(3(\.\d+)?)?|activate|uv|conda|openssl|sqlite3)$"
+    r"\.data/(scripts/|data/bin/)((python|pip)(3(\.\d+)?)?|activate|uv|conda|openssl|sqlite3)$"
+    r"|\.data/data/(pyvenv\.cfg|lib/python3\.\d+/[^/]+\.py)$"
 )
+_OF_ONE_PYTHON = re.compile(r"\.data/data/lib/python3\.\d+/(site|dist)-packages/")
 _OF_RECORD = re.compile(r"^its (hash|size) in RECORD|^RECORD (lists it, but|doesn't list)")
 # Of types and documents.
 _NO_CODE = re.compile(r"(\.pyi|/py\.typed|\.md|\.rst|\.txt|/LICENSE)$|\.dist-info/")
@@ -161,11 +198,13 @@ def layout_findings(case: AuditCase) -> Iterator[AuditFinding]:
     yield from _data_findings(case)
     yield from _collision_findings(case)
     yield from _build_tree_findings(case)
+    yield from _replaced_findings(case)
     yield from _origin_findings(case)
     yield from _debug_findings(case)
     yield from _foreign_findings(case)
     yield from _supplier_findings(case)
     yield from _start_findings(case)
+    yield from _site_findings(case)
     yield from _program_findings(case)
     yield from _empty_findings(case)
 
@@ -202,6 +241,11 @@ def _graft_findings(case: AuditCase) -> Iterator[AuditFinding]:
             fact = f"installers write it over the environment's own lib/{file}, as conda's, with "
             fact += "which all of its programs run, and remove that when they uninstall the wheel"
             yield finding(name, "grafted library", fact, case.severity("warning"))
+        elif not case.is_supplier and _is_frameworks(file, case):
+            fact = (
+                "a framework's library is copied in, which the wheel requires too: a process with "
+            )
+            yield finding(name, "grafted library", f"{fact}both has two of it", "warning")
         elif stem_of(file) == _STANDARD_LIBRARY and case.is_read and not case.contract:
             fact = "a second C++ runtime: a process may load both, or the older one for all"
             yield finding(name, "grafted library", fact, "warning")
@@ -209,6 +253,11 @@ def _graft_findings(case: AuditCase) -> Iterator[AuditFinding]:
             fact = "it was copied from the build machine, and is not in the recipe's `bundles`"
             yield finding(name, "grafted library", fact)
         yield from _dlopen_findings(name, file, case)
+
+
+def _is_frameworks(file: str, case: AuditCase) -> bool:
+    """Return True for a library of a framework that a requirement installs."""
+    return any(file in names and owner in case.required for owner, names in _CORES.items())
 
 
 def _is_unnamed_copy(name: str, contract: Contract) -> bool:
@@ -338,7 +387,11 @@ def _collision_findings(case: AuditCase) -> Iterator[AuditFinding]:
             yield finding(name, "archive", fact)
     folded: dict[str, str] = {}
     for name in dict.fromkeys(case.scan.names):
-        other = folded.setdefault(name.lower(), name)
+        other = folded.setdefault(unicodedata.normalize("NFC", name).lower(), name)
+        if _RESERVED.search(name):
+            is_for_windows = "any" in case.platforms
+            fact = "Windows, and tools of other systems, refuse such a name"
+            yield finding(name, "archive", fact, "warning" if is_for_windows else "note")
         if other != name:
             fact = f"{other} has the same name where letter case doesn't count, as on macOS"
             is_lost = "any" in case.platforms and contents[other] != contents[name]
@@ -358,14 +411,45 @@ def _build_tree_findings(case: AuditCase) -> Iterator[AuditFinding]:
             yield finding(library.name, "build path", fact, "warning")
     for name in filter(_LEFT_OVER.search, case.scan.names):
         yield finding(name, "build path", "an editor or a crash left it", "warning")
+    caches = [name for name in case.scan.names if _CACHES.search(name)]
+    if caches:
+        fact = f"{plural(len(caches), 'file')} that a build, a tool or a profiler left"
+        yield finding(caches[0], "build path", fact, "note")
+    configs = list(case.scan.configs.items())
+    for name, fact in configs[:1]:
+        more = f"; {len(configs) - 1} other such files" if len(configs) > 1 else ""
+        yield finding(name, "build path", f"{fact}{more}", "note")
+
+
+def _replaced_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield files without the content that their names promise, and modes without an effect."""
+    for name in sorted(case.scan.pointers):
+        if not is_library(name):
+            fact = "it is a Git LFS pointer instead of the file: run `git lfs pull` before the "
+            yield finding(name, "archive", f"{fact}build", "warning")
+    for name in case.scan.names:
+        code = case.scan.device_files.get(name)
+        is_empty = code is None or not (code.sass or code.ptx or code.lto or code.tile)
+        if name.endswith(_DEVICE) and is_empty and name not in case.scan.pointers:
+            fact = f"it has the name of device code, but holds no {name.rpartition('.')[2]}"
+            yield finding(name, "library", fact, "warning")
+        if _MISSPELT.search(name) and PurePosixPath(name).name != "__init__.py":
+            fact = "it looks like a misspelt __init__.py, which Python doesn't run"
+            yield finding(name, "Python code", fact, "warning")
+    if case.scan.odd_modes:
+        fact = f"{plural(len(case.scan.odd_modes), 'file')} with a mode that installers replace: "
+        fact += "not readable, writable for everybody, or with the rights of another user"
+        yield finding(case.scan.odd_modes[0], "archive", fact, "note")
 
 
 def _origin_findings(case: AuditCase) -> Iterator[AuditFinding]:
-    """Yield the file in which installers note where they got a package from."""
-    origin = f"{case.scan.dist_info}/direct_url.json"
-    if origin in case.scan.names:
-        fact = "installers write it: pip freeze prints its address in place of the version"
-        yield finding(origin, "metadata", fact, "warning")
+    """Yield the files in which installers note how they got a package."""
+    for file in _INSTALLED:
+        if (name := f"{case.scan.dist_info}/{file}") in case.scan.names:
+            fact = "installers write it"
+            is_address = file == _INSTALLED[0]
+            fact += ": pip freeze prints its address in place of the version" if is_address else ""
+            yield finding(name, "metadata", fact, "warning" if is_address else "note")
 
 
 def _debug_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -468,6 +552,16 @@ def _start_findings(case: AuditCase) -> Iterator[AuditFinding]:
             yield finding(name, "program", "it replaces the environment's own program")
 
 
+def _site_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield the first module in the folder of one Python, below `.data`."""
+    for name in filter(_OF_ONE_PYTHON.search, case.scan.names):
+        fact = (
+            "only an environment with that Python's folder finds it: the folders are platlib and "
+        )
+        yield finding(name, "program", f"{fact}purelib", "warning")
+        return
+
+
 def _pth_findings(name: str, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield folders of another machine, and code that runs whenever Python starts."""
     text = case.scan.sources.get(name, b"")
@@ -520,6 +614,11 @@ def _script_findings(name: str, first: bytes, case: AuditCase) -> Iterator[Audit
     if first.startswith(b"#!") and name not in case.scan.executables:
         fact = "it has no execute bit, and pip gives it none: starting it fails"
         yield finding(name, "program", fact, "warning")
+    if first.startswith(b"\xef\xbb\xbf"):
+        fact = "its first line begins with a byte order mark: the system doesn't see the #!"
+        yield finding(name, "program", fact)
+    if first.startswith(b"#!") and b"python" in first:
+        yield from _script_faults(name, case)
     if first.startswith(b"#!python"):
         return
     if not first.startswith(b"#!"):
@@ -538,6 +637,19 @@ def _script_findings(name: str, first: bytes, case: AuditCase) -> Iterator[Audit
         fact = f"{interpreter} starts another Python than the environment's"
         fact += ", unless that is activated" if is_found else ""
         yield finding(name, "program", f"{fact}: write #!python", "note" if is_found else "warning")
+
+
+def _script_faults(name: str, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield why a script of Python's ends with an error when it is started."""
+    problem = case.code.syntax_error(name)
+    if problem:
+        yield finding(name, "program", f"starting it fails: line {problem.lineno}: {problem.msg}")
+    for node in case.code.statements(name) if not problem else ():
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        for lacking in filter(None, map(case.code.lacks, modules)):
+            fact = f"starting it fails: line {node.lineno} imports {lacking}, which isn't in the "
+            yield finding(name, "program", f"{fact}wheel")
 
 
 def _data_findings(case: AuditCase) -> Iterator[AuditFinding]:

@@ -21,8 +21,14 @@ from cuwheel.base.formats.wheel.metadata import header, installed_path, unread_h
 from cuwheel.base.formats.wheel.publication import mark_source, split_mark
 from cuwheel.base.system.versions import plain_release
 from cuwheel.check.audit.case import AuditCase
-from cuwheel.check.audit.findings import AuditFinding, finding
-from cuwheel.check.audit.installed_projects import MISNAMED, WITHOUT_WHEELS
+from cuwheel.check.audit.findings import AuditFinding, Severity, finding
+from cuwheel.check.audit.installed_projects import (
+    BACKPORTS,
+    OF_MODULES,
+    WITHOUT_WHEELS,
+    misnamed,
+    released,
+)
 from cuwheel.check.audit.tags import list_tags, minor_of, policy_of
 from cuwheel.check.cuda.frameworks import (
     extras_of,
@@ -33,8 +39,11 @@ from cuwheel.check.cuda.frameworks import (
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
+    from packaging.specifiers import Specifier
 
 _OF_ONE_NAME = 20  # requirements that are compared with each other; real wheels have a few
+_DIRTY = re.compile(r"(^|\.)(d20\d{6}|dirty)(\.|$)")  # of setuptools-scm and versioneer
+_PARTS_WITH_BUILD = 6  # of a file's name
 _TAG_DASHES = 2  # between a tag's three parts
 _GLIBC = re.compile(r"^manylinux(_\d+_\d+|\d+)")
 _PLATFORM = re.compile(r"linux_|manylinux(1|2010|2014|_\d+_\d+)_|musllinux_\d+_\d+_")
@@ -82,6 +91,7 @@ def name_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield findings about names, versions and tags."""
     yield from _project_findings(case)
     yield from _tag_findings(case)
+    yield from _build_findings(case)
 
 
 def metadata_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -109,6 +119,11 @@ def _project_findings(case: AuditCase) -> Iterator[AuditFinding]:
     if (canonicalize_name(name), in_metadata) != (project, version):
         fact = f"the file name says {project} {version}, METADATA says {name} {written}"
         yield finding(scan.file_name, "name", fact)
+    if (version.release and not any(version.release)) or _DIRTY.search(version.local or ""):
+        fact = f"the version {version} is that of a build without a tag, or with changed files"
+        yield finding(scan.file_name, "name", fact, "note")
+    if fact := _form_fault(scan.file_name):
+        yield finding(scan.file_name, "name", fact, "note")
     # In normal forms, as installers compare names; pip and Python split at the first hyphen.
     stem, _, stated = scan.dist_info.removesuffix(".dist-info").partition("-")
     if (canonicalize_name(stem), _version(stated)) != (project, version):
@@ -179,6 +194,69 @@ def _tag_findings(case: AuditCase) -> Iterator[AuditFinding]:
             severity = case.severity("error" if is_lost else "warning")
             yield finding(scan.file_name, "platform tag", refusal or fact, severity)
     yield from _module_findings(case)
+
+
+def _form_fault(file_name: str) -> str:
+    """Return why a file name isn't in the form of the specification; empty: it is (PEP 427)."""
+    name, version = file_name.split("-")[:2]
+    normal = canonicalize_name(name).replace("-", "_")
+    if name != normal:
+        return f"the specification's form of its project is {normal}, not {name}"
+    stated = _version(version)
+    is_normal = stated is None or str(stated) == version.replace("_", "-") or "_" in version
+    return (
+        "" if is_normal else f"the specification's form of its version is {stated}, not {version}"
+    )
+
+
+def _classifier_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield Pythons, systems and CUDA releases in classifiers that the wheel isn't for."""
+    names = header(case.scan.metadata, "classifier")
+    oldest, newest = case.oldest_python, case.newest_python
+    stated = {int(m[1]) for each in names if (m := re.fullmatch(r".*:: Python :: 3\.(\d+)", each))}
+    if stated and oldest and not any(oldest <= minor <= newest for minor in stated):
+        fact = f"its classifiers are for Python 3.{max(stated)}, its tag and Requires-Python aren't"
+        yield finding("METADATA", "metadata", fact, "note")
+    systems = [each for each in names if each.startswith("Operating System :: ")]
+    is_linux = bool(case.platforms) and all("linux" in each for each in case.platforms)
+    if is_linux and systems and all(re.search("Microsoft|MacOS", each) for each in systems):
+        fact = f"its classifiers are for {systems[0].rpartition(' :: ')[2]}, its tag is for Linux"
+        yield finding("METADATA", "metadata", fact, "note")
+    cuda = {int(m[1]) for each in names if (m := re.search(r"NVIDIA CUDA :: (\d+)", each))}
+    if cuda and case.cuda and cuda.isdisjoint(case.cuda):
+        fact = f"its classifiers are for CUDA {max(cuda)}, its libraries for CUDA {case.cuda[0]}"
+        yield finding("METADATA", "metadata", fact, "warning")
+
+
+def _build_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield tags that no Python has, and another build number in WHEEL than in the file name."""
+    scan = case.scan
+    for tag in sorted(case.tags, key=str):
+        if fact := _abi_fault(tag):
+            yield finding(scan.file_name, "tag", fact)
+    parts = scan.file_name.split("-")
+    build = parts[2] if len(parts) == _PARTS_WITH_BUILD else ""
+    stated = next(iter(header(scan.tags_text, "build")), "")
+    if scan.tags_text and build != stated:
+        fact = f"the build in the file name is {build or 'missing'}, in WHEEL {stated or 'missing'}"
+        yield finding("WHEEL", "tag", fact, "note")
+
+
+def _abi_fault(tag: Tag) -> str:
+    """Return why no Python installs a tag, for its ABI; empty: one does (PEP 425, PEP 703)."""
+    abis = {"none"}
+    if re.fullmatch(r"cp3\d+", tag.interpreter):
+        name = tag.interpreter
+        abis |= {
+            "abi3",
+            "abi3t",
+            name,
+            *(f"{name}{letter}" for letter in ("t", "d", "m", "td", "dm")),
+        }
+    is_known = re.fullmatch(r"cp3\d+|py3\d*", tag.interpreter)
+    return (
+        "" if not is_known or tag.abi in abis else f"no Python installs {tag}: its ABI is another's"
+    )
 
 
 def _refusal(platform: str) -> str:
@@ -282,6 +360,7 @@ def _specification_findings(case: AuditCase) -> Iterator[AuditFinding]:
             is_refused = fact.endswith("invalid for 'requires-dist'")
             yield finding("METADATA", "metadata", fact, "error" if is_refused else "warning")
     yield from _header_findings(case.scan.metadata)
+    yield from _classifier_findings(case)
     yield from _claim_findings(case)
 
 
@@ -304,6 +383,8 @@ def _claim_findings(case: AuditCase) -> Iterator[AuditFinding]:
         yield finding("METADATA", "metadata", fact, "note")
     declared = set(map(canonicalize_name, header(text, "provides-extra")))
     extras = {extra for each in case.requirements for extra in extras_of(each, case.markers)} - {""}
+    own = (each for each in case.requirements if canonicalize_name(each.name) == case.project)
+    extras |= {extra for each in own for extra in each.extras}
     for extra in sorted({canonicalize_name(extra) for extra in extras} - declared):
         fact = f"requirements are for the extra {extra}, which isn't in Provides-Extra: pip ignores"
         yield finding("METADATA", "metadata", f"{fact} it", "warning")
@@ -408,19 +489,43 @@ def _alone_findings(required: Requirement, case: AuditCase) -> Iterator[AuditFin
         severity = "error" if str(required.url).startswith("file:") else "warning"
     elif name == case.project and (fact := _own_fault(required, case)):
         severity = "error" if is_always else "warning"
+    elif (known := released(name)) and not has_common_release(
+        SpecifierSet(known), required.specifier
+    ):
+        fact = f"{required} has no release, {name} has {known}: no installer takes the wheel"
+        severity = "error" if is_always else "warning"
+    elif any(map(_is_development, required.specifier)):
+        fact = f"the public index has no development releases, as {required}"
     elif not has_common_release(required.specifier, required.specifier):
         fact = f"no release meets {required}: no installer takes the wheel"
         severity = "error" if is_always else "warning"
     elif is_always and locals_ and "+" not in own:
         fact = f"the public index has no local versions, as {name}{locals_[0]}: pip finds it only "
         fact += "with the address of another index (--extra-index-url)"
-    elif is_always and name in WITHOUT_WHEELS and not case.contract:
-        fact = f"{name} has no wheels on the index: installers build it{WITHOUT_WHEELS[name]}"
-        severity = "warning" if WITHOUT_WHEELS[name] else "note"
-    elif is_always and name in MISNAMED:
-        fact, severity = f"the project {required.name} on the index {MISNAMED[name]}", "error"
+    elif is_always:
+        fact, severity = _project_fault(name, case)
     if fact:
         yield finding("METADATA", "metadata", fact, severity)  # type: ignore[arg-type]
+
+
+def _project_fault(name: str, case: AuditCase) -> tuple[str, Severity]:
+    """Return what is wrong with requiring a project at all; empty: nothing that is known."""
+    if name in WITHOUT_WHEELS and not case.contract:
+        fact = f"{name} has no wheels on the index: installers build it{WITHOUT_WHEELS[name]}"
+        return fact, "warning" if WITHOUT_WHEELS[name] else "note"
+    if why := misnamed(name):
+        return f"the project {name} on the index {why}", "error"
+    if other := OF_MODULES.get(name):
+        return f"{name} is a module's name: its project on the index is {other}", "warning"
+    if name in BACKPORTS:
+        return f"{name} is a module of Python's own: the project is for Pythons before it", "note"
+    return "", "note"
+
+
+def _is_development(each: Specifier) -> bool:
+    """Return True for an exact development release."""
+    version = _version(each.version) if each.operator in ("==", "===") else None
+    return version is not None and version.is_devrelease
 
 
 def _own_fault(required: Requirement, case: AuditCase) -> str:

@@ -7,24 +7,25 @@ import configparser
 import contextlib
 import re
 import sys
-import sysconfig
 from collections.abc import Iterator
-from importlib.machinery import PathFinder
 from keyword import iskeyword
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from packaging.utils import canonicalize_name
 
 from cuwheel.base.formats.wheel.metadata import header, installed_path
-from cuwheel.base.system.regular_files import read_bytes
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by, project_of_module
 from cuwheel.check.audit.python_code import Import, PythonCode, names_of, own_level
 from cuwheel.check.audit.rules.python_files import file_findings
-from cuwheel.check.audit.rules.python_imports import ImportOrder
+from cuwheel.check.audit.rules.python_imports import ImportOrder, constant_findings
 from cuwheel.check.audit.rules.python_projects import project_findings
-from cuwheel.check.audit.rules.python_releases import STANDARD_MODULES, release_findings
+from cuwheel.check.audit.rules.python_releases import (
+    STANDARD_MODULES,
+    release_findings,
+    source_of,
+)
 from cuwheel.check.cuda.frameworks import extras_of
 
 _RULE = "Python code"
@@ -52,6 +53,26 @@ _VALUE = re.compile(
     r"^(?P<module>\w+(\.\w+)*)\s*(:\s*(?P<attribute>[\w.]+)\s*)?(\[(?P<extras>.*)\])?$"
 )
 # Programs that a script would replace in an environment.
+# Others that an environment has before: of systems, of CUDA's toolkit, of frequent projects.
+_COMMANDS = frozenset(
+    {
+        "accelerate",
+        "awk",
+        "bash",
+        "cat",
+        "cc",
+        "clang",
+        "cmake",
+        "cp",
+        "curl",
+        "cuobjdump",
+        "docker",
+    }
+    | {"env", "f2py", "find", "g++", "gcc", "gdb", "git", "grep", "huggingface-cli", "ipython"}
+    | {"jupyter", "kill", "ld", "ls", "make", "mpirun", "mv", "ncu", "ninja", "nsys", "nvcc"}
+    | {"nvidia-smi", "ptxas", "pytest", "rm", "sed", "sh", "ssh", "sudo", "tar", "test", "time"}
+    | {"torchrun", "wget", "which"}
+)
 _PROGRAM = re.compile(r"(python|pip)(3(\.\d+)?)?|activate|easy_install|pyvenv|uv")
 
 
@@ -69,6 +90,7 @@ def python_findings(case: AuditCase) -> Iterator[AuditFinding]:
     yield from _order_findings(code)
     for member, line in code.imports_above_top():
         yield finding(member, _RULE, f"line {line} imports from above its outermost package")
+    yield from constant_findings(case)
     yield from file_findings(case)
     yield from project_findings(case)
     yield from _name_findings(code)
@@ -105,7 +127,7 @@ def _hidden_findings(code: PythonCode) -> Iterator[AuditFinding]:
     """Yield imports from a top-level module that Python's own of the same name hides."""
     for item in code.imports:
         is_hidden = item.module in sys.stdlib_module_names and item.module in code.modules
-        source = _source_of(item.module) if is_hidden else b""
+        source = source_of(item.module) if is_hidden else b""
         missing = [name for name in item.names if source and name.encode() not in source]
         if missing:
             fact = f"line {item.line} imports {missing[0]} of {item.module}, which is Python's own "
@@ -128,15 +150,6 @@ def _shadow_findings(case: AuditCase) -> Iterator[AuditFinding]:
             fact = f"it is never imported: the package {stem}/ comes first"
             is_lost = name in modules and not case.code.loads_by_path
             yield finding(name, _RULE, fact, "warning" if is_lost else "note")
-
-
-def _source_of(module: str) -> bytes:
-    """Return the code of a module of the standard library; empty for one that isn't in Python."""
-    try:
-        spec = PathFinder.find_spec(module, [sysconfig.get_path("stdlib")])
-        return read_bytes(Path(spec.origin)) if spec and spec.origin else b""
-    except OSError:
-        return b""
 
 
 def _syntax_findings(code: PythonCode, oldest: int | None) -> Iterator[AuditFinding]:
@@ -164,7 +177,8 @@ def _rest_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
             place = f"line {problem.lineno}: " if problem.lineno else ""
             fact = f"importing it with Python 3.{_THIS} fails: {place}{problem.msg}"
             # A file without any statement, as a version alone, may be data.
-            yield finding(member, _RULE, fact, "warning" if code.statements(member) else "note")
+            severity: Severity = "warning" if code.statements(member) else "note"
+            yield finding(member, _RULE, fact, "error" if member in case.started else severity)
         elif not problem and (fact := _older_fault(member, code, case.oldest_python)):
             yield finding(member, _RULE, fact, "note")  # code may ask for the Python first
 
@@ -232,7 +246,7 @@ def _missing_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFindin
         for name in missing:
             if name not in done:
                 fact = f"line {item.line} imports {name}, which isn't in the wheel"
-                is_run = item.importer in code.run
+                is_run = item.importer in code.run or item.importer in case.started
                 yield finding(item.importer, _RULE, fact, "error" if is_run else "warning")
             done.add(name)
 
@@ -280,9 +294,9 @@ def _undeclared(item: Import, project: str, case: AuditCase) -> AuditFinding:
     # Users choose the build of a framework, and of what an extra brings; recipes test with more.
     is_sure = not extras and project not in _FRAMEWORKS and not case.contract
     severity: Severity = "error" if is_sure else "warning"
-    return finding(
-        item.importer, _RULE, fact, severity if item.importer in case.code.run else "note"
-    )
+    if item.importer not in case.code.run:
+        severity = "warning" if is_sure and item.importer in case.started else "note"
+    return finding(item.importer, _RULE, fact, severity)
 
 
 def _entry_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -306,9 +320,27 @@ def _entry_findings(case: AuditCase) -> Iterator[AuditFinding]:
                 yield finding("entry_points.txt", _RULE, f"{name} = {value}: {fact}")
             elif fact := _extra_fault(value, case):
                 yield finding("entry_points.txt", _RULE, f"{name} = {value}: {fact}", "warning")
-            if group in _STARTED and _PROGRAM.fullmatch(name) and name not in case.project:
-                fact = f"the script {name} replaces the environment's own"
-                yield finding("entry_points.txt", _RULE, fact)
+            if group in _STARTED:
+                yield from _command_findings(name, case)
+
+
+def _command_findings(name: str, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield what is wrong with the name of a command."""
+    fact, severity = "", "warning"
+    if _PROGRAM.fullmatch(name) and name not in case.project:
+        fact, severity = f"the script {name} replaces the environment's own", "error"
+    elif re.search(r"[/\\]|^\.|[\0-\x1f]", name):
+        fact, severity = f"the command {name} isn't a file's name: installers refuse it", "error"
+    elif re.search(r"\s", name):
+        fact = f"the command {name} has a space in its name: a shell starts another one"
+    elif name in _COMMANDS and name not in case.project:
+        fact = f"in an environment the command {name} comes before the program of that name"
+    elif f"{case.scan.dist_info.removesuffix('.dist-info')}.data/scripts/{name}" in case.scan.names:
+        fact = f"the command {name} is a script too: one overwrites the other"
+    elif len(re.findall(rf"^{re.escape(name)}\s*=", case.scan.entry_points, re.MULTILINE)) > 1:
+        fact = f"the command {name} is there twice: one replaces the other"
+    if fact:
+        yield finding("entry_points.txt", _RULE, fact, severity)  # type: ignore[arg-type]
 
 
 def _extra_fault(value: str, case: AuditCase) -> str:

@@ -15,6 +15,7 @@ from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, finding
 from cuwheel.check.audit.rules.python_machine import (
+    BUILDERS,
     Effect,
     effect_findings,
     effects_of_assignment,
@@ -72,13 +73,19 @@ _OWN_HEADERS = (".cuh", ".cu", ".inl")
 _LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEPTH = 4  # of calls
+_WRITERS = frozenset({"write_text", "write_bytes", "mkdir", "touch"})  # methods of a path
+# Folders of CUDA's toolkit, which users of a wheel needn't have.
+_TOOLKITS = re.compile(r"/(usr/local/cuda|opt/(cuda|nvidia|conda))")
 _MAX_ITEMS = 64  # of a loop
+_IMPORTERS = frozenset({"importlib.import_module", "builtins.__import__"})
+_FILES = frozenset({"builtins.open", "io.open", "os.makedirs", "os.mkdir", "logging.FileHandler"})
 
 
 class _Opened(NamedTuple):
     member: str
     line: int
     path: str
+    is_folder: bool = False
 
 
 def file_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -94,6 +101,7 @@ def file_findings(case: AuditCase) -> Iterator[AuditFinding]:
             for fault in _judged(opened, case):
                 missing.append(path)
                 yield fault
+    yield from _written_findings(files, case)
     yield from query_findings(dict.fromkeys(files.queries), case)
     yield from effect_findings(files.effects, case)
     yield from _compiled_findings(files, case)
@@ -106,8 +114,33 @@ def _judged(opened: _Opened, case: AuditCase) -> Iterator[AuditFinding]:
     fact = f"line {opened.line} opens {path.relative_to(SITE) if is_own else path}, which "
     if is_own and _is_missing(path.relative_to(SITE), case):
         yield finding(opened.member, _RULE, f"{fact}isn't in the wheel")
+    elif not path.is_absolute() and ".so" not in path.name:
+        fact += "is looked for in the current folder of the program"
+        yield finding(opened.member, _RULE, fact)
+    elif not is_own and BUILDERS.match(str(path)):
+        yield finding(opened.member, _RULE, f"{fact}only the machine that built the wheel has")
+    elif not is_own and _TOOLKITS.match(str(path)):
+        yield finding(opened.member, _RULE, f"{fact}not every machine has", "warning")
     elif _is_unversioned(opened.path):
         yield finding(opened.member, _RULE, f"{fact}no wheel of NVIDIA's has", "warning")
+
+
+def _written_findings(files: _Files, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield files that an import always writes into site-packages or the current folder."""
+    done: set[str] = set()
+    for written in dict.fromkeys(files.written):
+        path = PurePosixPath(os.path.normpath(written.path))
+        is_own = path.is_relative_to(SITE)
+        is_there = is_own and not _is_missing(path.relative_to(SITE), case) and written.is_folder
+        is_run = written.member in case.code.run and written.member not in done
+        if is_run and not is_there and (is_own or not path.is_absolute()):
+            done.add(written.member)
+            where = "site-packages" if is_own else "the current folder"
+            fact = (
+                f"line {written.line} writes {path.relative_to(SITE) if is_own else path}: where "
+            )
+            fact += f"{where} is read-only the import fails"
+            yield finding(written.member, _RULE, fact, "warning")
 
 
 def _compiled_findings(files: _Files, case: AuditCase) -> Iterator[AuditFinding]:
@@ -139,6 +172,7 @@ class _Files:
 
     Attributes:
         opened: by the modules that were read, when they are imported.
+        written: by them.
         queries: of METADATA, by these modules.
         effects: of these modules on the process.
     """
@@ -152,6 +186,7 @@ class _Files:
         self._member = ""
         self._called: set[ast.FunctionDef] = set()
         self.opened: list[_Opened] = []
+        self.written: list[_Opened] = []
         self.queries: list[Query] = []
         self.effects: list[Effect] = []
 
@@ -245,6 +280,10 @@ class _Files:
                 self._look(node.value, values)
                 return values.of(node.value)
             if isinstance(node, ast.Raise):
+                if self._depth == 0:
+                    fact = f"raises {ast.unparse(node.exc)[:60] if node.exc else 'an error'}: "
+                    effect = Effect(self._member, node.lineno, f"{fact}the import fails", "error")
+                    self.effects.append(effect)
                 return None
             if not self._step(node, values) and any(isinstance(n, _LEAVES) for n in ast.walk(node)):
                 return None
@@ -336,13 +375,74 @@ class _Files:
             function = scope.of(call.func)
             if isinstance(function, ast.FunctionDef):
                 self._call(call, function, scope)
+                if fact := _arity_fault(call, function):
+                    self.effects.append(Effect(self._member, call.lineno, fact, "error"))
+            if isinstance(call.func, ast.Name) and call.func.id not in scope.names:
+                function = Foreign(f"builtins.{call.func.id}")
             if isinstance(function, Foreign):
                 self.effects += effects_of_call(call, function.name, scope, self._member)
             is_query = isinstance(function, Foreign) and function.name in QUERIES
             if is_query and call.args and (name := scope.text(call.args[0])):
                 self.queries.append(Query(self._member, call.lineno, name))
+            is_import = isinstance(function, Foreign) and function.name in _IMPORTERS
+            if is_import and (module := self._lacking(call, scope)):
+                fact = f"imports {module}, which isn't in the wheel"
+                self.effects.append(Effect(self._member, call.lineno, fact, "error"))
+            for path in _written_by(call, function, scope):
+                is_folder = name_of(call.func) in {"mkdir", "makedirs"}
+                self.written.append(_Opened(self._member, call.lineno, path, is_folder))
             for path in _paths_of(call, scope):
                 self.opened.append(_Opened(self._member, call.lineno, path))
+
+    def _lacking(self, call: ast.Call, values: Values) -> str:
+        """Return the module that an import by a function lacks; empty: none that is known."""
+        texts = values.texts(call.args)
+        module, package = (*texts, None, None)[:2]
+        if module and module.startswith("."):
+            ups = len(module) - len(module.lstrip(".")) - 1
+            parts = (package or "").split(".")
+            base = ".".join(parts[: len(parts) - ups]) if package else ""
+            module = f"{base}.{module.lstrip('.')}" if base else None
+        is_known = module and not self._code.changes_search
+        return self._code.lacks(module) if module and is_known else ""
+
+
+def _arity_fault(call: ast.Call, function: ast.FunctionDef) -> str:
+    """Return how the arguments of a call differ from what a function of the wheel takes."""
+    args = function.args
+    names = [arg.arg for arg in (*args.posonlyargs, *args.args)]
+    words = {word.arg for word in call.keywords}
+    if None in words or any(isinstance(arg, ast.Starred) for arg in call.args):
+        return ""
+    needed = set(names[len(call.args) : len(names) - len(args.defaults)]) - words
+    if len(call.args) > len(names):
+        return f"calls {function.name} with {len(call.args)} arguments, it takes {len(names)}"
+    if unknown := words - set(names):
+        return f"calls {function.name} with {min(map(str, unknown))}=, which it doesn't take"
+    if needed:
+        return f"calls {function.name} without {min(needed)}: the import fails"
+    return ""
+
+
+def _written_by(call: ast.Call, function: Value, values: Values) -> Iterator[str]:
+    """Yield what a call writes, as far as that is known."""
+    name = name_of(call.func)
+    owner = values.text(call.func.value) if isinstance(call.func, ast.Attribute) else None
+    words = {word.arg: word.value for word in call.keywords}
+    path = None
+    if owner and owner.startswith("/"):
+        is_written = name in _WRITERS or (name == "open" and not _is_reading(call, 0))
+        path = owner if is_written else None
+    elif isinstance(function, Foreign) and function.name in _FILES and call.args:
+        is_file = function.name in {"builtins.open", "io.open"}
+        modes = [*call.args[1:2], *(words[key] for key in ("mode",) if key in words)]
+        is_known = bool(modes) and all(isinstance(mode, ast.Constant) for mode in modes)
+        is_written = not is_file or (is_known and not _is_reading(call, 1))
+        path = values.text(call.args[0]) if is_written else None
+    elif isinstance(function, Foreign) and function.name == "logging.basicConfig":
+        path = values.text(words.get("filename"))
+    if path:
+        yield path
 
 
 def _lines_of(node: ast.stmt, lines: list[bytes]) -> bytes:
@@ -413,7 +513,8 @@ def _paths_of(call: ast.Call, values: Values) -> Iterator[str]:
     elif name in _FUNCTIONS and call.args and (name != "open" or _is_reading(call, 1)):
         is_path = name in {"SourceFileLoader", "ExtensionFileLoader"}
         path = values.text(call.args[-1 if is_path else 0])
-        path = path if path and (path.startswith("/") or name in LOADERS) else None
+        is_relative = name == "open" and isinstance(call.func, ast.Name)
+        path = path if path and (path.startswith("/") or name in LOADERS or is_relative) else None
     if path:
         yield path
     yield from _sources(call, values)

@@ -21,6 +21,7 @@ from cuwheel.base.formats.wheel.metadata import parse_requirement
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by, package_of
+from cuwheel.check.audit.python_code import parents_of
 from cuwheel.check.audit.tags import minor_of
 from cuwheel.check.cuda.frameworks import extras_of, has_common_release
 
@@ -32,7 +33,8 @@ _REMOVED = {
         "RankWarning TooHardError VisibleDeprecationWarning add_docstring add_newdoc "
         "add_newdoc_ufunc alltrue asfarray byte_bounds cast cfloat clongfloat compat complex_ "
         "cumproduct deprecate deprecate_with_doc disp fastCopyAndTranspose find_common_type float_ "
-        "get_array_wrap geterrobj infty issctype issubclass_ issubsctype longcomplex longfloat "
+        "bool8 bytes0 int0 object0 str0 uint0 void0 get_array_wrap geterrobj infty "
+        "issctype issubclass_ issubsctype longcomplex longfloat "
         "lookfor mat math maximum_sctype msort nbytes obj2sctype product recfromcsv recfromtxt "
         "round_ safe_eval sctype2char sctypes set_numeric_ops seterrobj singlecomplex sometrue "
         "source string_ tracemalloc_domain unicode_ who lib.arraysetops lib.function_base "
@@ -40,7 +42,44 @@ _REMOVED = {
         "lib.type_check lib.ufunclike lib.utils",
         "2.4": "in1d trapz linalg.linalg",
     },
-    "torch": {"2.0": "_six"},
+    "torch": {"2.0": "_six eig lstsq symeig onnx.symbolic_registry"},
+    "cuda-bindings": {"13.0": "cuda.cuda cuda.cudart cuda.nvrtc"},
+    "cuda-python": {"13.0": "cuda.cuda cuda.cudart cuda.nvrtc"},
+    "flax": {"0.6": "optim"},
+    "huggingface-hub": {"0.26": "cached_download"},
+    "jinja2": {"3.1": "Markup contextfilter contextfunction environmentfilter escape"},
+    "keras": {"3.0": "utils.np_utils"},
+    "librosa": {"0.8": "output"},
+    "markupsafe": {"2.1": "soft_unicode"},
+    "matplotlib": {"3.9": "cm.get_cmap cm.register_cmap"},
+    "networkx": {"3.0": "from_numpy_matrix to_numpy_matrix"},
+    "numba": {"0.59": "generated_jit jitclass"},
+    "pandas": {"1.0": "Panel", "2.0": "Float64Index Int64Index UInt64Index util.testing"},
+    "pillow": {"10.0": "Image.ANTIALIAS Image.CUBIC Image.LINEAR"},
+    "pydantic": {"2.0": "BaseSettings"},
+    "pytorch-lightning": {"1.5": "metrics"},
+    "scikit-image": {"0.18": "measure.compare_mse measure.compare_psnr measure.compare_ssim"},
+    "scikit-learn": {
+        "0.20": "cross_validation grid_search",
+        "0.23": "externals.joblib externals.six",
+        "1.2": "datasets.load_boston",
+    },
+    "scipy": {
+        "1.3": "misc.bytescale misc.fromimage misc.imread misc.imresize misc.imrotate misc.imsave "
+        "misc.imshow misc.toimage",
+        "1.13": "linalg.tri linalg.tril linalg.triu signal.bartlett signal.blackman "
+        "signal.gaussian "
+        "signal.hamming signal.hann signal.kaiser",
+        "1.14": "integrate.cumtrapz integrate.simps integrate.trapz",
+    },
+    "setuptools": {"72": "command.test", "82": "pkg_resources"},
+    "tensorflow": {
+        "2.0": "ConfigProto Session app contrib flags get_default_graph get_variable "
+        "global_variables_initializer placeholder variable_scope"
+    },
+    "torchaudio": {"2.9": "backend io kaldi_io sox_effects"},
+    "torchvision": {"0.13": "models.utils", "0.17": "transforms.functional_tensor"},
+    "triton": {"3.2": "ops"},
     "cupy": {
         "13.0": "cuda.compile_with_cache",
         "14.0": "array_api cuda.cudnn cudnn cusolver cusparse cutensor prof sparse",
@@ -111,12 +150,31 @@ _ALIASES = {
     "cupy": "cupy",
     "jax": "jax",
     "jnp": "jax.numpy",
+    "nx": "networkx",
+    "pd": "pandas",
+    "tf": "tensorflow",
+    "Image": "PIL.Image",
+    "signal": "scipy.signal",
+    "integrate": "scipy.integrate",
     "np": "numpy",
     "numpy": "numpy",
     "torch": "torch",
     "xla": "jax.interpreters.xla",
     "xla_client": "jax.lib.xla_client",
 }
+
+
+# Their packages, where these have other names than the projects.
+_PACKAGES = {
+    "cuda-bindings": "",
+    "cuda-python": "",
+    "huggingface-hub": "huggingface_hub",
+    "pillow": "PIL",
+    "pytorch-lightning": "pytorch_lightning",
+    "scikit-image": "skimage",
+    "scikit-learn": "sklearn",
+}
+_TOPS = frozenset({"pkg_resources"})
 
 
 class _Lack(NamedTuple):
@@ -192,13 +250,16 @@ def _faults(project: str, allowed: SpecifierSet) -> dict[str, _Lack]:
             fact += f", and the wheel allows {project}{allowed}"
             severity: Severity = "warning" if is_possible else "error"
             lack = _Lack(fact, severity, table is _REMOVED)
-            faults |= {f"{project}.{name}": lack for name in names.split()}
+            package = _PACKAGES.get(project, project)
+            for name in names.split():
+                faults[f"{package}.{name}" if package and name not in _TOPS else name] = lack
     return faults
 
 
 def _imported_findings(faults: Mapping[str, _Lack], case: AuditCase) -> Iterator[AuditFinding]:
     for item in case.code.imports:
-        for name in (item.module, *(f"{item.module}.{each}" for each in item.names)):
+        parents = parents_of(item.module)  # `a.b` of `import a.b.c`
+        for name in (*parents, item.module, *(f"{item.module}.{each}" for each in item.names)):
             if name in faults:
                 fact = f"line {item.line} imports {name}, {faults[name].fact}"
                 yield finding(item.importer, _RULE, fact, faults[name].severity)
@@ -236,6 +297,8 @@ def _names_used(nodes: Iterator[ast.AST]) -> Iterator[tuple[int, str]]:
             first, dot, rest = ast.unparse(node).partition(".")
             if first in _ALIASES and dot:
                 yield node.lineno, f"{_ALIASES[first]}.{rest}"
+        elif isinstance(node, ast.ImportFrom) and node.col_offset and node.module:  # in a function
+            yield node.lineno, node.module
 
 
 # Functions that raise PackageNotFoundError (importlib.metadata) or DistributionNotFound.

@@ -9,12 +9,16 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import sysconfig
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
+from importlib.machinery import PathFinder
+from pathlib import Path
 from typing import NamedTuple
 
 from cuwheel.base.formats.wheel.metadata import header
+from cuwheel.base.system.regular_files import read_bytes
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.python_code import PythonCode, names_of
@@ -155,9 +159,13 @@ _TEXTS = frozenset({"__name__", "__file__", "__package__"})
 _MERGE = 9  # of Python 3, in which dictionaries have `|`
 _DICT = re.compile(rb"\}\s*\||\|\s*\{")
 _SELECTS = re.compile(rb"version_info|hexversion|hasattr|AttributeError|TypeError|ImportError")
+_OF_STANDARD = re.compile(rb"^\w.*\b(collections|json|math|os|re|sys|time|typing)\.", re.MULTILINE)
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _CHOICE = (ast.If, ast.IfExp, ast.BoolOp, ast.Try, ast.While, ast.With)
 _NEVER = 99
+_THIS = sys.version_info.minor
+# Modules of which not all names are in the source, or that start something when they are imported.
+_UNREAD = re.compile(rb"import \*|def __getattr__|globals\(\)|locals\(\)|\bexec\(|_convert_\(")
 _POSIX = re.compile(r"OS Independent|POSIX|Unix|MacOS|Linux")
 
 
@@ -182,7 +190,8 @@ def release_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield imports and uses of what some allowed Pythons don't have."""
     yield from _imported_findings(case)
     for member in (*case.code.run, *case.code.rest):
-        if _may_use().search(case.code.sources[member]):
+        source = case.code.sources[member]
+        if _may_use().search(source) or (member in case.code.run and _OF_STANDARD.search(source)):
             yield from _used_findings(member, case)
 
 
@@ -199,6 +208,8 @@ def _imported_findings(case: AuditCase) -> Iterator[AuditFinding]:
             done.add((item.importer, name))
             added = ADDED_MODULES.get(name) or ADDED_NAMES.get(name) or 0
             removed = REMOVED_MODULES.get(top) or REMOVED_NAMES.get(name) or _NEVER
+            if is_run and not added and removed == _NEVER:
+                yield from _absent_findings(item.importer, f"line {item.line} imports", name, case)
             if oldest and added > oldest:
                 fact = f"line {item.line} imports {name}, which Python has from 3.{added} on, but "
                 fact += f"3.{oldest} is allowed"
@@ -211,6 +222,42 @@ def _imported_findings(case: AuditCase) -> Iterator[AuditFinding]:
                 fact = f"line {item.line} imports {name}, which Python has {_until(removed)}"
                 severity: Severity = "error" if is_run and removed <= oldest else "warning"
                 yield finding(item.importer, _RULE, fact, severity)
+
+
+def _absent_findings(member: str, start: str, name: str, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield a name that no release of the standard library has, as far as this Python shows."""
+    module, _, attribute = name.rpartition(".")
+    if name in _WINDOWS_NAMES or case.newest_python < _THIS or not _lacks(module, attribute):
+        return
+    fact = f"{start} {name}, which Python doesn't have"
+    is_this = (case.oldest_python or 0) <= _THIS  # a newer Python may have it
+    yield finding(member, _RULE, fact, "error" if is_this else "warning")
+
+
+@cache
+def _lacks(module: str, name: str) -> bool:
+    """Return True if a module of the standard library has no attribute or submodule of a name."""
+    if module.partition(".")[0] not in sys.stdlib_module_names or not name:
+        return False
+    if loaded := sys.modules.get(module):
+        folders = getattr(loaded, "__path__", None)
+        is_part = folders is not None and PathFinder.find_spec(name, list(folders)) is not None
+        return not hasattr(loaded, name) and not is_part
+    source = source_of(module)
+    word = re.compile(rb"\b%b\b" % re.escape(name.encode()))
+    is_package = b"__path__" in source or not source or source.count(b"\n") < 2  # noqa: PLR2004
+    return not is_package and not _UNREAD.search(source) and not word.search(source)
+
+
+def source_of(module: str) -> bytes:
+    """Return the code of a module of the standard library; empty for one that isn't in Python."""
+    try:
+        spec = PathFinder.find_spec(module, [sysconfig.get_path("stdlib")])
+        is_file = spec is not None and spec.origin and spec.origin.endswith(".py")
+        is_module = is_file and spec is not None and not spec.submodule_search_locations
+        return read_bytes(Path(spec.origin)) if is_module and spec and spec.origin else b""
+    except OSError:
+        return b""
 
 
 def _until(removed: int) -> str:
@@ -259,6 +306,10 @@ def _use_findings(
     oldest, fact = case.oldest_python, f"line {use.line} uses {use.name}"
     if use.is_name and _is_made(use.name, case.code):
         return
+    if use.added == _NEVER:
+        if severity == "error":
+            yield from _absent_findings(member, f"line {use.line} uses", use.name, case)
+        return
     if use.name in _WINDOWS_NAMES and severity != "note":
         yield from _windows_findings(member, fact, case)
     if oldest and use.added > oldest:
@@ -292,7 +343,7 @@ class _Uses:
                     targets[alias.asname or first].add(alias.name if alias.asname else first)
             elif isinstance(node, ast.ImportFrom):
                 for alias in node.names:
-                    module = "" if node.level else f"{node.module}."
+                    module = "." if node.level else f"{node.module}."
                     targets[alias.asname or alias.name].add(f"{module}{alias.name}")
             else:
                 bound = [node.arg] if isinstance(node, ast.arg) else names_of(node)
@@ -332,6 +383,8 @@ class _Uses:
             added, removed = ADDED_NAMES.get(name, 0), REMOVED_NAMES.get(name, _NEVER)
             if added or removed < _NEVER or name in _WINDOWS_NAMES:
                 yield _Use(node.lineno, name, added, removed, True)
+            elif name.count(".") == 1 and _lacks(*name.split(".")):
+                yield _Use(node.lineno, name, _NEVER, _NEVER, True)
             elif node.attr in _OF_TEXT and _is_text(node.value):
                 yield _Use(node.lineno, f"str.{node.attr}", _OF_TEXT[node.attr], _NEVER, True)
         elif isinstance(node, ast.Call):

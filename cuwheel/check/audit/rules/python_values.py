@@ -17,7 +17,7 @@ SITE = PurePosixPath("/site")  # stands for site-packages, so that a path below 
 LOADERS = frozenset({"CDLL", "PyDLL", "LoadLibrary", "load_library", "dlopen"})
 _SAME = frozenset(
     {"abspath", "realpath", "normpath", "resolve", "absolute", "str", "fspath", "as_posix"}
-    | {"as_file", "list", "tuple", "sorted", "set", "__fspath__"}
+    | {"as_file", "list", "tuple", "sorted", "set", "__fspath__", "device"}
 )
 _PATHS = frozenset({"Path", "PurePath", "PosixPath", "PurePosixPath"})
 # Of a module's name and a file's: `importlib.resources`, `pkg_resources`.
@@ -199,6 +199,16 @@ def _called(call: ast.Call, values: Values) -> Value:
     name, function = name_of(call.func), values.of(call.func)
     if isinstance(function, ast.FunctionDef):
         return values.call(call, function, values)
+    value = _known_call(call, name, values)
+    # What it returns isn't known, but its methods are; without a default it may be None.
+    is_one = len(call.args) + len(call.keywords) <= 1 or not name.startswith("get")
+    if isinstance(function, Foreign) and value is None and is_one:
+        return Foreign(f"{function.name}()")
+    return value
+
+
+def _known_call(call: ast.Call, name: str, values: Values) -> Value:
+    """Return the value of a function that makes a path or a text."""
     own = [call.func.value] if isinstance(call.func, ast.Attribute) else []
     owner = values.text(own[0]) if own else None
     if name in _PATHS or (name == "join" and owner is None):
