@@ -40,6 +40,10 @@ _CACHES = (
     _Cache("TORCHINDUCTOR_CACHE_DIR", "torch"),
     _Cache("TORCH_EXTENSIONS_DIR", "torch"),
     _Cache("NUMBA_CACHE_DIR", "numba", loads=False),
+    _Cache("JAX_COMPILATION_CACHE_DIR", "jax", loads=False),
+    _Cache("TORCH_HOME", "torch", loads=False),
+    _Cache("HF_HOME", "huggingface.hub", ".cache/huggingface", loads=False),
+    _Cache("XDG_CACHE_HOME", "torch|huggingface.hub", loads=False),
     _Cache("TMPDIR", r"torch|triton|cupy(-cuda\d+x)?|numba(-cuda)?|jax", loads=False),
 )
 
@@ -73,7 +77,8 @@ def _fault(folder: Path, *, loads: bool) -> str:
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not existing.is_dir():
         return f"write {folder}: {existing} is no folder"
-    if not os.access(existing, os.W_OK | os.X_OK):
+    is_kernels = existing.is_relative_to("/proc") or existing.is_relative_to("/sys")
+    if is_kernels or not os.access(existing, os.W_OK | os.X_OK):
         return f"write {folder}"
     disk = shutil.disk_usage(existing)
     if disk.total and disk.free < _LEAST:  # some file systems count nothing
