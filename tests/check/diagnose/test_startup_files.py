@@ -11,12 +11,13 @@ import pytest
 from cuwheel.base.system.process import run
 from cuwheel.check.diagnose.facts.builds import why_unstartable
 from cuwheel.check.diagnose.facts.environment import Distribution, find_environment
-from cuwheel.check.diagnose.facts.installed_files import importable_modules
+from cuwheel.check.diagnose.facts.installed_files import Shadow, importable_modules
 from cuwheel.check.diagnose.facts.machine import Driver
 from cuwheel.check.diagnose.facts.shadows import find_shadows
 from cuwheel.check.diagnose.facts.startup import removal_of, startup_file_with
 from cuwheel.check.diagnose.rules.driver import judge_driver
 from cuwheel.check.diagnose.rules.known_causes import find_known_cause
+from cuwheel.check.diagnose.rules.shadows import fix_shadow
 from cuwheel.check.diagnose.rules.variables import (
     judge_changed,
     judge_named,
@@ -238,6 +239,8 @@ def test_names_missing_library_of_numbas_variable(value: str, count: int) -> Non
         ("TMPDIR", "/", 0),
         ("SSL_CERT_FILE", "/no/ca.pem", 1),
         ("PIP_PYTHON", "/bin/sh", 0),
+        ("PIP_INDEX_URL", "file:///no/wheels", 1),
+        ("PIP_INDEX_URL", "https://index/simple", 0),
         ("CUDA_VISIBLE_DEVICES", "cuda:0", 1),
         ("CUDA_VISIBLE_DEVICES", "0, 1", 0),
         ("CUDA_VISIBLE_DEVICES", "GPU-8932f937-d72c-4106", 0),
@@ -320,6 +323,39 @@ def test_links_an_environment_to_its_python_again(tmp_path: Path, name: str) -> 
     if command:
         run(["sh", "-c", command], env={"PATH": "/usr/bin:/bin"})
         assert link.resolve() == base
+
+
+@pytest.mark.parametrize(
+    ("path", "start"),
+    [
+        ("{home}/.cupy", "export CUPY_CACHE_DIR="),
+        ("{home}/.cupy/kernel_cache/a", "export CUPY_CACHE_DIR="),
+        ("{home}/.other", "export HOME="),
+        ("/srv/other", ""),
+    ],
+)
+@pytest.mark.parametrize("number", [13, 28, 30])
+def test_moves_what_is_written_elsewhere(
+    tmp_path: Path, path: str, start: str, number: int
+) -> None:
+    error = f"OSError: [Errno {number}] No: '{path.format(home=tmp_path)}'"
+    context = replace(make_context(), environ={"HOME": str(tmp_path)})
+
+    cause = find_known_cause(error, make_distribution("cupy"), context)
+
+    assert cause
+    assert (cause.anchor, cause.command.partition('"')[0]) == ("permission-denied", start)
+
+
+@pytest.mark.parametrize(("file", "is_moved"), [("x.py", True), ("x/__init__.py", False)])
+def test_renames_only_a_single_file(tmp_path: Path, file: str, *, is_moved: bool) -> None:
+    shadow = Shadow(
+        distribution="x", module="x", path=tmp_path / file, entry=tmp_path, is_start=True
+    )
+
+    command = fix_shadow(make_context(), shadow)[1]
+
+    assert command == (f"mv {tmp_path}/x.py {tmp_path}/my_x.py" if is_moved else "")
 
 
 @pytest.mark.parametrize(("value", "count"), [("1", 1), ("0", 0)])

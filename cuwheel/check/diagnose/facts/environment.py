@@ -306,8 +306,9 @@ def _without_permission(program: Path, how: str) -> ChosenPython:
         fix = "create the environment on another file system, or mount this one without noexec"
         return ChosenPython(path=None, how=how, fault=fault, fix=fix)
     fault = f"{program} can't be executed: its permissions don't allow it"
-    fix = f"chmod +x {shlex.quote(str(program))}, if that is the interpreter"
-    return ChosenPython(path=None, how=how, fault=fault, fix=fix)
+    command = shlex.join(("chmod", "+x", str(program)))
+    fix = f"{command}, if that is the interpreter"
+    return ChosenPython(path=None, how=how, fault=fault, fix=fix, command=command)
 
 
 def _conda_folders(environ: Mapping[str, str]) -> Iterator[Path]:

@@ -257,8 +257,15 @@ def _misleading(values: Mapping[str, str], *, has_pip: bool) -> dict[str, str]:
     return {
         name: why
         for name, why in (_MISLEADING if has_pip else _MISLEADING_UV).items()
-        if values.get(name, "").lower() not in _OFF and not values.get(_LOCAL.get(name, ""))
+        if values.get(name, "").lower() not in _OFF
+        and not any(map(_is_place, values.get(_LOCAL.get(name, ""), "").split()))
     }
+
+
+def _is_place(text: str) -> bool:
+    """Return True for an address, or a folder or file that is there."""
+    text = text.removeprefix("file://")
+    return "://" in text or Path(text).exists()
 
 
 def _limits(files: str) -> Iterator[tuple[str, Requirement]]:

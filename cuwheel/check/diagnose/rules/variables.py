@@ -163,6 +163,11 @@ _PLACES = {
     "UV_CONSTRAINT": "uv ends with an error at each installation",
     "UV_CONFIG_FILE": "uv ends with an error at each start",
     "UV_PYTHON": "uv looks for that Python, and ends with an error",
+    "PIP_INDEX_URL": "pip finds no package",
+    "PIP_FIND_LINKS": "pip finds no package there",
+    "UV_INDEX_URL": "uv finds no package",
+    "UV_DEFAULT_INDEX": "uv finds no package",
+    "UV_FIND_LINKS": "uv finds no package there",
     "TMPDIR": "nvcc can't write there, nor can other programs that take it as it is",
 }
 _DRIVER = "NUMBA_CUDA_DRIVER"
@@ -315,7 +320,7 @@ def judge_named(environ: Mapping[str, str], installed: Collection[str]) -> Itera
     """
     yield from _absent_compilers(environ)
     for name, effect in _PLACES.items():
-        place = environ.get(name, "")
+        place = environ.get(name, "").removeprefix("file://")
         if place.startswith("/") and not os.path.lexists(place):
             yield warns(
                 "diagnose-variable",
