@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -61,6 +62,7 @@ FitTargets = Callable[[Driver, HostFacts | None, str], tuple[DiagnosedTarget, ..
 
 _MACHINE_TIME_LIMIT = 20.0  # seconds
 _TRIALS_TIME_LIMIT = 60.0  # seconds for starts of an interpreter without some variables
+_NO_SPACE = re.compile(r"no folder for temporary files|\[Errno (28|122)\]")
 _LATE = "no answer within"  # of `describe_end`
 _SLACK = 5.0  # seconds that a call gets beyond the time limit of its program
 # Settings that decide which GPU, library or compiler is taken; shown where they are set.
@@ -280,6 +282,11 @@ def _program_fault(python: Path, fault: str) -> tuple[str, str]:
         )
     if why := why_unstartable(python):
         return f"can't be started: {why}", "put back the Python of this environment"
+    if _NO_SPACE.search(fault):
+        return "can't be examined: no temporary file can be written", (
+            "free space there, or set TMPDIR to a folder that can be written; `ulimit -f` shows "
+            "if files may have a size at all"
+        )
     if match := OLD_RELEASE.match(fault):
         return f"is Python {match[1]}, which is too old", (
             "create an environment with a newer Python, and name it with --python"

@@ -32,6 +32,7 @@ from tests.check.diagnose.samples import (
     make_host,
     toolkit_verdicts,
 )
+from tests.support.check.environments import Env, look_into, verdict_on
 from tests.support.toolchains.layouts import write_toolkit
 
 _HIDES = 'import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "-1"\n'
@@ -345,6 +346,23 @@ def test_moves_what_is_written_elsewhere(
 
     assert cause
     assert (cause.anchor, cause.command.partition('"')[0]) == ("permission-denied", start)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_full"),
+    [("OSError: [Errno 28] No space left", True), ("OSError: [Errno 5] Input/output error", False)],
+)
+def test_names_full_folder_for_temporary_files(
+    env: Env, monkeypatch: pytest.MonkeyPatch, error: str, *, is_full: bool
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(error)
+
+    monkeypatch.setattr("cuwheel.check.diagnose.diagnose.read_environment", fail)
+
+    verdict = verdict_on(look_into(env), "python-not-found")
+
+    assert ("no temporary file can be written" in verdict.what) == is_full
 
 
 @pytest.mark.parametrize(("file", "is_moved"), [("x.py", True), ("x/__init__.py", False)])

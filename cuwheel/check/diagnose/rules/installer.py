@@ -362,6 +362,17 @@ def _obstacle(environment: PythonEnvironment, *, has_installer: bool) -> Diagnos
             f"run `nox -s install -- TARGET --python {shlex.quote(str(environment.prefix))}` "
             "again, which first puts back the files from before",
         )
+    site = environment.scheme.get("purelib", environment.prefix)
+    is_closed = site.is_dir() and not os.access(site, os.W_OK)
+    # Elsewhere pip takes the user's folder then.
+    if is_closed and (environment.prefix / "pyvenv.cfg").is_file():
+        return notes(
+            "permission-denied",
+            f"nothing can be installed into {environment.prefix}",
+            f"{site} can't be written: it is another user's, or mounted read-only",
+            "let it be written (its owner can, or mount -o remount,rw), or create another "
+            "environment, then run this again",
+        )
     if not has_installer:
         return notes(
             "diagnose-no-installer",

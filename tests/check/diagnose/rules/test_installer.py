@@ -180,6 +180,19 @@ def test_prints_no_command_without_pip_and_uv(env: Env) -> None:
     )
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+def test_prints_no_command_for_folder_that_cant_be_written(
+    env: Env, monkeypatch: pytest.MonkeyPatch, *, is_open: bool
+) -> None:
+    env.install("pip")
+    environment = read_environment(env.python, {})
+    monkeypatch.setattr("os.access", lambda *_: is_open)
+
+    installer = installer_of(environment, ChosenPython(path=env.python, how=""), {})
+
+    assert (installer.obstacle is None, bool(installer.install("a"))) == (is_open, is_open)
+
+
 def test_prints_no_command_for_the_python_of_the_system(env: Env) -> None:
     """A whole Python of its own, as PYTHONHOME has it, with the file of PEP 668."""
     env.install_torch(requires=("triton",))
