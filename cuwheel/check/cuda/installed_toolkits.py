@@ -30,7 +30,8 @@ from cuwheel.base.system.regular_files import open_file, read_text
 Kind = Literal["nvidia", "debian", "hpc", "conda", "module"]
 
 TIME_LIMIT = 5.0  # seconds for nvcc to print its version
-_SHOWN = 200  # characters of a line
+_ERROR = re.compile(r"(?i)\berror\b|\bfatal\b|No such file")
+_SHOWN = 300  # characters of a program's output
 _SCRIPTS = 8  # that call each other
 _LARGEST_SCRIPT = 1 << 16  # bytes
 _RELEASE = re.compile(r"\brelease (\d+\.\d+), V(\d+(?:\.\d+)+)")  # nvcc --version
@@ -128,10 +129,15 @@ def read_toolkit(place: Candidate, environ: Mapping[str, str]) -> InstalledToolk
 
 
 def _fault_in(output: str, fault: str) -> str:
-    """Return why nvcc doesn't state its release, with the last line that it prints."""
-    last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")
-    end = fault or "it doesn't state its release"
-    return f"{end}: {last[:_SHOWN]}" if last else end
+    """Return why nvcc doesn't state its release, with its message."""
+    return ": ".join(filter(None, (fault or "it doesn't state its release", message_in(output))))
+
+
+def message_in(output: str) -> str:
+    """Return what is wrong in a compiler's output: its first error, else its last line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = (line for line in lines if _ERROR.search(line))
+    return next(errors, (lines or [""])[-1])[:_SHOWN]
 
 
 def _without_nvcc(place: Candidate) -> InstalledToolkit | None:

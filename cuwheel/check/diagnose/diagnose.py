@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -17,13 +18,14 @@ from cuwheel.base.system.process import output_within
 from cuwheel.check.diagnose.chosen_library import ChoosingRecipe, choosing_packages
 from cuwheel.check.diagnose.document import DiagnosedMachine, DiagnoseDocument, DiagnosedTarget
 from cuwheel.check.diagnose.environment_diagnosis import EnvironmentDiagnosis, describe_environment
-from cuwheel.check.diagnose.facts.builds import other_machine
+from cuwheel.check.diagnose.facts.builds import other_machine, why_unstartable
 from cuwheel.check.diagnose.facts.environment import (
     FACTS_TIME_LIMIT,
+    OLD_RELEASE,
     ChosenPython,
     PythonEnvironment,
+    command_to_relink,
     find_environment,
-    old_release,
     read_environment,
 )
 from cuwheel.check.diagnose.facts.machine import Driver, HostFacts, find_driver, read_host_facts
@@ -60,6 +62,8 @@ FitTargets = Callable[[Driver, HostFacts | None, str], tuple[DiagnosedTarget, ..
 
 _MACHINE_TIME_LIMIT = 20.0  # seconds
 _TRIALS_TIME_LIMIT = 60.0  # seconds for starts of an interpreter without some variables
+_NO_SPACE = re.compile(r"no folder for temporary files|\[Errno (28|122)\]")
+_LATE = "no answer within"  # of `describe_end`
 _SLACK = 5.0  # seconds that a call gets beyond the time limit of its program
 # Settings that decide which GPU, library or compiler is taken; shown where they are set.
 _SETTINGS = (
@@ -166,10 +170,10 @@ def diagnose(
     verdicts += judge_variables(environ)
     installed = environment.distributions if environment else {}
     verdicts += judge_switches(environ, installed, options.start, has_gpu=bool(driver.gpus))
-    if environment:
-        verdicts += judge_changed(environment, has_gpu=bool(driver.gpus))
     if inner:
         inner.judge(driver, host, verifies_files=options.verifies_files)
+    if environment and inner:
+        verdicts += judge_changed(environment, inner.unexplained, has_gpu=bool(driver.gpus))
     has_triton = "triton" in installed and not environ.get("CC")
     frameworks = inner.frameworks if inner else ()
     torch = next((known for known in frameworks if known.name == "torch"), None)
@@ -216,7 +220,7 @@ def _open_environment(
     """Read an environment; without an answer there is a verdict instead."""
     if chosen.path is None:
         what = "there is no environment to look at"
-        return None, [broken("python-not-found", what, chosen.fault, chosen.fix)]
+        return None, [broken("python-not-found", what, chosen.fault, chosen.fix, chosen.command)]
     endless = TimedCall(_MACHINE_TIME_LIMIT, partial(find_endless_file, chosen.path, environ))
     if file := endless.answer("")[0]:
         return None, [_judge_endless(chosen.path, file)]
@@ -246,22 +250,14 @@ def _is_readable(python: Path, environ: Mapping[str, str]) -> bool:
 
 def _judge_start(python: Path, environ: Mapping[str, str], fault: str) -> Diagnosis:
     """Judge an interpreter that doesn't answer: a variable, a startup file, or something else."""
-    if other := other_machine(python):
-        return broken(
-            "python-not-found",
-            f"{python} {other}",
-            fault,
-            "create the environment again with a Python of this machine; packages that were "
-            "copied with it are for the other one too",
-        )
-    version = TimedCall(_MACHINE_TIME_LIMIT, partial(old_release, python, environ))
-    if release := version.answer("")[0]:
-        return broken(
-            "python-not-found",
-            f"{python} is Python {release}, which is too old",
-            fault,
-            "create an environment with a newer Python, and name it with --python",
-        )
+    what, fix = _program_fault(python, fault)
+    if what:
+        command = command_to_relink(python) if why_unstartable(python) else ""
+        return broken("python-not-found", f"{python} {what}", fault, fix, command)
+    is_late = _LATE in fault
+    # With a start that doesn't end each trial of a variable takes its whole time.
+    if is_late and (ending := _judge_ending(python, environ, fault)):
+        return ending
     call = partial(find_culprit, partial(_is_readable, python), environ)
     if change := TimedCall(_TRIALS_TIME_LIMIT, call).answer(None)[0]:
         return broken(
@@ -271,13 +267,44 @@ def _judge_start(python: Path, environ: Mapping[str, str], fault: str) -> Diagno
             change.advice,
             change.command,
         )
-    ending = TimedCall(_MACHINE_TIME_LIMIT, partial(find_ending_file, python, environ))
-    if file := ending.answer("")[0]:
-        return broken(
-            "diagnose-startup-file",
-            f"{python} ends while it processes {file}, as it does at each start",
-            fault,
-            f"correct or remove {file}",
-        )
+    if not is_late and (ending := _judge_ending(python, environ, fault)):
+        return ending
     fix = "name another interpreter or environment with --python, or activate another one"
     return broken("python-not-found", f"{python} can't be examined", fault, fix)
+
+
+def _program_fault(python: Path, fault: str) -> tuple[str, str]:
+    """Return what is wrong with the file of an interpreter, and the fix; empty: nothing known."""
+    if other := other_machine(python):
+        return other, (
+            "create the environment again with a Python of this machine; packages that were "
+            "copied with it are for the other one too"
+        )
+    if why := why_unstartable(python):
+        return f"can't be started: {why}", "put back the Python of this environment"
+    if _NO_SPACE.search(fault):
+        return "can't be examined: no temporary file can be written", (
+            "free space there, or set TMPDIR to a folder that can be written; `ulimit -f` shows "
+            "if files may have a size at all"
+        )
+    if match := OLD_RELEASE.match(fault):
+        return f"is Python {match[1]}, which is too old", (
+            "create an environment with a newer Python, and name it with --python"
+        )
+    return "", ""
+
+
+def _judge_ending(python: Path, environ: Mapping[str, str], fault: str) -> Diagnosis | None:
+    """Judge a startup file at which each start ends, or waits."""
+    call = TimedCall(_MACHINE_TIME_LIMIT, partial(find_ending_file, python, environ))
+    file = call.answer("")[0]
+    if not file:
+        return None
+    does = "waits" if _LATE in fault else "ends"
+    return broken(
+        "diagnose-startup-file",
+        f"{python} {does} while it processes {file}, as it does at each start",
+        fault,
+        f"correct {file}, or move it away",
+        shlex.join(("mv", file, f"{file}.off")),
+    )

@@ -44,6 +44,7 @@ from cuwheel.check.diagnose.facts.imports import (
 )
 from cuwheel.check.diagnose.facts.installed_files import (
     InstallationFacts,
+    Shadow,
     importable_modules,
     modules_of,
     read_installation,
@@ -84,6 +85,7 @@ _CALL_TIME_LIMIT = IMPORT_TIME_LIMIT + 5  # seconds, beyond that of the program
 _CACHE_TIME_LIMIT = 10.0  # seconds for ldconfig and the system's folders
 _VERIFY_TIME_LIMIT = 600.0  # seconds for reading all files of all packages
 _FAILED_TIME_LIMIT = 300.0  # seconds for reading all files of those that can't be imported
+_OTHERS = 8  # packages without GPU code that are imported where there are no others
 _PACKAGE_TIME_LIMIT = 120.0  # seconds for the libraries of all packages
 _OTHER_SIZE = re.compile(r"numpy\.dtype size changed")  # of Cython, built for NumPy 1
 
@@ -128,6 +130,7 @@ class EnvironmentDiagnosis:
             for name in self._frameworks_to_import()
         }
         self._calls |= {package.name: self._import_of(package) for package in self._chosen}
+        self._changed: frozenset[str] = frozenset()  # projects that fail with a variable only
         self._loaded: dict[str, frozenset[str]] = {}  # what an import has loaded, by project
         self._imports = start_imports(
             {name: partial(call, environ) for name, call in self._calls.items()}, environ
@@ -165,6 +168,7 @@ class EnvironmentDiagnosis:
         }
         answers = {name: self._answer(name, call, None) for name, call in self._imports.items()}
         changes = self._find_variables(answers)
+        self._changed = frozenset(map(self._project, changes))
         self.frameworks = tuple(
             answer.facts for answer in answers.values() if isinstance(answer, FrameworkImport)
         )
@@ -183,7 +187,11 @@ class EnvironmentDiagnosis:
             files_were_read=False,
             changes={self._project(name): change for name, change in changes.items()},
         )
-        failed = {self._project(name) for name, answer in answers.items() if not _works(answer)}
+        failed = {
+            self._project(name)
+            for name, answer in answers.items()
+            if answer is None or answer.problem
+        }
         loaded = {name for answer in answers.values() if answer for name in answer.modules}
         self._loaded = {
             self._project(name): self._owners_of(answer.modules)
@@ -221,6 +229,13 @@ class EnvironmentDiagnosis:
         self.verdicts += installer.judge_variables(self._environ, commands)
         if installer.obstacle and (has_problems or installer.obstacle.level != "note"):
             self.verdicts.append(installer.obstacle)
+
+    @property
+    def unexplained(self) -> tuple[str, ...]:
+        """Names of frameworks and packages that fail, and no variable of the caller is why."""
+        failing = [one.name for one in self.frameworks if one.failure or one.trouble]
+        failing += [one.name for one in self.packages if one.failure or one.without_cuda]
+        return tuple(name for name in failing if self._project(name) not in self._changed)
 
     def _project(self, name: str) -> str:
         """Return the project of a framework, or of a package."""
@@ -342,15 +357,19 @@ class EnvironmentDiagnosis:
     def _chosen_packages(self) -> list[Distribution]:
         """Return the requested packages, else all with GPU code."""
         installed = self._environment.distributions
-        if not self._requested:
-            absent = self._absent_of_system()
-            return [
-                own
-                for own in filter(may_be_gpu_package, installed.values())
-                if uses_gpu(own) or needs_any(own, absent)
-            ]
-        named = [installed[project] for project in self._requested if project in installed]
         read = {self._frameworks[name].name for name in ONLY_READ if name in self._frameworks}
+        if not self._requested:
+            absent, packages = self._absent_of_system(), [*installed.values()]
+            others = [own for own in packages if may_be_gpu_package(own)]
+            chosen = [
+                *(own for own in packages if own.name in read),
+                *(own for own in others if uses_gpu(own) or needs_any(own, absent)),
+            ]
+            # Without any of them, what is compiled shows whether the environment works.
+            compiled = (own for own in others if own.libraries and importable_modules(own))
+            is_other = not chosen and not self._frameworks
+            return [*itertools.islice(compiled, _OTHERS)] if is_other else chosen
+        named = [installed[project] for project in self._requested if project in installed]
         imported = {self._frameworks[name].name for name in self._frameworks} - read
         return [
             own
@@ -403,7 +422,8 @@ class EnvironmentDiagnosis:
 
         def read(verified: Collection[str] = ()) -> InstallationFacts:
             facts = read_installation(environment, examined, checked, verified)
-            found = (find_shadows(owner, environment, self._start) for owner in imported)
+            found = [find_shadows(owner, environment, self._start) for owner in imported]
+            found += map(self._shadows_of_compiled, set(installed.values()).difference(imported))
             own = find_standard_shadows(environment, self._start, loaded)
             late = find_late_shadows(environment, self._start, imported, loaded)
             shadows = dict.fromkeys((*itertools.chain.from_iterable(found), *own, *late))
@@ -416,6 +436,13 @@ class EnvironmentDiagnosis:
             return quick
         partly = replace(quick, is_complete=False)
         return self._answer(what, TimedCall(limit, partial(read, verified)), partly)
+
+    def _shadows_of_compiled(self, owner: Distribution) -> Iterator[Shadow]:
+        """Yield what hides a package with libraries that nothing examined needs."""
+        if owner.libraries and not self._requested:
+            own = importable_modules(owner)
+            shadows = find_shadows(owner, self._environment, self._start)
+            yield from (shadow for shadow in shadows if shadow.module in own)
 
     def _with_cython(self, facts: InstallationFacts) -> tuple[InstallationFacts, set[str]]:
         """Import extensions that may be for NumPy 1; return the facts, and of whom some are."""

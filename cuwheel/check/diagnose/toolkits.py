@@ -17,6 +17,7 @@ from cuwheel.check.cuda.installed_toolkits import (
     TIME_LIMIT,
     InstalledToolkit,
     header_release,
+    message_in,
     read_toolkit,
 )
 from cuwheel.check.cuda.toolkit_search import HOMES, merge_toolkits, toolkit_candidates
@@ -31,9 +32,7 @@ from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, note
 _INCLUDES = ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH")  # of GCC and Clang
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
 _ENDED = "it ended"  # of a program that has started and failed
-_ERROR = re.compile(r"(?i)\berror\b|\bfatal\b|No such file")
 _MALFORMED = re.compile(r"[\s:;'\"]")
-_SHOWN = 300  # characters of a program's output
 _RUNS = 3  # of nvcc, to read one toolkit
 _NUMBER = re.compile(r"\b\d+(?:\.\d+)+\b")
 _ROOT = Path("/")
@@ -145,14 +144,7 @@ def _try(nvcc: Path, environ: Mapping[str, str]) -> FailedTrial | None:
     if not fault.startswith(_ENDED):
         return None
     change = find_culprit(partial(_runs, command), environ)
-    return FailedTrial(fault=_message_in(output) or fault, change=change)
-
-
-def _message_in(output: str) -> str:
-    """Return what is wrong in a compiler's output: its first error, else its last line."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = (line for line in lines if _ERROR.search(line))
-    return next(errors, (lines or [""])[-1])[:_SHOWN]
+    return FailedTrial(fault=message_in(output) or fault, change=change)
 
 
 def _read_tool(name: str, environ: Mapping[str, str]) -> ToolkitProgram:
@@ -164,8 +156,8 @@ def _read_tool(name: str, environ: Mapping[str, str]) -> ToolkitProgram:
     command = [path, *options]
     output, fault = output_within(command, TIME_LIMIT, environ)
     match = _NUMBER.search(output)
-    if fault.startswith(_ENDED) and _message_in(output):
-        fault += f": {_message_in(output)}"
+    if fault.startswith(_ENDED) and (message := message_in(output)):
+        fault += f": {message}"
     if fault and (change := find_culprit(partial(_runs, command), environ)):
         fault += f"; without {change.text} it runs"
     return ToolkitProgram(

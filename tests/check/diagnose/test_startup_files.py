@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cuwheel.check.diagnose.facts.environment import Distribution
-from cuwheel.check.diagnose.facts.installed_files import importable_modules
+from cuwheel.base.system.process import run
+from cuwheel.check.diagnose.facts.builds import why_unstartable
+from cuwheel.check.diagnose.facts.environment import Distribution, find_environment
+from cuwheel.check.diagnose.facts.installed_files import Shadow, importable_modules
 from cuwheel.check.diagnose.facts.machine import Driver
 from cuwheel.check.diagnose.facts.shadows import find_shadows
 from cuwheel.check.diagnose.facts.startup import removal_of, startup_file_with
 from cuwheel.check.diagnose.rules.driver import judge_driver
 from cuwheel.check.diagnose.rules.known_causes import find_known_cause
-from cuwheel.check.diagnose.rules.variables import judge_changed, judge_named, judge_switches
+from cuwheel.check.diagnose.rules.shadows import fix_shadow
+from cuwheel.check.diagnose.rules.variables import (
+    judge_changed,
+    judge_named,
+    judge_switches,
+    judge_variables,
+)
 from cuwheel.check.diagnose.toolkits import judge_python_headers
 from tests.check.diagnose.samples import (
     make_context,
@@ -23,6 +32,7 @@ from tests.check.diagnose.samples import (
     make_host,
     toolkit_verdicts,
 )
+from tests.support.check.environments import Env, look_into, verdict_on
 from tests.support.toolchains.layouts import write_toolkit
 
 _HIDES = 'import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "-1"\n'
@@ -221,6 +231,149 @@ def test_names_missing_library_of_numbas_variable(value: str, count: int) -> Non
     found = judge_named({"NUMBA_CUDA_DRIVER": value}, ("numba",))
 
     assert [one.command for one in found] == ["unset NUMBA_CUDA_DRIVER"] * count
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "count"),
+    [
+        ("TMPDIR", "/no/tmp", 1),
+        ("TMPDIR", "/", 0),
+        ("SSL_CERT_FILE", "/no/ca.pem", 1),
+        ("PIP_PYTHON", "/bin/sh", 0),
+        ("PIP_INDEX_URL", "file:///no/wheels", 1),
+        ("PIP_INDEX_URL", "https://index/simple", 0),
+        ("CUDA_VISIBLE_DEVICES", "cuda:0", 1),
+        ("CUDA_VISIBLE_DEVICES", "0, 1", 0),
+        ("CUDA_VISIBLE_DEVICES", "GPU-8932f937-d72c-4106", 0),
+        ("CUDA_VISIBLE_DEVICES", "MIG-GPU-8932f937/1/0", 0),
+        ("CUDA_VISIBLE_DEVICES", "-1", 0),
+        ("XLA_PYTHON_CLIENT_MEM_FRACTION", "90%", 1),
+        ("XLA_PYTHON_CLIENT_MEM_FRACTION", ".9", 0),
+        ("PYTORCH_CUDA_ALLOC_CONF", "max_split_size:128", 1),
+        ("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:128,a_new_option:1", 0),
+        ("PYTORCH_ALLOC_CONF", "expandable_segments=True", 1),
+        ("PYTORCH_ALLOC_CONF", "roundup_power2_divisions:[256:1,512:2,>:8]", 0),
+    ],
+)
+def test_judges_value_of_a_variable(name: str, value: str, count: int) -> None:
+    found = judge_named({name: value}, ("torch", "jax"))
+
+    assert [one.command for one in found] == [f"unset {name}"] * count
+
+
+@pytest.mark.parametrize(("name", "count"), [("/etc/passwd", 1), (sys.executable, 0)])
+@pytest.mark.parametrize("variable", ["LD_PRELOAD", "LD_AUDIT"])
+def test_names_file_that_is_no_library(variable: str, name: str, count: int) -> None:
+    found = judge_variables({variable: name})
+
+    assert [one.command for one in found] == [f"unset {variable}"] * count
+
+
+@pytest.mark.parametrize(
+    ("value", "failed", "level"),
+    [("cuda", "jax", "broken"), ("cuda", "torch", "note"), ("cpu", "torch", "warning")],
+)
+def test_names_variable_of_a_startup_file_with_which_its_reader_fails(
+    tmp_path: Path, value: str, failed: str, level: str
+) -> None:
+    text = f"import os\nos.environ['JAX_PLATFORMS'] = {value!r}\n"
+    (tmp_path / "sitecustomize.py").write_text(text)
+    own = make_environment(make_distribution("jax"))
+    environment = replace(own, sites=(tmp_path,), variables={"JAX_PLATFORMS": value})
+
+    [verdict] = judge_changed(environment, [failed], has_gpu=False)
+
+    assert verdict.level == level
+    assert bool(verdict.command) == (level != "note")
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "the file is empty"),
+        (b"#!/no/python\n", "its first line names /no/python, which isn't there"),
+        (b"#!/bin/sh\n", ""),
+        (b"text", "it is neither a program of Linux nor a script"),
+        (b"\x7fELF", "it is damaged"),
+        (None, ""),
+    ],
+)
+def test_tells_why_a_program_cant_be_started(
+    tmp_path: Path, content: bytes | None, why: str
+) -> None:
+    (tmp_path / "python").write_bytes(
+        Path("/bin/true").read_bytes() if content is None else content
+    )
+
+    assert why_unstartable(tmp_path / "python") == why
+
+
+@pytest.mark.parametrize("name", ["python3.12", "python3.11"])
+def test_links_an_environment_to_its_python_again(tmp_path: Path, name: str) -> None:
+    base = tmp_path / name
+    base.write_bytes(b"")
+    base.chmod(0o755)
+    (tmp_path / "e" / "bin").mkdir(parents=True)
+    (tmp_path / "e" / "pyvenv.cfg").write_text(f"home = {base.parent}\nversion_info = 3.12.1\n")
+    link = tmp_path / "e/bin/python"
+    link.symlink_to("/no/python")
+
+    command = find_environment(str(tmp_path / "e"), {}, tmp_path).command
+
+    assert bool(command) == (name == "python3.12")
+    if command:
+        run(["sh", "-c", command], env={"PATH": "/usr/bin:/bin"})
+        assert link.resolve() == base
+
+
+@pytest.mark.parametrize(
+    ("path", "start"),
+    [
+        ("{home}/.cupy", "export CUPY_CACHE_DIR="),
+        ("{home}/.cupy/kernel_cache/a", "export CUPY_CACHE_DIR="),
+        ("{home}/.other", "export HOME="),
+        ("/srv/other", ""),
+    ],
+)
+@pytest.mark.parametrize("number", [13, 28, 30])
+def test_moves_what_is_written_elsewhere(
+    tmp_path: Path, path: str, start: str, number: int
+) -> None:
+    error = f"OSError: [Errno {number}] No: '{path.format(home=tmp_path)}'"
+    context = replace(make_context(), environ={"HOME": str(tmp_path)})
+
+    cause = find_known_cause(error, make_distribution("cupy"), context)
+
+    assert cause
+    assert (cause.anchor, cause.command.partition('"')[0]) == ("permission-denied", start)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_full"),
+    [("OSError: [Errno 28] No space left", True), ("OSError: [Errno 5] Input/output error", False)],
+)
+def test_names_full_folder_for_temporary_files(
+    env: Env, monkeypatch: pytest.MonkeyPatch, error: str, *, is_full: bool
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(error)
+
+    monkeypatch.setattr("cuwheel.check.diagnose.diagnose.read_environment", fail)
+
+    verdict = verdict_on(look_into(env), "python-not-found")
+
+    assert ("no temporary file can be written" in verdict.what) == is_full
+
+
+@pytest.mark.parametrize(("file", "is_moved"), [("x.py", True), ("x/__init__.py", False)])
+def test_renames_only_a_single_file(tmp_path: Path, file: str, *, is_moved: bool) -> None:
+    shadow = Shadow(
+        distribution="x", module="x", path=tmp_path / file, entry=tmp_path, is_start=True
+    )
+
+    command = fix_shadow(make_context(), shadow)[1]
+
+    assert command == (f"mv {tmp_path}/x.py {tmp_path}/my_x.py" if is_moved else "")
 
 
 @pytest.mark.parametrize(("value", "count"), [("1", 1), ("0", 0)])

@@ -6,6 +6,7 @@ __all__ = [
     "gpu_packages",
     "imports",
     "installed_files",
+    "installer_settings",
     "library_pairs",
     "machine",
     "probe",

@@ -39,6 +39,8 @@ _MACHINES = {
     "EM_AARCH64": ("aarch64", "arm64"),
     "EM_RISCV": ("riscv64",),
 }
+_LINE = 256  # bytes at the beginning of a program: binfmt_script
+_INTERPRETER = re.compile(rb"#![ \t]*(\S+)")
 _KNOWN = frozenset(name for names in _MACHINES.values() for name in names)
 
 
@@ -137,6 +139,27 @@ def other_machine(path: Path) -> str:
     if known is None or own not in _KNOWN or own in known:
         return ""
     return f"is built for {known[0]}, and this machine is {own}"
+
+
+def why_unstartable(program: Path) -> str:
+    """Return why the kernel starts no program from a file; empty: not known."""
+    try:
+        with open_file(program) as stream:
+            start = stream.read(_LINE)
+    except OSError:
+        return ""
+    if not start.strip(b"\0"):
+        return "the file is empty" if not start else "it starts with zero bytes"
+    if script := _INTERPRETER.match(start):
+        loader = script[1].decode(errors="replace")
+        return "" if Path(loader).exists() else f"its first line names {loader}, which isn't there"
+    if not start.startswith(MAGIC):
+        return "it is neither a program of Linux nor a script"
+    elf = elf_at(program)
+    if elf is None:
+        return "it is damaged"
+    is_lost = elf.interpreter and not Path(elf.interpreter).exists()
+    return f"its loader {elf.interpreter} isn't there" if is_lost else ""
 
 
 def file_for_numpy_1(distribution: Distribution) -> str:

@@ -36,6 +36,8 @@ _STARTUP = re.compile(
     r"Error processing line \d+ of (.*):$|Error in (sitecustomize|usercustomize);"
 )
 _OLDEST = (3, 8)  # that the script runs in
+# Of the error about an older one.
+OLD_RELEASE = re.compile(r"Python ([\d.]+) is older than")
 _RELEASE = "import sys; print('%d.%d.%d' % sys.version_info[:3])"  # in the syntax of any Python
 _RENAMING = "~-.=%0123456789"  # characters that pip puts before a name
 _PROGRAMS = ("python3", "python")
@@ -58,6 +60,7 @@ class ChosenPython:
     packages: Path | None = None
     fault: str = ""
     fix: str = ""
+    command: str = ""
 
     @property
     def is_active(self) -> bool:
@@ -270,7 +273,31 @@ def _without_base(link: Path, how: str) -> ChosenPython:
     except (OSError, RuntimeError):  # Python 3.12 and older
         fault = f"{link} leads to itself"
     fix = "create the environment again: the Python that it was created from was removed"
-    return ChosenPython(path=None, how=how, fault=fault, fix=fix)
+    command = command_to_relink(link)
+    fix = "put back the links to the Python that it was created from" if command else fix
+    return ChosenPython(path=None, how=how, fault=fault, fix=fix, command=command)
+
+
+def command_to_relink(program: Path, release: str = "") -> str:
+    """Return the command that links an environment to the Python that its pyvenv.cfg names.
+
+    Args:
+        release: `3.12` of its packages; empty: that of pyvenv.cfg. Empty without such a Python.
+    """
+    folder = program.parent.parent
+    try:
+        lines = [line.partition("=") for line in read_text(folder / "pyvenv.cfg").splitlines()]
+    except (OSError, UnicodeDecodeError):
+        return ""
+    named = {name.strip(): value.strip() for name, _, value in lines}
+    version = named.get("version") or named.get("version_info", "")
+    minor = release or ".".join(version.split(".")[:2])
+    base = Path(named.get("home", ""), f"python{minor}")
+    if not minor or not os.access(base, os.X_OK) or base.parent == program.parent:
+        return ""
+    links = shlex.quote(str(folder / "bin")) + "/$name"
+    names = f"python python3 python{minor}"
+    return f"for name in {names}; do ln -sf {shlex.quote(str(base))} {links}; done"
 
 
 def _without_permission(program: Path, how: str) -> ChosenPython:
@@ -279,8 +306,9 @@ def _without_permission(program: Path, how: str) -> ChosenPython:
         fix = "create the environment on another file system, or mount this one without noexec"
         return ChosenPython(path=None, how=how, fault=fault, fix=fix)
     fault = f"{program} can't be executed: its permissions don't allow it"
-    fix = f"chmod +x {shlex.quote(str(program))}, if that is the interpreter"
-    return ChosenPython(path=None, how=how, fault=fault, fix=fix)
+    command = shlex.join(("chmod", "+x", str(program)))
+    fix = f"{command}, if that is the interpreter"
+    return ChosenPython(path=None, how=how, fault=fault, fix=fix, command=command)
 
 
 def _conda_folders(environ: Mapping[str, str]) -> Iterator[Path]:
@@ -426,7 +454,7 @@ def _is_renamed(name: str, folder: str) -> bool:
     return is_end and (len(name) == len(folder) or rest == folder)
 
 
-def old_release(python: Path, environ: Mapping[str, str]) -> str:
+def _old_release(python: Path, environ: Mapping[str, str]) -> str:
     """Return the release of a Python that is too old for the script; empty: it isn't."""
     output, fault = output_within([python, "-c", _RELEASE], FACTS_TIME_LIMIT, environ)
     lines = output.splitlines()
@@ -439,7 +467,7 @@ def _unread(python: Path, output: str, fault: str, environ: Mapping[str, str]) -
     oldest = ".".join(map(str, _OLDEST))
     if limit := limit_error_of_program(output or f"OSError: {fault}"):
         return limit
-    if release := old_release(python, environ):
+    if not fault.startswith("no answer") and (release := _old_release(python, environ)):
         return InterpreterNotFoundError(
             f"Python {release} is older than {oldest}",
             why="environments of older ones can't be examined",

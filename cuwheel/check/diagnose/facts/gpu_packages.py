@@ -48,6 +48,8 @@ _NO_PACKAGES = re.compile(
 _NVIDIAS = frozenset(part.distribution for part in COMPONENTS if part.name != "torch")
 # Packages whose own code opens the driver, and requirements that show it.
 _OPENERS = frozenset({"cuda-bindings", "cuda-core", "numba", "taichi", "triton", "warp-lang"})
+# Whose import fails without what the system has, or shows what is wrong with NumPy.
+_COMMON = re.compile(r"onnxruntime|opencv-(contrib-)?python(-headless)?")
 _OPENED = re.compile(r"cuda-(bindings|core|python)|numba-cuda|cupy-cuda\d+x|.+-cu1\d")
 # cuDNN as a package bundles it, auditwheel's hash in its name; and the part that it opens first.
 _CUDNN = re.compile(r"libcudnn(?:-[0-9a-f]{8})?\.so\.(\d+)[.\d]*")
@@ -196,9 +198,10 @@ def _has_modules(distribution: Distribution) -> bool:
 
 
 def uses_gpu(distribution: Distribution) -> bool:
-    """Return True if a distribution needs a GPU, or its Python code opens CUDA's libraries."""
+    """Return True if a distribution needs a GPU, or opens CUDA's libraries; a few do without."""
     is_opener = any(_OPENED.fullmatch(project_of(line)) for line in distribution.requires)
     is_opener |= distribution.name in _OPENERS or distribution.name.startswith("nvidia-")
+    is_opener |= bool(_COMMON.fullmatch(distribution.name))
     return is_opener or needs_gpu(distribution)
 
 

@@ -17,7 +17,7 @@ from cuwheel.check.diagnose.facts.environment import Distribution
 from cuwheel.check.diagnose.facts.installed_files import named_files
 
 _IMPORTED = re.compile(r"^import\s+(\w+)", re.MULTILINE)
-_TIME_LIMIT = 15.0  # seconds
+_TIME_LIMIT = 5.0  # seconds
 # What `python -v` prints of them (`site.py`, `importlib._bootstrap_external`).
 _READ = re.compile(r"^(?:Processing \.pth file: |# code object from )'?(.*?)'?$", re.MULTILINE)
 _NAMES = re.compile(r"\.pth$|(^|/)(sitecustomize|usercustomize)(\.|/)")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 # Those that any program may need, and one of `callers_environment`.
 _KEPT = re.compile(
-    r"PATH|HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|TMPDIR|TERM|LANG|LC_\w+|HOSTNAME|SHLVL|_|XDG_\w+"
+    r"PATH|HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|TERM|LANG|LC_\w+|HOSTNAME|SHLVL|_|XDG_\w+"
     r"|SSH_\w+|PYTHONDONTWRITEBYTECODE"
 )
 # Variables with several parts, by what separates these.

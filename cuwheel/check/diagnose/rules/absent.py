@@ -13,6 +13,8 @@ from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.import_failures import FIRST
 from cuwheel.check.diagnose.verdict import Diagnosis, broken
 
+_PREFIXES = ("PIP_PREFIX", "VIRTUAL_ENV", "CONDA_PREFIX")  # that an installer may write below
+
 
 def judge_absent(context: RuleContext, project: str, name: str) -> Diagnosis:
     """Judge a project that isn't installed.
@@ -24,16 +26,43 @@ def judge_absent(context: RuleContext, project: str, name: str) -> Diagnosis:
     if folder and not _has_other_cause(context, project):
         return _without_metadata(context, name, folder)
     fix = "install it, or name another environment with --python"
-    command = context.installer.install(project)
+    command, cause = context.installer.install(project), "has no distribution of that name"
+    if elsewhere := _elsewhere(context, project):
+        cause += f"; {elsewhere} has one, and isn't on its sys.path"
+        is_users = elsewhere.is_relative_to(_users_base(context))
+        is_kept_from = is_users and context.environ.get("PYTHONNOUSERSITE")
+        if is_kept_from and not (context.environment.prefix / "pyvenv.cfg").is_file():
+            cause += ", as PYTHONNOUSERSITE keeps it from there"
+            fix = command = "unset PYTHONNOUSERSITE"
     if _has_other_cause(context, project):
         fix, command = FIRST, ""
     return broken(
         "diagnose-not-installed",
         f"{name} isn't installed",
-        f"{context.environment.python} has no distribution of that name",
+        f"{context.environment.python} {cause}",
         fix,
         command,
     )
+
+
+def _users_base(context: RuleContext) -> Path:
+    environ = context.environ
+    home = environ.get("HOME", "/nonexistent")
+    return Path(environ.get("PYTHONUSERBASE") or f"{home}/.local")
+
+
+def _elsewhere(context: RuleContext, project: str) -> Path | None:
+    """Return a folder of packages that pip writes into by mistake, and that has a project."""
+    environment, environ = context.environment, context.environ
+    prefixes = [_users_base(context), *(Path(environ.get(name) or "/-") for name in _PREFIXES)]
+    inside = f"lib/python{environment.release}/site-packages"
+    folders = [Path(environ.get("PIP_TARGET") or "/-"), *(one / inside for one in prefixes)]
+    folders.append(Path(f"{environment.scheme.get('stdlib')}/site-packages"))
+    for folder in dict.fromkeys(folders):
+        found = folder.glob("*.dist-info") if folder not in environment.sites else ()
+        if any(canonicalize_name(one.name.partition("-")[0]) == project for one in found):
+            return folder
+    return None
 
 
 def _left_folder(context: RuleContext, name: str) -> Path | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,8 @@ from cuwheel.check.diagnose.facts.machine import mount_without_programs
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.verdict import Diagnosis, warns
 
+_TEMPORARY = "/tmp"  # noqa: S108 - only looked at
+_OTHER = "/var/tmp"  # noqa: S108 - likewise
 _LEAST = 8 << 20  # bytes; less is left of a full file system, or of its quota
 
 
@@ -40,7 +42,13 @@ _CACHES = (
     _Cache("TORCHINDUCTOR_CACHE_DIR", "torch"),
     _Cache("TORCH_EXTENSIONS_DIR", "torch"),
     _Cache("NUMBA_CACHE_DIR", "numba", loads=False),
-    _Cache("TMPDIR", r"torch|triton|cupy(-cuda\d+x)?|numba(-cuda)?|jax", loads=False),
+    _Cache("JAX_COMPILATION_CACHE_DIR", "jax", loads=False),
+    _Cache("TORCH_HOME", "torch", loads=False),
+    _Cache("HF_HOME", "huggingface.hub", ".cache/huggingface", loads=False),
+    _Cache("XDG_CACHE_HOME", "torch|huggingface.hub", loads=False),
+    _Cache(
+        "TMPDIR", r"torch|triton|cupy(-cuda\d+x)?|numba(-cuda)?|jax|pip", _TEMPORARY, loads=False
+    ),
 )
 
 
@@ -57,15 +65,32 @@ def judge_caches(context: RuleContext) -> Iterator[Diagnosis]:
                 f"{installed[0]} can't {fault}",
                 "it writes there what it compiles, and raises an error otherwise",
                 f"set {cache.variable} to another folder",
-                _unset(cache, context, home),
+                _command(cache, context.environ, home),
             )
 
 
-def _unset(cache: _Cache, context: RuleContext, home: Path) -> str:
-    """Return the command that brings back the usual folder; empty if that is of no use either."""
-    usual = home / (cache.default or "/tmp")  # noqa: S108 - only looked at
-    is_set = bool(context.environ.get(cache.variable))
-    return f"unset {cache.variable}" if is_set and not _fault(usual, loads=cache.loads) else ""
+def _command(cache: _Cache, environ: Mapping[str, str], home: Path) -> str:
+    """Return the command that chooses a folder which can be used; empty: none is known."""
+    usual = home / (cache.default or _TEMPORARY)
+    if environ.get(cache.variable) and not _fault(usual, loads=cache.loads):
+        return f"unset {cache.variable}"
+    places = (place for place in (_TEMPORARY, _OTHER) if not _fault(Path(place), loads=cache.loads))
+    place = next(places, "")
+    return f'export {cache.variable}="$(mktemp -d -p {place})"' if place else ""
+
+
+def command_for(path: Path, environ: Mapping[str, str]) -> str:
+    """Return the command that moves what is written below a home folder; empty: none is known."""
+    home = Path(environ.get("HOME") or Path.home())
+    is_homes = path.is_relative_to(home)
+    for cache in _CACHES:
+        folder = home / (environ.get(cache.variable) or cache.default or "-")
+        if is_homes and folder == Path(_TEMPORARY):
+            continue
+        if path.is_relative_to(folder) or (folder.is_relative_to(path) and path != home):
+            return _command(cache, environ, home)
+    is_usable = is_homes and not _fault(Path(_TEMPORARY), loads=True)
+    return f'export HOME="$(mktemp -d -p {_TEMPORARY})"' if is_usable else ""
 
 
 def _fault(folder: Path, *, loads: bool) -> str:
@@ -73,7 +98,8 @@ def _fault(folder: Path, *, loads: bool) -> str:
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not existing.is_dir():
         return f"write {folder}: {existing} is no folder"
-    if not os.access(existing, os.W_OK | os.X_OK):
+    is_kernels = existing.is_relative_to("/proc") or existing.is_relative_to("/sys")
+    if is_kernels or not os.access(existing, os.W_OK | os.X_OK):
         return f"write {folder}"
     disk = shutil.disk_usage(existing)
     if disk.total and disk.free < _LEAST:  # some file systems count nothing

@@ -78,6 +78,8 @@ _FAILURES = (
 )
 _FRAME = re.compile(r'^\s*File "(.+)", line (\d+) in (\S+)$', re.MULTILINE)  # of faulthandler
 _CALLS = 2
+_STATUS = "it ended with status"  # of `describe_end`
+_SHOWN = 300  # characters of a message
 FIRST = "first fix what else this report says about it, then run this again"
 
 
@@ -129,5 +131,10 @@ def explain_variable(
 
 
 def exception_in(failure: str) -> str:
-    """Return the exception of a failure, with the first one that led to it."""
-    return failure.strip().rpartition("\n")[2]
+    """Return the exception of a failure, with the first one that led to it.
+
+    A program that ends itself leaves a message before its status.
+    """
+    *before, last = failure.strip().splitlines()[-2:] or [""]
+    message = before[0].strip()[:_SHOWN] if before and last.startswith(_STATUS) else ""
+    return f"{message}; {last}" if message else last

@@ -12,7 +12,11 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from cuwheel.base.system.quantities import plural
-from cuwheel.check.diagnose.facts.environment import LACKING_MODULES, Distribution
+from cuwheel.check.diagnose.facts.environment import (
+    LACKING_MODULES,
+    Distribution,
+    command_to_relink,
+)
 from cuwheel.check.diagnose.facts.gpu_packages import needs_gpu
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts, read_framework
 from cuwheel.check.diagnose.facts.installed_files import (
@@ -137,11 +141,25 @@ class InstallationJudge:
             count = len([*site.glob("*.dist-info")])
             if site not in environment.sites and count > len(own):
                 release = site.parent.name
+                cause = f"they are in {site}, for {release}; the environment's Python was replaced"
+                fix = f"create the environment again with {release}, or install them again"
+                command = command_to_relink(environment.prefix / "bin/python", release[6:])
+                if command:
+                    fix = f"put back the links to {release}, or install the packages again"
+                if site in folders:
+                    cause = f"they are in {site}, its own folder, which isn't on sys.path"
+                    fix = "search what removes it: a startup file, or options of Python"
+                    command = ""
+                    file = startup_file_with((site, *environment.sites), "sys.path")
+                    if file:
+                        fix = f"remove what changes sys.path from {file}"
+                        command = removal_of(file, "sys.path", ())
                 yield broken(
                     "diagnose-damaged-installation",
                     f"Python {environment.release} doesn't see {plural(count, 'package')} here",
-                    f"they are in {site}, for {release}; the environment's Python was replaced",
-                    f"create the environment again with {release}, or install them again",
+                    cause,
+                    fix,
+                    command,
                 )
 
     def _damaged_pip(self) -> Iterator[Diagnosis]:

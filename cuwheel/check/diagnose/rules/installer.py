@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from cuwheel.base.system.regular_files import read_text
 from cuwheel.check.diagnose.facts.builds import was_built_here
 from cuwheel.check.diagnose.facts.environment import ChosenPython, Distribution, PythonEnvironment
 from cuwheel.check.diagnose.facts.installed_files import missing_of_pip
+from cuwheel.check.diagnose.facts.installer_settings import InstallerSetting, read_settings
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns
 
 _ALONE = ("--no-deps",)
@@ -32,8 +34,27 @@ _MISLEADING = {
     "PIP_USER": "pip installs into the user's folder, not into the environment",
     "PIP_NO_DEPS": "pip installs nothing that a package requires",
     "PIP_DRY_RUN": "pip installs nothing",
+    "PIP_NO_BINARY": "pip builds those packages from their sources, and takes no wheel",
+    "PIP_NO_INDEX": "pip asks no index",
+    "PIP_PYTHON": "pip installs for that Python, not into the environment",
+    "PIP_PLATFORM": "pip takes wheels for that platform, and installs them with --target only",
+    "PIP_PYTHON_VERSION": "pip takes wheels for that Python, and installs them with --target only",
+    "PIP_REQUIRE_HASHES": "pip refuses what is given without a hash",
 }
+_MISLEADING_UV = {
+    "UV_TARGET": "uv installs into that folder, which isn't the environment's",
+    "UV_PREFIX": "uv installs below that folder, which isn't the environment's",
+    "UV_NO_DEPS": "uv installs nothing that a package requires",
+    "UV_OFFLINE": "uv downloads nothing",
+    "UV_NO_INDEX": "uv asks no index",
+    "UV_REQUIRE_HASHES": "uv refuses what is given without a hash",
+}
+# With these an index isn't needed, or there is none.
+_LOCAL = {"PIP_NO_INDEX": "PIP_FIND_LINKS", "UV_NO_INDEX": "UV_FIND_LINKS"}
+_WITHOUT_FILES = {True: f"PIP_CONFIG_FILE={os.devnull}", False: "UV_NO_CONFIG=1"}
 _LIMITS = {True: "PIP_CONSTRAINT", False: "UV_CONSTRAINT"}  # of pip, and of uv
+# What commands need nevertheless: where packages come from.
+_CARRIED = re.compile(r"(PIP|UV)_((EXTRA_)?INDEX_URL|TRUSTED_HOST|CERT|PROXY)")
 _OFF = frozenset({"", "0", "false", "no", "off", "n", "f"})  # as pip reads a switch
 
 
@@ -52,7 +73,10 @@ class Installer:
             folders that come before the environment's.
         installed: versions by project; what they meet is never installed, which would do nothing.
         misleading: variables of the installer, by name, with which it installs something else.
+        settings: likewise what its files have, or that one of them can't be read.
+        kept: what else these files have, `PIP_INDEX_URL=…`, for commands that don't read them.
         limits: the lines of the constraint files that such a variable names, by project.
+        limits_file: the option that names these, where no variable does.
     """
 
     python: str
@@ -62,7 +86,10 @@ class Installer:
     fixed: frozenset[str] = frozenset()
     installed: Mapping[str, str] = field(default_factory=dict)
     misleading: Mapping[str, str] = field(default_factory=dict)
+    settings: tuple[InstallerSetting, ...] = ()
+    kept: tuple[str, ...] = ()
     limits: Mapping[str, Requirement] = field(default_factory=dict)
+    limits_file: InstallerSetting | None = None
 
     def install(self, *requirements: str, again: bool = False) -> str:
         """Return the command that installs requirements; empty where none may.
@@ -124,9 +151,14 @@ class Installer:
     def _command(self, verb: str, arguments: tuple[str, ...]) -> str:
         if self.obstacle:
             return ""
+        is_limited = any(map(self._excludes, arguments))
         without = list(self.misleading) if verb == "install" else []
-        without += [_LIMITS[self.has_pip]] if any(map(self._excludes, arguments)) else []
-        words = ["env", *(word for name in without for word in ("-u", name))] if without else []
+        without += [_LIMITS[self.has_pip]] if is_limited and not self.limits_file else []
+        words = [word for name in without for word in ("-u", name)]
+        is_misled = verb == "install" and bool(self.settings or (is_limited and self.limits_file))
+        if is_misled or not all(setting.name for setting in self.settings):
+            words += [_WITHOUT_FILES[self.has_pip], *self.kept]
+        words = ["env", *words] if words else []
         if self.has_pip:
             return shlex.join((*words, self.python or "python", "-m", "pip", verb, *arguments))
         place = ("--python", self.python) if self.python else ()
@@ -141,19 +173,47 @@ class Installer:
         return limit is not None and _keeps_from(limit, wanted)
 
     def judge_variables(self, environ: Mapping[str, str], commands: str) -> Iterator[Diagnosis]:
-        """Yield a verdict on each variable that the commands of a report remove."""
+        """Yield a verdict on each variable, or line of a file, that misleads an installation.
+
+        It is no more than a note where no command of the report depends on it.
+        """
         for name in (*self.misleading, _LIMITS[self.has_pip]):
-            if f"-u {name} " in commands:
+            is_needed = f"-u {name} " in commands
+            if is_needed or name in self.misleading:
                 text = commands.replace("_", "-").lower()
                 limits = [str(limit) for known, limit in self.limits.items() if known in text]
                 why = self.misleading.get(name) or f"a file that it names has {', '.join(limits)}"
-                yield warns(
+                judged = warns if is_needed else notes
+                yield judged(
                     "diagnose-variable",
                     f"{name}={environ[name]} misleads the installer",
                     f"{why}; the commands of this report are run without it",
                     f"unset {name}, unless that is intended",
                     f"unset {name}",
                 )
+        known = {**_MISLEADING, **_MISLEADING_UV}
+        is_needed = _WITHOUT_FILES[self.has_pip] in commands
+        limiting = [self.limits_file] if self.limits_file and is_needed else []
+        for setting in (*self.settings, *limiting):
+            pip = f"{self.python or 'python'} -m pip config --{setting.level} unset {setting.key}"
+            if not setting.name:
+                yield broken(
+                    "diagnose-variable",
+                    f"{'pip' if self.has_pip else 'uv'} can't read {setting.file}",
+                    f"{setting.value}; it ends with that error at each start",
+                    "correct the file, or move it away",
+                    shlex.join(("mv", str(setting.file), f"{setting.file}.off")),
+                )
+                continue
+            why = known.get(setting.name, "that file may keep a package from its release")
+            judged = warns if is_needed else notes
+            yield judged(
+                "diagnose-variable",
+                f"{setting.text} misleads the installer",
+                f"{why}; the commands of this report are run without it",
+                f"remove it from {setting.file}, unless that is intended",
+                pip if self.has_pip and setting.level != "env" else "",
+            )
 
 
 def installer_of(
@@ -166,6 +226,11 @@ def installer_of(
     """
     has_pip = "pip" in environment.distributions and not missing_of_pip(environment)
     has_uv = which("uv", environ.get("PATH", os.defpath)) is not None
+    found = read_settings(environment.prefix, environ, has_pip=has_pip)
+    settings = {setting.name: setting for setting in found}
+    wrong = _misleading({name: one.value for name, one in settings.items()}, has_pip=has_pip)
+    limits = environ.get(_LIMITS[has_pip])
+    file = None if limits else settings.get(_LIMITS[has_pip])
     return Installer(
         python="" if chosen.is_active else str(environment.python),
         has_pip=has_pip,
@@ -175,13 +240,32 @@ def installer_of(
         untouchable=frozenset(_untouchable(environment)),
         fixed=frozenset(_untouchable(environment, _after_own(environment))),
         installed={own.name: own.version for own in environment.distributions.values()},
-        misleading={
-            name: why
-            for name, why in _MISLEADING.items()
-            if has_pip and environ.get(name, "").lower() not in _OFF
-        },
-        limits=dict(_limits(environ.get(_LIMITS[has_pip], ""))),
+        misleading=_misleading(environ, has_pip=has_pip),
+        settings=tuple(one for name, one in settings.items() if name in wrong or not name),
+        kept=tuple(
+            f"{name}={one.value}"
+            for name, one in settings.items()
+            if _CARRIED.fullmatch(name) and name not in environ and "@" not in one.value
+        ),
+        limits=dict(_limits(limits or (file.value if file else ""))),
+        limits_file=file,
     )
+
+
+def _misleading(values: Mapping[str, str], *, has_pip: bool) -> dict[str, str]:
+    """Return which of an installer's options mislead it, and how."""
+    return {
+        name: why
+        for name, why in (_MISLEADING if has_pip else _MISLEADING_UV).items()
+        if values.get(name, "").lower() not in _OFF
+        and not any(map(_is_place, values.get(_LOCAL.get(name, ""), "").split()))
+    }
+
+
+def _is_place(text: str) -> bool:
+    """Return True for an address, or a folder or file that is there."""
+    text = text.removeprefix("file://")
+    return "://" in text or Path(text).exists()
 
 
 def _limits(files: str) -> Iterator[tuple[str, Requirement]]:
@@ -277,6 +361,17 @@ def _obstacle(environment: PythonEnvironment, *, has_installer: bool) -> Diagnos
             f"{environment.journal} is there: cuwheel's `install` removes it at its end",
             f"run `nox -s install -- TARGET --python {shlex.quote(str(environment.prefix))}` "
             "again, which first puts back the files from before",
+        )
+    site = environment.scheme.get("purelib", environment.prefix)
+    is_closed = site.is_dir() and not os.access(site, os.W_OK)
+    # Elsewhere pip takes the user's folder then.
+    if is_closed and (environment.prefix / "pyvenv.cfg").is_file():
+        return notes(
+            "permission-denied",
+            f"nothing can be installed into {environment.prefix}",
+            f"{site} can't be written: it is another user's, or mounted read-only",
+            "let it be written (its owner can, or mount -o remount,rw), or create another "
+            "environment, then run this again",
         )
     if not has_installer:
         return notes(

@@ -20,6 +20,7 @@ from cuwheel.check.diagnose.facts.environment import LACKING_MODULES, Distributi
 from cuwheel.check.diagnose.facts.installed_files import modules_of, named_files
 from cuwheel.check.diagnose.facts.machine import OF_SYSTEM, mount_without_programs
 from cuwheel.check.diagnose.facts.startup import removal_of, startup_file_with
+from cuwheel.check.diagnose.rules.caches import command_for
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.import_failures import exception_in
 from cuwheel.check.diagnose.rules.requirements import cuda_of, extra_fix, extras_of, required_by
@@ -287,6 +288,20 @@ def _memory_limit(_: re.Match[str], __: Distribution, ___: RuleContext) -> Known
     )
 
 
+def _unwritable(match: re.Match[str], _: Distribution, context: RuleContext) -> KnownCause | None:
+    """Return the cause where a folder outside the environment can't be written."""
+    path = Path(match[2])
+    if any(path.is_relative_to(site) for site in context.environment.sites):
+        return None
+    why = {"28": "its file system is full", "122": "its quota is used up"}.get(match[1])
+    return KnownCause(
+        "permission-denied",
+        f"permit access to {path}, or name another folder",
+        command_for(path, context.environ),
+        why or "it may not write there, or read",
+    )
+
+
 def _lost_backend(match: re.Match[str], _: Distribution, context: RuleContext) -> KnownCause | None:
     """Return whose entry point PyTorch can't load at its import."""
     for own in context.environment.distributions.values():
@@ -384,6 +399,7 @@ _RULES: tuple[tuple[str, _Rule], ...] = (
     (r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)' \(/", _other_interface),
     (r"(lib(?:cu|nv|nccl)[\w.+-]*\.so[\d.]*): cannot open shared object", _absent_library),
     (r'Failure finding "(lib[^"]+)"', _absent_library),  # of cuda-pathfinder
+    (r"\[Errno (13|28|30|122)\] [^:]*: '(/[^']+)'", _unwritable),
     (r"MemoryError|Cannot allocate memory|failed to map segment", _memory_limit),
     (r"Failed to load the backend extension: (\w+)", _lost_backend),
     (r"(/[^:]+\.so[\w.-]*): (?:cannot open|failed to map|wrong ELF class)", _refused_library),

@@ -29,7 +29,13 @@ from cuwheel.check.diagnose.rules.import_failures import (
 )
 from cuwheel.check.diagnose.rules.installer import where_from
 from cuwheel.check.diagnose.rules.known_causes import judge_known
-from cuwheel.check.diagnose.rules.requirements import cuda_of, extra_fix, extras_of, numpy_fix
+from cuwheel.check.diagnose.rules.requirements import (
+    SIBLINGS,
+    cuda_of,
+    extra_fix,
+    extras_of,
+    numpy_fix,
+)
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, not_examined, notes, warns, works
 
 _CUDA_IN_NAME = re.compile(r"-cu(\d\d)(?=-|$)")
@@ -244,6 +250,7 @@ class _PackageJudge:
         if not any(library.damage for library in self.package.libraries):
             yield from self._unfound()
         yield from self._mixed()
+        yield from self._without_cuda_of_torch()
         yield from self._no_library()
         yield from self._archs()
         yield from self._system()
@@ -318,6 +325,21 @@ class _PackageJudge:
             or f"install a {package.name} for CUDA {torch.major}, or a torch for CUDA "
             f"{' or '.join(releases)}",
         )
+
+    def _without_cuda_of_torch(self) -> Iterator[Diagnosis]:
+        """Judge one of PyTorch's own packages for the CPU, with a torch for CUDA."""
+        package, torch = self.package, self.context.torch
+        local = torch.version.partition("+")[2] if torch else ""
+        if torch and torch.major and package.name in SIBLINGS and package.version.endswith("+cpu"):
+            release = package.version.partition("+")[0]
+            yield broken(
+                "built-without-cuda",
+                f"{package.title} is built without CUDA, and torch {torch.version} for CUDA",
+                "its operators end with an error for a tensor on a GPU",
+                f"install {package.name} {release} from the index that torch is of"
+                + f": {release}+{local}" * bool(local),
+                self.context.installer.exchange(package.name, f"{package.name}==={release}"),
+            )
 
     def _no_library(self) -> Iterator[Diagnosis]:
         """Judge a package with a library for each release of CUDA, none for that of torch."""

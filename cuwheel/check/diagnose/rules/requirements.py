@@ -36,7 +36,7 @@ OTHER_VERSION = {
 }
 _NAMES = {component.distribution for component in COMPONENTS} - {"torch"}
 # PyTorch's own, each published together with a torch, for the same CUDA.
-_SIBLINGS = frozenset({"torchaudio", "torchtext", "torchvision"})
+SIBLINGS = frozenset({"torchaudio", "torchtext", "torchvision"})
 _NUMPY_1 = "1.26.4"  # the last NumPy 1, and the newest Python that it has wheels for
 _LAST_WITH_NUMPY_1 = (3, 12)
 # Of names: NVIDIA's own have the release of CUDA at their end, or as their version.
@@ -338,7 +338,7 @@ class UnmetJudge:
         anchor, (fix, command) = _anchor(root, lacking), self._fix(root, lacking)
         first, *rest = lacking
         if not rest:
-            cause = f"{first.installed} is installed" if first.installed else "it isn't installed"
+            cause = f"{first.installed} is installed" if first.installed else self._absence(first)
             works_with = "works only with" if first.is_optional else "requires"
             what = f"{first.owner} {works_with} {first.text}"
             return judged(anchor, what, cause, fix, command)
@@ -350,6 +350,13 @@ class UnmetJudge:
         )
         more = f" and {len(lacking) - _LISTED} more" * (len(lacking) > _LISTED)
         return judged(anchor, what, f"{', '.join(shown)}{more}", fix, command)
+
+    def _absence(self, unmet: UnmetRequirement) -> str:
+        """Return that a project isn't installed, or that only its metadata are gone."""
+        site = self.context.environment.distributions[unmet.root].site
+        folder = site / unmet.project.replace("-", "_")
+        is_there = (folder / "__init__.py").is_file()
+        return f"{folder} is there, and no .dist-info of it" if is_there else "it isn't installed"
 
     def _fix(self, root: str, lacking: tuple[UnmetRequirement, ...]) -> tuple[str, str]:
         """Return the fix in words, and as a command; empty where none ends in a clean report."""
@@ -387,7 +394,7 @@ class UnmetJudge:
         if majors and any(own.is_cpu_only for own in frameworks if own.name == kept):
             return f"install a {root} for {kept} {version} from the index that {kept} is of", ""
         used = {framework.major for framework in frameworks if framework.major}
-        may_be_published = root in _SIBLINGS or not majors or used & majors
+        may_be_published = root in SIBLINGS or not majors or used & majors
         command = self.context.installer.install(f"{kept}=={release}", root)
         return f"install a {root} for {kept} {release}", command if may_be_published else ""
 

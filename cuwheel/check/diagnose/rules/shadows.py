@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def fix_shadow(  # noqa: PLR0911 - a way for each place
 ) -> tuple[str, str]:
     """Return the fix of a file that hides something, and its command; empty without one."""
     if shadow.is_start:
-        return "rename the file", ""
+        return "rename the file", _renaming(shadow.path)
     if command := without_folder(context, shadow.entry):
         return f"remove {shadow.entry} from PYTHONPATH, or rename the file", command
     if is_users_folder(context, shadow.entry):
@@ -73,6 +74,12 @@ def fix_shadow(  # noqa: PLR0911 - a way for each place
         fix = f"remove the line with {shadow.entry} from {naming}, or rename the file"
         return fix, removal_of(naming, str(shadow.entry), installed)
     return "rename the file", ""
+
+
+def _renaming(path: Path) -> str:
+    """Return the command for a single file; a folder may be the project that someone works on."""
+    is_single = path.suffix == ".py" and path.name != "__init__.py"
+    return shlex.join(("mv", str(path), str(path.with_name(f"my_{path.name}")))) * is_single
 
 
 def is_users_folder(context: RuleContext, site: Path) -> bool:

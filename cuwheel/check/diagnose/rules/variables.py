@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import shlex
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 from cuwheel.base.system.process import which
 from cuwheel.base.system.regular_files import read_text
+from cuwheel.check.diagnose.facts.builds import elf_at
 from cuwheel.check.diagnose.facts.environment import PythonEnvironment
 from cuwheel.check.diagnose.facts.imports import OF_FRAMEWORK
 from cuwheel.check.diagnose.facts.startup import removal_of, startup_file_with
@@ -54,6 +56,21 @@ _OFF = (
 )
 
 
+class _Form(NamedTuple):
+    """The form of a value.
+
+    Attributes:
+        reader: the project that reads it; empty: NVIDIA's driver.
+        effect: of another form.
+    """
+
+    names: tuple[str, ...]
+    reader: str
+    pattern: str
+    example: str
+    effect: str
+
+
 class _SettingsFile(NamedTuple):
     """A file of the working folder whose lines `key: value` count as variables.
 
@@ -67,6 +84,49 @@ class _SettingsFile(NamedTuple):
     needs: str
 
 
+_FORMS = (
+    _Form(
+        ("CUDA_VISIBLE_DEVICES",),
+        "",
+        r"none|nodevfiles|((-?\d+|(MIG-GPU|GPU|MIG)-[\da-f][\da-f/-]*)\s*(,\s*|$))+",
+        "0,1",
+        "programs see the GPUs before the first entry that it doesn't know, and none after it",
+    ),
+    _Form(
+        ("CUDA_DEVICE_ORDER",),
+        "",
+        "FASTEST_FIRST|PCI_BUS_ID",
+        "PCI_BUS_ID",
+        "GPUs keep their usual order",
+    ),
+    _Form(
+        ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION"),
+        "jax",
+        r"0?\.\d+|[01](\.0*)?",
+        ".75",
+        "it is a part of the memory; JAX ends with an error, or asks for more than there is",
+    ),
+    _Form(
+        ("XLA_PYTHON_CLIENT_ALLOCATOR",),
+        "jax",
+        "default|platform|bfc|cuda_async|address",
+        "platform",
+        "JAX ends with an error when it starts a GPU",
+    ),
+)
+_ALLOCATORS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+# Of PyTorch's documentation, "Optimizing memory usage with PYTORCH_ALLOC_CONF".
+_OPTIONS = (
+    *("max_split_size_mb", "expandable_segments", "garbage_collection_threshold", "backend"),
+    *("roundup_power2_divisions", "roundup_bypass_threshold_mb", "max_non_split_rounding_mb"),
+    *("pinned_use_cuda_host_register", "pinned_num_register_threads"),
+    *(
+        "pinned_use_background_threads",
+        "release_lock_on_cudamalloc",
+        "pinned_use_hip_host_register",
+    ),
+    *("release_lock_on_hipmalloc", "per_process_memory_fraction"),
+)
 # Variables with a compiler, first word of a command, and what runs it.
 _COMPILERS = {
     "CC": "Triton, torch.compile and builds",
@@ -90,6 +150,25 @@ _BACKENDS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     ),
     "DGLBACKEND": ("dgl", {"pytorch": ("torch",), "mxnet": ("mxnet",)}),
     "GEOMSTATS_BACKEND": ("geomstats", {"pytorch": ("torch",), "autograd": ("autograd",)}),
+}
+# Variables with a file or folder, and what fails if that isn't there.
+_PLACES = {
+    "SSL_CERT_FILE": "Python's ssl and uv take the certificates from it, and trust no server then",
+    "REQUESTS_CA_BUNDLE": "pip and all that uses requests end with an error, as they can't read it",
+    "CURL_CA_BUNDLE": "pip and all that uses requests end with an error, as they can't read it",
+    "PIP_CERT": "pip ends with an error at each download",
+    "PIP_CONSTRAINT": "pip ends with an error at each installation",
+    "PIP_REQUIREMENT": "pip ends with an error at each installation",
+    "PIP_PYTHON": "pip runs with that Python, and ends with an error",
+    "UV_CONSTRAINT": "uv ends with an error at each installation",
+    "UV_CONFIG_FILE": "uv ends with an error at each start",
+    "UV_PYTHON": "uv looks for that Python, and ends with an error",
+    "PIP_INDEX_URL": "pip finds no package",
+    "PIP_FIND_LINKS": "pip finds no package there",
+    "UV_INDEX_URL": "uv finds no package",
+    "UV_DEFAULT_INDEX": "uv finds no package",
+    "UV_FIND_LINKS": "uv finds no package there",
+    "TMPDIR": "nvcc can't write there, nor can other programs that take it as it is",
 }
 _DRIVER = "NUMBA_CUDA_DRIVER"
 _ARCHS = "TORCH_CUDA_ARCH_LIST"
@@ -129,8 +208,14 @@ def judge_switches(
                 )
 
 
-def judge_changed(environment: PythonEnvironment, *, has_gpu: bool) -> Iterator[Diagnosis]:
-    """Yield a verdict on each variable of GPUs that the interpreter's start sets."""
+def judge_changed(
+    environment: PythonEnvironment, failed: Collection[str] = (), *, has_gpu: bool
+) -> Iterator[Diagnosis]:
+    """Yield a verdict on each variable of GPUs that the interpreter's start sets.
+
+    Args:
+        failed: names of what doesn't work then, for which no other cause was found.
+    """
     for name, value in environment.variables.items():
         switches = (
             switch
@@ -143,16 +228,23 @@ def judge_changed(environment: PythonEnvironment, *, has_gpu: bool) -> Iterator[
         if not is_off and not file:  # a program around it may, as conda's
             continue
         judged = (broken if has_gpu else warns) if is_off else notes
+        victim = next((one for one in failed if name.lower().startswith(f"{one}_")), "")
+        if victim:
+            judged = broken
         effect = "switches GPUs off" if is_off else "changes what programs find"
-        setting = f"{name}={value!r}" if is_off else name  # another value may be a secret
+        is_known = is_off or name.startswith(("JAX_", "NUMBA_"))  # another may be a secret
+        setting = f"{name}={value!r}" if is_known else name
         yield judged(
             "diagnose-startup-file",
             f"{file or environment.python} sets {setting} at each start of Python",
-            f"that {effect}, with any value that the shell gives it",
+            f"that {effect}, with any value that the shell gives it"
+            + f"; {victim} doesn't work with it" * bool(victim),
             f"remove {name} from {file}, unless that is intended"
             if file
             else f"search what starts Python, and its startup files, for {name}",
-            removal_of(file, name, environment.distributions.values()) if file and is_off else "",
+            removal_of(file, name, environment.distributions.values())
+            if file and (is_off or victim)
+            else "",
         )
 
 
@@ -205,17 +297,19 @@ def _settings_in(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def judge_variables(environ: Mapping[str, str]) -> Iterator[Diagnosis]:
-    """Yield a verdict on each library to be loaded first that isn't there."""
-    for entry in dict.fromkeys(entries_of("LD_PRELOAD", environ)):
-        change = without_entry(environ, "LD_PRELOAD", entry)
-        if "/" in entry and "$" not in entry and not Path(entry).exists() and change:
-            yield warns(
-                "diagnose-variable",
-                f"LD_PRELOAD names {entry}, which isn't there",
-                "the loader prints an error at the start of every program, and goes on without it",
-                f"remove {entry} from LD_PRELOAD",
-                change.command,
-            )
+    """Yield a verdict on each library to be loaded first that isn't there, or is none."""
+    for name in ("LD_PRELOAD", "LD_AUDIT"):
+        for entry in dict.fromkeys(entries_of(name, environ)):
+            change = without_entry(environ, name, entry)
+            is_there, absent = Path(entry).exists(), "isn't there"
+            if "/" in entry and "$" not in entry and not elf_at(Path(entry)) and change:
+                yield warns(
+                    "diagnose-variable",
+                    f"{name} names {entry}, which {'is no library' if is_there else absent}",
+                    "the loader prints an error at the start of every program, and goes on without",
+                    f"remove {entry} from {name}",
+                    change.command,
+                )
 
 
 def judge_named(environ: Mapping[str, str], installed: Collection[str]) -> Iterator[Diagnosis]:
@@ -225,6 +319,16 @@ def judge_named(environ: Mapping[str, str], installed: Collection[str]) -> Itera
         installed: the names of projects.
     """
     yield from _absent_compilers(environ)
+    for name, effect in _PLACES.items():
+        place = environ.get(name, "").removeprefix("file://")
+        if place.startswith("/") and not os.path.lexists(place):
+            yield warns(
+                "diagnose-variable",
+                f"{name} names {place}, which isn't there",
+                effect,
+                f"unset {name}, or name what is there",
+                f"unset {name}",
+            )
     yield from _absent_backends(environ, installed)
     driver = environ.get(_DRIVER, "")
     if "/" in driver and not Path(driver).exists():
@@ -236,6 +340,7 @@ def judge_named(environ: Mapping[str, str], installed: Collection[str]) -> Itera
             f"unset {_DRIVER}",
             f"unset {_DRIVER}",
         )
+    yield from _wrong_values(environ, installed)
     parts = [part for part in re.split("[ ;]", environ.get(_ARCHS, "")) if part]
     wrong = [part for part in parts if not _ARCH.fullmatch(part)]
     if wrong and "torch" in installed:
@@ -246,6 +351,35 @@ def judge_named(environ: Mapping[str, str], installed: Collection[str]) -> Itera
             f"write it as in 8.0;9.0+PTX, or unset {_ARCHS}",
             f"unset {_ARCHS}",
         )
+
+
+def _wrong_values(environ: Mapping[str, str], installed: Collection[str]) -> Iterator[Diagnosis]:
+    """Yield a verdict on each value that its reader doesn't take, when it first uses a GPU."""
+    for form in _FORMS:
+        for name in form.names:
+            value = environ.get(name, "").strip()
+            is_read = not form.reader or form.reader in installed
+            if value and is_read and not re.fullmatch(form.pattern, value, re.IGNORECASE):
+                yield warns(
+                    "diagnose-variable",
+                    f"{name}={value!r} isn't what {form.reader or 'the driver'} reads there",
+                    form.effect,
+                    f"write it as in {form.example}, or unset {name}",
+                    f"unset {name}",
+                )
+    for name in _ALLOCATORS if "torch" in installed else ():
+        for part in filter(None, map(str.strip, environ.get(name, "").split(","))):
+            key, colon, _ = part.partition(":")
+            like = next(iter(difflib.get_close_matches(key, _OPTIONS, 1, 0.8)), "")
+            # An option that isn't listed here may be of another release.
+            if part[0].isalpha() and (not colon or (like and key not in _OPTIONS)):
+                yield warns(
+                    "diagnose-variable",
+                    f"{name} has {part!r}, which torch doesn't know",
+                    "it ends with an error when it first allocates memory of a GPU",
+                    f"write it as in {like or _OPTIONS[0]}:VALUE, or unset {name}",
+                    f"unset {name}",
+                )
 
 
 def _absent_compilers(environ: Mapping[str, str]) -> Iterator[Diagnosis]:

@@ -67,6 +67,63 @@ def test_installs_without_variables_that_mislead_pip(
     assert command.partition(str(env.python))[0] == (f"env -u {removed} " if removed else "")
     found = installer.judge_variables(variables, command)
     assert [one.command for one in found] == ([f"unset {removed}"] if removed else [])
+    assert {one.level for one in installer.judge_variables(variables, "")} <= {"note"}
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "words", "levels"),
+    [
+        ("[install]\ntarget = /t\n", {}, "PIP_CONFIG_FILE=/dev/null", ["warning"]),
+        ("[global]\nno-deps = no\nindex-url = https://i\n", {}, "", []),
+        (
+            "[global]\nno-index = 1\nindex-url = https://i\n",
+            {},
+            "PIP_CONFIG_FILE=/dev/null PIP_INDEX_URL=https://i",
+            ["warning"],
+        ),
+        ("[global]\nno-index = 1\nfind-links = /usr\n", {}, "", []),
+        (
+            "[global]\nno-index = 1\nfind-links = /no/wheels\n",
+            {},
+            "PIP_CONFIG_FILE=/dev/null",
+            ["warning"],
+        ),
+        ("[install]\ntarget = /t\n", {"PIP_CONFIG_FILE": "/dev/null"}, "", []),
+        ("[global\n", {}, "PIP_CONFIG_FILE=/dev/null", ["broken"]),
+        ("[global]\nconstraint = {0}\n", {}, "PIP_CONFIG_FILE=/dev/null", ["warning"]),
+    ],
+)
+def test_installs_without_files_that_mislead_pip(
+    env: Env, text: str, variables: dict[str, str], words: str, levels: list[str]
+) -> None:
+    (env.folder / "limits").write_text("a==1\n")
+    (env.site.parents[2] / "pip.conf").write_text(text.format(env.folder / "limits"))
+    env.install("pip")
+    chosen = ChosenPython(path=env.python, how="")
+    installer = installer_of(read_environment(env.python, {}), chosen, variables)
+
+    command = installer.install("a>=2")
+
+    before = command.partition(str(env.python))[0].split()  # what this machine's files have too
+    assert before[:2] == ["env", *words.split()[:1]] if words else not before
+    assert {*words.split()} <= {*before}
+    assert [one.level for one in installer.judge_variables(variables, command)] == levels
+
+
+@pytest.mark.parametrize(
+    ("text", "levels"), [("offline = true\n", ["note"]), ("offline = 1", []), ("x", ["broken"])]
+)
+def test_judges_file_of_uv(env: Env, text: str, levels: list[str]) -> None:
+    (env.folder / "uv").mkdir()
+    (env.folder / "uv/uv.toml").write_text(text)
+    variables = {"XDG_CONFIG_HOME": str(env.folder), "PATH": CALLERS_PATH}
+    chosen = ChosenPython(path=env.python, how="")
+    installer = installer_of(read_environment(env.python, {}), chosen, variables)
+
+    found = installer.judge_variables(variables, "")
+
+    assert [one.level for one in found] == levels
+    assert ("UV_NO_CONFIG=1" in installer.install("a")) == bool(levels)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +178,19 @@ def test_prints_no_command_without_pip_and_uv(env: Env) -> None:
         "note",
         "it has no pip, or a damaged one, and uv isn't on PATH",
     )
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_prints_no_command_for_folder_that_cant_be_written(
+    env: Env, monkeypatch: pytest.MonkeyPatch, *, is_open: bool
+) -> None:
+    env.install("pip")
+    environment = read_environment(env.python, {})
+    monkeypatch.setattr("os.access", lambda *_: is_open)
+
+    installer = installer_of(environment, ChosenPython(path=env.python, how=""), {})
+
+    assert (installer.obstacle is None, bool(installer.install("a"))) == (is_open, is_open)
 
 
 def test_prints_no_command_for_the_python_of_the_system(env: Env) -> None:
