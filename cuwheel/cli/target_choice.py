@@ -255,7 +255,8 @@ def choose_target(
         if recipe.python != "abi3"
         else stable_abi_python(recipe, platform, request.target_root),
         framework=default if framework in {None, default} else framework,
-        archs=sorted_archs(request.arch) or _archs(recipe, toolkit),
+        # A matrix passes --arch to all recipes; one without device code fits each GPU.
+        archs=(sorted_archs(request.arch) if recipe.archs else ()) or _archs(recipe, toolkit),
         provider=request.toolchain or toolkit.provider,
         root=entry.root,
         mode=mode,

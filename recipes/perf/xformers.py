@@ -357,8 +357,8 @@ def has_attention(row: Row) -> bool:
         return False  # "some infs/nans in the BW pass", says cutlass.py
     if row["mask"] in {"causal", "last corner", "window"} and queries > keys:
         return False  # queries that see nothing
-    is_first_key = row["mask"] in {"causal", "causal sequences"} and queries == 1 < keys
-    if is_first_key and row["what"] == "backward":
+    is_first_key = row["mask"] in {"causal", "causal sequences"} and queries == 1
+    if (is_first_key or keys == 1) and row["what"] == "backward":
         return False  # one that sees one key has gradients of zero
     if row["layout"] == "groups":  # of the forward pass alone, with one bias for all
         return row["what"] == "forward" and row["mask"] in {"none", "causal"}

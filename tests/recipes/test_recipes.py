@@ -18,8 +18,11 @@ from cuwheel.build.recipe.catalogue import CatalogueEntry, load_catalogue
 from cuwheel.build.recipe.recipe import CUDA_PLACEHOLDERS, PLACEHOLDERS, Recipe
 from cuwheel.build.recipe.recipe_check import check_recipe
 from cuwheel.build.recipe.recipe_lock import RecipeLock, lock_of
+from cuwheel.build.workspace.request import BuildRequest
 from cuwheel.check.cuda.toolkits import toolkit_by_release
 from cuwheel.check.explain.catalogue import causes
+from cuwheel.cli.target_choice import choose_target
+from tests.support.factories import make_workspace
 
 _PROJECTS = (ROOT, ROOT / "tests" / "project")
 _ENTRIES = [entry for root in _PROJECTS for entry in load_catalogue([root])]
@@ -75,6 +78,20 @@ def test_holds_nothing_but_declarations_in_order(entry: CatalogueEntry) -> None:
     order = [field.name for field in dataclasses.fields(Recipe)]
     declared = [keyword.arg for keyword in recipe.value.keywords if keyword.arg]
     assert declared == sorted(declared, key=order.index)
+
+
+@every_recipe
+def test_archs_are_only_asked_for_where_there_is_device_code(
+    entry: CatalogueEntry, tmp_path: Path
+) -> None:
+    recipe = recipe_of(entry)
+    request = BuildRequest(targets=(entry.name,), arch=("90",), host_compiler="system")
+
+    target = choose_target(
+        entry, recipe.toolkits[0].replace(".", ""), "3.12", request, make_workspace(tmp_path)
+    )
+
+    assert target.archs == (("90",) if recipe.archs else ())
 
 
 @every_lock
@@ -137,7 +154,7 @@ def test_every_probe_has_a_grid_and_says_what_it_leaves_out(path: Path) -> None:
     assert has_grid != (path.name in _WITHOUT_GRID)
     if has_grid:
         assert ast.literal_eval(values["UNTOUCHED"])
-        assert calls & {"cases_of", "grid_cases"}
+        assert calls & {"cases_of", "grid_cases", "pairwise"}
 
 
 def assigned(path: Path) -> dict[str, ast.expr]:
