@@ -1,8 +1,8 @@
 """What shards cost: a wheel in one piece, and the same in shards, one after the other.
 
 Run it with `nox -s bench -- shards --count 3 -- causal-conv1d-130 --arch 90`. Each shard has the
-whole machine, as if it were a node. Work is processor time of all programs of compilers, by the
-event logs.
+whole machine and a compile cache of its own, as if it were a node without a shared disk; the last
+build has all of them. Work is processor time of all programs of compilers, by the event logs.
 """  # noqa: INP001 - a module of the benchmarks, which are no package
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 import os
 import statistics
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,12 +32,12 @@ class Command:
 
     Attributes:
         work: seconds of processor time.
-        took: seconds.
+        device_runs: files and archs for which a program made device code; none of a shard.
         document: what it printed as JSON.
     """
 
     work: float
-    took: float
+    device_runs: int
     document: dict[str, Any]
 
 
@@ -58,7 +57,7 @@ class Figures:
             f"compiled twice, or by none: {self.twice}",
             f"work of shards and last build / work in one piece: {self.work:.3f}",
             f"longest shard / mean: {self.longest:.3f}",
-            f"time in one piece / (shards * (longest + last)): {self.efficiency:.3f}",
+            f"work in one piece / (shards * longest): {self.efficiency:.3f}",
             f"same bytes: {'yes' if self.is_same else 'NO'}",
         ]
 
@@ -71,16 +70,15 @@ def build(words: Sequence[str], compiles: Path, folder: Path) -> Command:
     """
     folders = ("--work", str(folder / "work"), "--dist", str(folder / "dist"), "--json")
     command = [sys.executable, "-m", "cuwheel", "build", *words, *folders]
-    started = time.monotonic()
     done = run(command, env={**os.environ, FOLDER_VARIABLE: str(compiles)}, cwd=ROOT)
-    took = time.monotonic() - started
     lines = [line for line in done.output.splitlines() if line.startswith("{")]
     document = json.loads(lines[-1])
     if shard := document["shard"]:
-        return Command(work=shard["seconds"], took=took, document=document)
+        return Command(work=shard["seconds"], device_runs=0, document=document)
     [log] = folder.glob(f"work/{document['target']}/logs/{EVENTS_LOG}")
-    work = sum(tool.cpu for tool in read_events(log).tools)
-    return Command(work=work, took=took, document=document)
+    events = read_events(log)
+    work, runs = sum(tool.cpu for tool in events.tools), len(events.device_runs())
+    return Command(work=work, device_runs=runs, document=document)
 
 
 def compare(whole: Command, shards: Sequence[Command], last: Command) -> Figures:
@@ -89,37 +87,42 @@ def compare(whole: Command, shards: Sequence[Command], last: Command) -> Figures
     compiled = sum(result["compiled"] for result in results)
     total = results[0]["compiled"] + results[0]["hits"] + results[0]["left"]
     works = [shard.work for shard in shards]
-    longest = max(shard.took for shard in shards)
     return Figures(
-        twice=abs(compiled - total),
+        twice=abs(compiled - total) + last.device_runs,
         work=(sum(works) + last.work) / whole.work,
         longest=max(works) / statistics.mean(works),
-        efficiency=whole.took / (len(shards) * (longest + last.took)),
+        efficiency=whole.work / (len(shards) * max(works)),
         is_same=whole.document["wheel"]["sha256"] == last.document["wheel"]["sha256"],
     )
 
 
 def measure(words: Sequence[str], count: int, folder: Path, console: Console) -> Figures:
-    """Build in one piece with an empty compile cache, then in shards with another one."""
+    """Build in one piece with an empty compile cache, then in shards with other ones."""
     remove_tree(folder)
 
-    def timed(name: str, *more: str, cache: str, into: str) -> Command:
-        done = build((*words, *more), folder / cache, folder / into)
-        console.note(f"{name}: {done.work:.1f} s of work, {done.took:.1f} s")
+    def timed(name: str, *more: str, cache: Path, into: str) -> Command:
+        done = build((*words, *more), cache, folder / into)
+        console.note(f"{name}: {done.work:.1f} s of work")
         return done
 
-    whole = timed("in one piece", cache="whole-compiles", into="whole")
-    # As on later builds: the plan knows what each file takes.
+    whole = timed("in one piece", cache=folder / "whole-compiles", into="whole")
     known = folder / "whole-compiles" / ".shards"
-    shared = folder / "compiles"
-    shared.mkdir()
-    run(["cp", "-r", known, shared / ".shards"], env=os.environ)
-    shards = [
-        timed(f"shard {number}", "--shard", f"{number}/{count}", cache="compiles", into="parts")
-        for number in range(1, count + 1)
-    ]
-    last = timed("last build", cache="compiles", into="parts")
-    return compare(whole, shards, last)
+    joined = folder / "compiles"
+    shards = []
+    for number in range(1, count + 1):
+        own = folder / f"compiles-{number}"
+        # As on later builds: the plan knows what each file takes.
+        _join(known, own / ".shards")
+        words_of = ("--shard", f"{number}/{count}")
+        shards.append(timed(f"shard {number}", *words_of, cache=own, into="parts"))
+        _join(own, joined)
+    return compare(whole, shards, timed("last build", cache=joined, into="parts"))
+
+
+def _join(folder: Path, into: Path) -> None:
+    """Copy the files of a compile cache to those of another one."""
+    into.mkdir(parents=True, exist_ok=True)
+    run(["cp", "-r", "--no-target-directory", folder, into], env=os.environ)
 
 
 def main(arguments: Sequence[str]) -> int:

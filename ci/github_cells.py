@@ -54,7 +54,9 @@ def join_seconds(folder: Path, out: Path) -> None:
         joined = out / path.parent.name / path.name
         known = json.loads(joined.read_text()) if joined.is_file() else {}
         joined.parent.mkdir(parents=True, exist_ok=True)
-        joined.write_text(json.dumps({**known, **json.loads(path.read_text())}))
+        for compile_, seconds in json.loads(path.read_text()).items():
+            known[compile_] = {**known.get(compile_, {}), **seconds}
+        joined.write_text(json.dumps(known))
     out.mkdir(parents=True, exist_ok=True)
 
 

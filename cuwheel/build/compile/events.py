@@ -53,6 +53,7 @@ class Compile:
         end: seconds since 1970.
         cached: the cache that it went through, `ccache` or `sccache`, or `DIRECT_MODE`; empty:
             none.
+        share: the archs for which device code was made, where no object was; empty: it was.
     """
 
     id: str
@@ -64,6 +65,7 @@ class Compile:
     status: int
     cached: str
     dropped: tuple[str, ...] = ()
+    share: tuple[str, ...] = ()
 
     @property
     def language(self) -> str:
@@ -141,6 +143,10 @@ class Events:
         """Return the ids of the compiles through a cache for which no tool had to run."""
         worked = {tool.compile for tool in self.tools}
         return frozenset(each.id for each in self.compiles if _is_hit(each, worked))
+
+    def device_runs(self) -> frozenset[tuple[str, str]]:
+        """Return id and arch of each compile for which a program had to make device code."""
+        return frozenset((tool.compile, tool.arch) for tool in self.tools if tool.arch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,7 +252,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 # By field, how it is read.
 _COMPILE: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("id", "name", "file", "cached"), _text),
-    **dict.fromkeys(("archs", "dropped"), _texts),
+    **dict.fromkeys(("archs", "dropped", "share"), _texts),
     **dict.fromkeys(("start", "end"), _seconds),
     "status": int,
 }
@@ -260,7 +266,7 @@ _TOOL: Mapping[str, Callable[[Any], Any]] = {
 def _event(line: bytes) -> Compile | ProgramRun | tuple[str, InputsNoted] | str:
     """Parse a line; `SHARED`, `_REUSED`, `_DAMAGED`; nothing for an event of another release."""
     try:
-        content = {"dropped": (), **json.loads(line)}
+        content = {"dropped": (), "share": (), **json.loads(line)}
         kind = content["kind"]
         if kind == "compile":
             return Compile(**{name: read(content[name]) for name, read in _COMPILE.items()})

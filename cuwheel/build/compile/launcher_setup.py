@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from cuwheel.build.compile.cache.compile_cache import (
 from cuwheel.build.compile.cache.direct_settings import direct_settings
 from cuwheel.build.compile.canary import Canary, run_canary
 from cuwheel.build.compile.environment import BuildInputs
-from cuwheel.build.compile.launcher import standin
+from cuwheel.build.compile.launcher import own_archs, standin
 from cuwheel.build.compile.toolkit_view import ToolkitView, ViewPaths, fingerprint_of
 from cuwheel.build.recipe.platform import Platform
 from cuwheel.build.sandbox.path_map import PathMap
@@ -124,6 +124,16 @@ def listing_variables(inputs: BuildInputs, path_map: PathMap) -> dict[str, str]:
         standin.TREE: ":".join(path_map.inside(str(folder)) for folder in folders),
         standin.REAL: path_map.inside(str(inputs.events / "real")),
     }
+
+
+def share_variables(archs: Iterable[str]) -> tuple[str, ...]:
+    """Return the variables with which the launcher makes device code for some archs, and no object.
+
+    Args:
+        archs: none: the launcher makes the object.
+    """
+    text = " ".join(archs)
+    return (f"{own_archs.VARIABLE}={text}",) if text else ()
 
 
 @contextlib.contextmanager

@@ -33,6 +33,7 @@ _SCRIPTS = (
     "build/compile/launcher/kept_inputs.py",
     "build/compile/launcher/launch.py",
     "build/compile/launcher/module_id.py",
+    "build/compile/launcher/own_archs.py",
     "build/compile/launcher/rewrite.py",
     "build/compile/launcher/standin.py",
     "build/compile/memory_gate/child.py",
@@ -61,6 +62,7 @@ _HOST_NAMES = {"gcc": "cc", "g++": "cxx", "cc": "cc", "c++": "cxx"}
 _STUBS = {
     "nvcc": ("launcher", 'launch.main("nvcc", sys.argv[1:], settings.SETTINGS)'),
     "host": ("launcher", "launch.main(sys.argv[1], sys.argv[2:], settings.SETTINGS)"),
+    "share": ("launcher", "own_archs.main(sys.argv[1:], settings.SETTINGS.nvcc)"),
     "gate": ("memory_gate", "gate.main(sys.argv[1], sys.argv[2:])"),
     "device": ("launcher", "device_code.main(sys.argv[1], sys.argv[2:])"),
     "front": ("launcher", "module_id.main(sys.argv[1], sys.argv[2:], settings.SETTINGS.flags)"),
@@ -82,6 +84,11 @@ class ViewPaths:
     def programs(self) -> Path:
         """Folder with `gcc`, `g++`, `cc` and `c++`."""
         return self.launcher / "bin"
+
+    @property
+    def nvcc_of_shares(self) -> Path:
+        """The nvcc for some archs of a compile."""
+        return self.launcher / "share" / "nvcc"
 
     @property
     def gated(self) -> Path:
@@ -154,6 +161,7 @@ class ToolkitView:
             lines += ["import settings"] if "settings" in call else []
             (folder / f"run_{name}.py").write_text("\n".join([*lines, f"os._exit({call})", ""]))
         (folder / _PYTHON).symlink_to(inside.python)
+        _write(self.real.nvcc_of_shares, self._script("share"))
         compile_all = ("-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", folder)
         run([self.real.python, "-IS", *compile_all], env={})
         for name, kind in _HOST_NAMES.items():
@@ -172,7 +180,8 @@ class ToolkitView:
         standins |= {str(path): host["cc"] for path in _names_of(inside.cc, real.cc)}
         standins |= {str(path): host["cxx"] for path in _names_of(inside.cxx, real.cxx)}
         nvcc = str(inside.view / _REAL / "nvcc")
-        return {"nvcc": nvcc, "host": host, "standins": standins, "maps": maps, "flags": flags}
+        names = {"nvcc": nvcc, "nvcc_of_shares": str(inside.nvcc_of_shares)}
+        return {**names, "host": host, "standins": standins, "maps": maps, "flags": flags}
 
     def _script(self, stub: str, *words: str) -> str:
         launcher = self.inside.launcher

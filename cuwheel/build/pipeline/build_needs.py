@@ -73,4 +73,5 @@ def compile_seconds(job: Job) -> float:
     from cuwheel.build.pipeline.package_build.shard_plan import seconds_path  # noqa: PLC0415
 
     folder = compiles_folder(job.workspace, job.workspace.environ) / job.target.recipe.name
-    return sum(known_seconds(seconds_path(folder)).values())
+    known = known_seconds(seconds_path(folder))
+    return sum(sum(parts.values()) for parts in known.values())

@@ -240,9 +240,9 @@ class ShardResult:
     Attributes:
         shard: its number, from 1 on.
         plan: the plan's fingerprint.
-        compiled: files for which a compiler ran.
-        hits: files of its share that were in the compile cache.
-        left: files that it left to others.
+        compiled: units of the plan for which a compiler ran: files, or files for one arch.
+        hits: units of its share that were in the compile cache.
+        left: units that it left to others.
         seconds: of processor time, the sum over all programs.
     """
 

@@ -176,12 +176,12 @@ def _compile_shard(job: Job, shard: Shard, console: Console) -> None:
     elif job.settings.quiet:
         return
     console.note(
-        f"shard {result.shard} of {result.count}: compiled {plural(result.compiled, 'file')} in "
+        f"shard {result.shard} of {result.count}: compiled {plural(result.compiled, 'unit')} in "
         f"{show_time(result.seconds)} of work, found {result.hits} in the compile cache, left "
         f"{result.left} to the others; plan {result.plan}"
     )
     if not result.compiled + result.hits:
-        console.note("there are more shards than files: this one had nothing to do")
+        console.note("there are more shards than units: this one had nothing to do")
     name = job.target.name
     console.note(f"when all shards have ended: `nox -s build-{name}` links and publishes the wheel")
     console.print_durations()

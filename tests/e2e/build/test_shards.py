@@ -12,7 +12,7 @@ import pytest
 from cuwheel.base.errors import BuildFailedError, DiskFullError
 from cuwheel.base.system.files import sha256_of_file
 from cuwheel.build.compile.cache.compile_cache import FOLDER_VARIABLE
-from tests.support.engine import Engine, finish, make_engine
+from tests.support.engine import PACKAGES, Engine, finish, make_engine
 from tests.support.packages.many_kernels import with_kernels
 from tests.support.requirements import require
 from tests.support.waiting import wait_for
@@ -57,9 +57,27 @@ def test_shards_give_the_bytes_of_one_piece(engine: Engine, tmp_path: Path) -> N
     assert all(", left 4 to the others; plan " in done.output for done in shards)
     said = "".join(done.output for done in last)
     assert "all 3 shards of the plan" in said
-    assert "of 6 files of shards 0 had to be compiled" in said
+    assert "of 6 units of shards 0 had to be compiled" in said
     [wheel] = engine.wheels()
     assert sha256_of_file(wheel) == _in_one_piece(engine, name, *source)
+
+
+def test_a_file_is_divided_by_arch(engine: Engine) -> None:
+    """Of its two archs the last build finds one; the shard of the other never ran."""
+    name, archs = "tiny-capi", ("--arch", "80", "--arch", "90")
+    shards = [engine.build(name, *archs, "--shard", f"{number}/3") for number in (1, 2)]
+
+    last = engine.build(name, *archs)
+
+    assert [done.status for done in (*shards, last)] == [0] * 3, [*shards, last]
+    assert all("compiled 1 unit in " in done.output for done in shards)
+    assert all(", left 2 to the others; plan " in done.output for done in shards)
+    assert (
+        "left no record: 3; this build compiles what of it the compile cache lacks" in last.output
+    )
+    assert "of 3 units of shards 1 had to be compiled: add.cu for sm_90 of shard 3" in last.output
+    [wheel] = engine.wheels()
+    assert sha256_of_file(wheel) == _in_one_piece(engine, name, *archs)
 
 
 @pytest.mark.nightly
@@ -80,17 +98,27 @@ def test_missing_shard_is_compiled_and_named(engine: Engine, tmp_path: Path) -> 
     assert (
         "left no record: 2; this build compiles what of it the compile cache lacks" in last.output
     )
-    assert "of 7 files of shards 2 had to be compiled: " in last.output
+    assert "of 7 units of shards 2 had to be compiled: " in last.output
     assert last.output.count(".cu of shard 2") == 2
     [wheel] = engine.wheels()
     assert sha256_of_file(wheel) == _in_one_piece(engine, name, *source)
 
 
-def test_file_that_does_not_compile_fails_its_shard(engine: Engine, tmp_path: Path) -> None:
-    source = with_kernels("tiny_capi", tmp_path)
-    (source / "src/kernel_0.cu").write_text("#error not yet\n")
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [((), "1/1"), (("--arch", "80", "--arch", "90"), "2/3")],
+    ids=["whole", "one arch"],
+)
+def test_file_that_does_not_compile_fails_its_shard(
+    options: tuple[str, ...], place: str, engine: Engine, tmp_path: Path
+) -> None:
+    source = shutil.copytree(PACKAGES / "tiny_capi", tmp_path / "source")
+    with (source / "src/add.cu").open("a") as stream:
+        stream.write(
+            "\n#if __CUDA_ARCH__ == 800 || !defined(__CUDA_ARCH__)\n#error not yet\n#endif\n"
+        )
 
-    done = engine.build("tiny-capi", "--source", str(source), "--shard", "1/1")
+    done = engine.build("tiny-capi", "--source", str(source), *options, "--shard", place)
 
     assert done.status == BuildFailedError.exit_code, done.output
     assert "a file of this shard doesn't compile" in done.output
@@ -113,7 +141,7 @@ def test_full_disk_of_the_compile_cache_fails_the_shard(engine: Engine, tmp_path
 
     assert done.status == DiskFullError.exit_code, done.output
     assert f"no space left on the disk of {compiles}" in done.output
-    assert "compiled 6 files" not in done.output
+    assert "compiled 6 units" not in done.output
 
 
 @pytest.mark.nightly
@@ -140,6 +168,6 @@ def test_shards_of_other_inputs_are_named_and_no_object_of_theirs_is_used(
     assert last.output.count("1 of which has ended, had other inputs") == 2
     assert "archs: 80 -> 90" in last.output
     assert "has different content" in last.output
-    assert "of 6 files of shards 6 had to be compiled: " in last.output
+    assert "of 6 units of shards 6 had to be compiled: " in last.output
     [wheel] = engine.wheels()
     assert sha256_of_file(wheel) == _in_one_piece(engine, name, *source, "--arch", "90")

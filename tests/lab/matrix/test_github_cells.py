@@ -77,7 +77,10 @@ def test_build_without_a_result_has_failed(folder: Path) -> None:
 
 
 def test_joins_the_seconds_of_cells(tmp_path: Path) -> None:
-    for cell, seconds in (("one", {"a.cu 90": 1}), ("two", {"b.cu 90": 2})):
+    for cell, seconds in (
+        ("one", {"a.cu 80 90": {"80": 1}}),
+        ("two", {"a.cu 80 90": {"90": 2}, "b.cu": {"": 3}}),
+    ):
         path = tmp_path / "cells" / f"cell-{cell}" / "seconds" / "tiny" / "seconds.json"
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(seconds))
@@ -89,7 +92,7 @@ def test_joins_the_seconds_of_cells(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "cells" / "cell-one", ignore_errors=True)
 
     joined = json.loads((out / "tiny" / "seconds.json").read_text())
-    assert joined == {"a.cu 90": 1, "b.cu 90": 2}
+    assert joined == {"a.cu 80 90": {"80": 1, "90": 2}, "b.cu": {"": 3}}
 
 
 def _step(name: str) -> str:

@@ -3,4 +3,4 @@
 Scripts for a short start, with the standard library of Python 3.9 only. docs/adr/0015.
 """
 
-__all__ = ["standin"]
+__all__ = ["own_archs", "standin"]

@@ -23,6 +23,7 @@ from cuwheel.build.compile.memory_gate import child, event_log
 
 _USAGE = 2  # exit status for a command line that is refused
 _NOT_STARTED = 127  # as shells have it
+_ONLY_ARCHS = "CUWHEEL_ONLY_ARCHS"  # `own_archs`, which takes long to import
 _NO_CACHE = "CUWHEEL_NO_COMPILE_CACHE"  # set where the cache doesn't come up
 
 
@@ -73,9 +74,12 @@ def run(command: CompilerCommand, settings: Settings) -> int:
     begin = kept_inputs.log_size(settings.events)
     running = Running()
     child.on_signals(running.forward)
+    share = tuple(os.environ.get(_ONLY_ARCHS, "").split())
     entry = direct_mode.find_entry(command, os.environ, settings)
     if entry and direct_mode.restore(entry, command):
         cached, status = "direct mode", running.stopped
+    elif share:
+        cached, status = _compile_share(name, command, settings, running)
     else:
         cached, status = _compile(name, command, settings, entry, running)
         if not status:
@@ -86,6 +90,7 @@ def run(command: CompilerCommand, settings: Settings) -> int:
         "name": os.path.basename(command.argv[0]),  # noqa: PTH119 - pathlib takes long to import
         "file": command.source,
         "archs": command.archs,
+        "share": share,
         "dropped": command.dropped,
         "start": started,
         "end": time.time(),
@@ -104,8 +109,7 @@ def _compile(
     Returns:
         The name of the cache that succeeded, if one did, and the exit status.
     """
-    environment = {**os.environ, "CUWHEEL_COMPILE": name, "CUWHEEL_FILE": command.source}
-    environment.update(_threads(command))
+    environment = _environment(name, command)
     cache = () if environment.get(_NO_CACHE) else settings.cache
     held = _held_outputs(name) if cache else ()
     if cache and not _cache_succeeds(cache, command, running, environment, held):
@@ -120,6 +124,25 @@ def _compile(
     if is_sound and direct_mode.find_entry(command, os.environ, settings) == entry:
         direct_mode.keep(entry, command, held)
     return (os.path.basename(cache[0]) if cache else ""), status  # noqa: PTH119
+
+
+def _compile_share(
+    name: str, command: CompilerCommand, settings: Settings, running: Running
+) -> tuple[str, int]:
+    """Have sccache make and keep the device code for some archs, and no object; as `_compile`.
+
+    Without a cache there is nothing to do: nothing would be kept.
+    """
+    environment = _environment(name, command)
+    if not settings.cache or environment.get(_NO_CACHE):
+        return "", 0
+    argv = [*settings.cache, settings.nvcc_of_shares, *command.argv[1:]]
+    return os.path.basename(argv[0]), running.status_of(argv, environment)  # noqa: PTH119
+
+
+def _environment(name: str, command: CompilerCommand) -> dict[str, str]:
+    named = {"CUWHEEL_COMPILE": name, "CUWHEEL_FILE": command.source}
+    return {**os.environ, **named, **_threads(command)}
 
 
 def _threads(command: CompilerCommand) -> dict[str, str]:

@@ -20,6 +20,8 @@ _DROPPED = {
     *("-split-compile-extended", "--split-compile-extended", "-frandom-seed", "--frandom-seed"),
 }
 _ARCHS = {"-arch", "--gpu-architecture", "-gencode", "--generate-code", "-code", "--gpu-code"}
+_KINDS = frozenset({"sm", "compute", "lto"})
+_VIRTUAL = frozenset({"compute"})
 _HOST_OPTIONS = {"-Xcompiler", "--compiler-options"}
 _HOST_COMPILER = {"-ccbin", "--compiler-bindir"}
 # ccache 4.14 knows ptxas' options in one word only. sccache 0.16 takes the value of the others, as
@@ -70,6 +72,7 @@ class Settings:
 
     Attributes:
         cache: the words that go before a compiler, `ccache` or `sccache`; empty without a cache.
+        nvcc_of_shares: nvcc for some archs of a compile (`own_archs`).
         host: the gated compiler for each of `cc` and `cxx`.
         standins: paths that mean one of these: the launcher's own shims and the real compilers.
         moves_libraries: True if `moves` hold for libraries too: the packages there are those of
@@ -85,6 +88,7 @@ class Settings:
 
     cache: tuple[str, ...] = ()
     nvcc: str = ""
+    nvcc_of_shares: str = ""
     host: dict[str, str] = {}  # noqa: RUF012 - a plain namespace, read from a generated module
     standins: dict[str, str] = {}  # noqa: RUF012
     maps: tuple[tuple[str, str], ...] = ()
@@ -110,6 +114,7 @@ class CompilerCommand:
             file that becomes one object.
         source_path: the same, by its own name.
         output: the object, where it has a name; else empty.
+        is_by_arch: True if each of its archs has device code of its own, by commands of its own.
         folders: searched for included files, by options and by the paths of forced includes.
         depfile: the file that gets the names of what was included; empty: none; None: one whose
             name isn't on the command line.
@@ -123,6 +128,7 @@ class CompilerCommand:
         self.output = output
         self.archs = archs
         self.dropped: tuple[str, ...] = ()
+        self.is_by_arch = False
         self.source_path = ""
         self.folders: tuple[str, ...] = ()
         self.forced: tuple[str, ...] = ()
@@ -150,6 +156,10 @@ def nvcc_command(arguments: list[str], settings: Settings) -> CompilerCommand:
     argv += _for_equal_bytes(sources, read, settings)
     command = _compile(argv, sources, read, settings)
     command.dropped = tuple(sorted({word.name for word in original} & _LINE_INFO))
+    is_cuda = sources[0].endswith(".cu") or any(word.value == "cu" for word in read)
+    # Machine code for sm_86 of PTX for compute_80 has no commands of its own to make PTX.
+    is_own = command.archs == _archs(read, _VIRTUAL)
+    command.is_by_arch = is_cuda and is_own and bool(command.archs[1:])
     return command
 
 
@@ -350,10 +360,10 @@ def _quoted(option: str) -> str:
     return "".join(f"\\{letter}" if letter in _OF_LISTS else letter for letter in plain)
 
 
-def _archs(read: list[command_line.Word]) -> tuple[str, ...]:
+def _archs(read: list[command_line.Word], kinds: frozenset[str] = _KINDS) -> tuple[str, ...]:
     """Return the compute capabilities of the machine code and PTX, as `90` or `90a`."""
     values = ",".join(word.value for word in read if word.name in _ARCHS)
     for separator in "=[]'\" ":
         values = values.replace(separator, ",")
     parts = (part.partition("_") for part in values.split(","))
-    return tuple(sorted({arch for kind, _, arch in parts if kind in {"sm", "compute", "lto"}}))
+    return tuple(sorted({arch for kind, _, arch in parts if kind in kinds}))

@@ -101,6 +101,7 @@ def stand_in(
         "path": os.path.realpath(command.source_path),
         "output": os.path.realpath(command.output),
         "archs": command.archs,
+        "is_by_arch": int(command.is_by_arch),
         "variables": variables,
     }
     event_log.append(os.environ[COMMANDS], fields)

@@ -31,6 +31,7 @@ class ListedCompile:
         file: the source, by the name that it has on every machine.
         path: the same, by its own name.
         archs: compute capabilities that it compiles for, `90`.
+        is_by_arch: True if the device code of each arch can be compiled alone.
         variables: each as `NAME=value`, without those of the dry run.
     """
 
@@ -42,6 +43,7 @@ class ListedCompile:
     output: str
     archs: tuple[str, ...]
     variables: tuple[str, ...]
+    is_by_arch: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,5 +151,6 @@ def _read(content: Mapping[str, Any], listing: tuple[str, ...]) -> ListedCompile
         **{name: content[name] for name in names},
         arguments=_texts(content.get("arguments")),
         archs=_texts(content.get("archs")),
+        is_by_arch=bool(content.get("is_by_arch")),
         variables=tuple(text for text in variables if text.partition("=")[0] not in listing),
     )

@@ -1,4 +1,7 @@
-"""The plan of a build in shards: which shard compiles which file, and what each has done.
+"""The plan of a build in shards: which shard compiles what, and what each has done.
+
+The unit is a compile, or its device code for one arch, where shards can't end together otherwise:
+the last build then has to compile the rest of such a compile, its host code.
 
 Shards don't communicate. Each lists all compiles by a dry run, and takes its own by the plan that
 the first of them has left next to the compile cache; where they share no disk, each makes the same
@@ -10,8 +13,9 @@ from __future__ import annotations
 import hashlib
 import heapq
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from cuwheel.base.system.files import file_lock, remove_tree, write_atomically
@@ -31,19 +35,22 @@ _SECONDS = "seconds.json"
 _PLAN = "plan.json"
 _SHORT = 12  # characters of a digest
 _UNKNOWN = 10.0  # seconds of a compile for one arch where none is known
+_EVEN = 1.05  # the longest shard, by the mean, that is even enough
 _NOT_OF_COMPILES = ("build tag",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedCompile:
-    """A compile and its shard, from 1 on.
+    """A compile, or its part for one arch, and its shard, from 1 on.
 
     Attributes:
         id: digest of its command line.
+        arch: of the device code, `90`; empty: all, and the object.
     """
 
     id: str
     file: str
+    arch: str
     seconds: float
     shard: int
 
@@ -72,15 +79,21 @@ class ShardPlan:
     @property
     def fingerprint(self) -> str:
         """Digest by which people compare plans."""
-        lines = sorted(f"{each.id} {each.shard}" for each in self.compiles)
+        lines = sorted(f"{each.id} {each.shard} {each.arch}" for each in self.compiles)
         text = "\n".join((digest_of_key(self.key), str(self.count), *lines))
         return hashlib.sha256(text.encode()).hexdigest()[:_SHORT]
 
-    def shard_of(self, compile_: ListedCompile) -> int:
-        """Return the shard of a compile; one that the plan doesn't know gets one by its digest."""
-        name = id_of(compile_)
-        known = (each.shard for each in self.compiles if each.id == name)
-        return next(known, int(name, 16) % self.count + 1)
+    def share_of(self, shard: int) -> dict[str, tuple[str, ...]]:
+        """Return the compiles of a shard, the longest first, each with its archs; none: whole."""
+        own: dict[str, tuple[str, ...]] = {}
+        for each in self.compiles:
+            if each.shard == shard:
+                own[each.id] = (*own.get(each.id, ()), *filter(None, [each.arch]))
+        return own
+
+    def shard_of_unknown(self, name: str) -> int:
+        """Return the shard of a compile that isn't planned, by its digest."""
+        return int(name, 16) % self.count + 1
 
 
 def seconds_path(folder: Path) -> Path:
@@ -108,35 +121,96 @@ def id_of(compile_: ListedCompile) -> str:
 
 
 def assign(
-    compiles: Iterable[ListedCompile], known: Mapping[str, float], count: int
+    compiles: Iterable[ListedCompile],
+    known: Mapping[str, Mapping[str, float]],
+    count: int,
+    *,
+    by_arch: bool = False,
 ) -> tuple[PlannedCompile, ...]:
     """Assign each compile to a shard: the longest first, to the shard with the least work.
 
     Equal ones follow each other by their digest, so that the order of a list makes no difference.
+
+    Args:
+        known: seconds by compile and arch.
+        by_arch: the longest compiles may be divided by arch, as few as make the shards even.
     """
     unique = {id_of(compile_): compile_ for compile_ in compiles}
-    seconds = {name: _expected(unique[name], known) for name in unique}
+    expected = {name: _expected(unique[name], known) for name in unique}
+    longest = sorted(unique, key=lambda name: (-sum(expected[name].values()), name))
+    divisible = [name for name in longest if by_arch and unique[name].is_by_arch]
+    best: tuple[PlannedCompile, ...] = ()
+    shortest = float("inf")
+    for number in _numbers_up_to(len(divisible)):
+        units = _units(unique, expected, frozenset(divisible[:number]))
+        planned, loads = _balance(units, count)
+        if max(loads) < shortest:
+            shortest, best = max(loads), planned
+        if shortest <= _EVEN * statistics.mean(loads):
+            break
+    return best
+
+
+def _numbers_up_to(most: int) -> Iterator[int]:
+    """Yield 0, 1, 2, 4 and so on, up to the number itself."""
+    number = 0
+    while number < most:
+        yield number
+        number = number * 2 or 1
+    yield most
+
+
+def _units(
+    compiles: Mapping[str, ListedCompile],
+    expected: Mapping[str, Mapping[str, float]],
+    divided: frozenset[str],
+) -> list[PlannedCompile]:
+    """Return compiles and parts of compiles, the longest first, without shards."""
+    units = []
+    for name, compile_ in compiles.items():
+        parts = expected[name]
+        whole = {"": sum(parts.values())}
+        chosen = {arch: parts[arch] for arch in compile_.archs} if name in divided else whole
+        units += [
+            PlannedCompile(id=name, file=compile_.file, arch=arch, seconds=seconds, shard=0)
+            for arch, seconds in chosen.items()
+        ]
+    return sorted(units, key=lambda unit: (-unit.seconds, unit.id, unit.arch))
+
+
+def _balance(
+    units: Iterable[PlannedCompile], count: int
+) -> tuple[tuple[PlannedCompile, ...], list[float]]:
+    """Return the units with their shards, and the seconds of each shard."""
     loads = [(0.0, shard) for shard in range(1, count + 1)]
     planned = []
-    for name in sorted(unique, key=lambda name: (-seconds[name], name)):
+    for unit in units:
         load, shard = heapq.heappop(loads)
-        heapq.heappush(loads, (load + seconds[name], shard))
-        planned.append(
-            PlannedCompile(id=name, file=unique[name].file, seconds=seconds[name], shard=shard)
-        )
-    return tuple(planned)
+        heapq.heappush(loads, (load + unit.seconds, shard))
+        planned.append(replace(unit, shard=shard))
+    return tuple(planned), [load for load, _ in loads]
 
 
-def _expected(compile_: ListedCompile, known: Mapping[str, float]) -> float:
-    """Return the seconds of a compile: measured, else the median of all, else by its archs."""
-    usual = statistics.median(known.values()) if known else _UNKNOWN * max(len(compile_.archs), 1)
-    return known.get(key_of_compile(compile_.file, compile_.archs), usual)
+def _expected(
+    compile_: ListedCompile, known: Mapping[str, Mapping[str, float]]
+) -> Mapping[str, float]:
+    """Return the seconds of a compile by arch: measured, else as long as is usual for an arch."""
+    archs = compile_.archs or ("",)
+    measured = known.get(key_of_compile(compile_.file, compile_.archs), {})
+    if not measured and known:
+        usual = statistics.median(sum(parts.values()) for parts in known.values()) / len(archs)
+    else:
+        device = [seconds for arch, seconds in measured.items() if arch]
+        usual = statistics.mean(device) if device else _UNKNOWN
+    return {**dict.fromkeys(archs, usual), **measured}
 
 
 class ShardRecords:
     """The records of the shards of one target in a compile cache: plans, and results."""
 
     def __init__(self, cache: CompileCache, job: Job, key: Mapping[str, str]) -> None:
+        # ccache keeps whole objects only.
+        self._by_arch = cache.program.name == "sccache"
         self._folder = _records_folder(cache.folder) / job.target.id
         self._key = key_of_compiles(key)
 
@@ -144,14 +218,17 @@ class ShardRecords:
         return self._folder / f"{digest_of_key(self._key)[:_SHORT]}-{count}"
 
     def settle(
-        self, compiles: Sequence[ListedCompile], known: dict[str, float], count: int
+        self,
+        compiles: Sequence[ListedCompile],
+        known: Mapping[str, Mapping[str, float]],
+        count: int,
     ) -> ShardPlan:
         """Return the plan of the first shard with these inputs; make it if there is none yet."""
         folder = self._own(count)
         with file_lock(folder / "lock"):
             plan = read_record(folder / _PLAN, ShardPlan)
             if plan is None or (plan.key, plan.count) != (self._key, count):
-                planned = assign(compiles, known, count)
+                planned = assign(compiles, known, count, by_arch=self._by_arch)
                 plan = ShardPlan(key=self._key, count=count, compiles=planned)
                 write_atomically(folder / _PLAN, to_json(plan))
         return plan
@@ -234,18 +311,24 @@ class ShardedBuild:
 
     def print_missing(self, events: Events) -> None:
         """Print the compiles that weren't in the compile cache, and end the records."""
-        hits = events.hits()
+        hits, device_runs = events.hits(), events.device_runs()
         for plan, _ in self._plans:
-            shards = {each.file: each.shard for each in plan.compiles}
-            planned = [each for each in events.compiles if each.file in shards]
+            shards: dict[str, dict[str, int]] = defaultdict(dict)
+            for each in plan.compiles:
+                shards[each.file][each.arch] = each.shard
+            planned = [
+                (compile_, arch, shard)
+                for compile_ in events.compiles
+                for arch, shard in shards.get(compile_.file, {}).items()
+            ]
             missing = [
-                f"{PurePath(each.file).name} of shard {shards[each.file]}"
-                for each in planned
-                if each.id not in hits
+                f"{PurePath(compile_.file).name}{arch and f' for sm_{arch}'} of shard {shard}"
+                for compile_, arch, shard in planned
+                if ((compile_.id, arch) in device_runs if arch else compile_.id not in hits)
             ]
             named = f": {first_of(missing, 3)}" if missing else ""
             self._console.note(
-                f"plan {plan.fingerprint}: of {plural(len(planned), 'file')} of shards "
+                f"plan {plan.fingerprint}: of {plural(len(planned), 'unit')} of shards "
                 f"{len(missing)} had to be compiled{named}"
             )
         if self._records:

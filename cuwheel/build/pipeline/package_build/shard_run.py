@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from cuwheel.base.errors import FileAccessError
@@ -15,6 +17,7 @@ from cuwheel.base.system.regular_files import copy_regular
 from cuwheel.build.compile.cache.compile_cache import CompileCache
 from cuwheel.build.compile.cache.statistics import read_statistics
 from cuwheel.build.compile.events import DIRECT_MODE, Events, read_events
+from cuwheel.build.compile.launcher_setup import share_variables
 from cuwheel.build.compile.seconds import known_seconds, learn_seconds
 from cuwheel.build.pipeline.package_build.build_commands import (
     BuildCommands,
@@ -38,6 +41,20 @@ from cuwheel.build.workspace.request import Shard
 _RUNNER = script("build/compile/launcher/run_compiles.py")
 _DRY_RUNS = 4  # programs that build programs that build sources; packages have one of these levels
 _LOG, _DRY_LOG = "shard", "dry-run"
+
+
+@dataclass(frozen=True)
+class CompileShare:
+    """What a shard does of one compile.
+
+    Attributes:
+        archs: of the device code that it makes; empty: it makes the object.
+        units: of the plan.
+    """
+
+    compile: ListedCompile
+    archs: tuple[str, ...]
+    units: int
 
 
 def compile_share(job: Job, shard: Shard, key: Mapping[str, str]) -> ShardResult:
@@ -92,7 +109,7 @@ def _compile(
         console.warn(line)
     plan = records.settle(compiles, known_seconds(seconds_path(cache.folder)), shard.count)
     _compare(job, plan, compiles)
-    own = _own_share(plan, shard, compiles)
+    own, total = own_share(plan, shard, compiles)
     inputs.events_log.unlink(missing_ok=True)  # of the configuration, and of programs
     watch = watch_disks(job, commands)
     try:
@@ -103,7 +120,7 @@ def _compile(
         learn_seconds(seconds_path(cache.folder), events)
         cache.tidy_up()
     check_kept(cache, inputs.events, events, watch)
-    result = _result(plan, shard, len(own), len({id_of(each) for each in compiles}), events)
+    result = _result(plan, shard, own, total, events)
     records.save(result)
     return result
 
@@ -143,25 +160,37 @@ def _compare(job: Job, plan: ShardPlan, compiles: Iterable[ListedCompile]) -> No
         )
 
 
-def _own_share(
+def own_share(
     plan: ShardPlan, shard: Shard, compiles: Iterable[ListedCompile]
-) -> list[ListedCompile]:
-    """Return the compiles of a shard, the longest first."""
-    own = {id_of(each): each for each in compiles if plan.shard_of(each) == shard.number}
-    order = {each.id: place for place, each in enumerate(plan.compiles)}
-    return [own[name] for name in sorted(own, key=lambda name: order.get(name, len(order)))]
+) -> tuple[list[CompileShare], int]:
+    """Return the share of a shard, the longest first, and the number of all shards' units."""
+    here = {id_of(each): each for each in compiles}
+    units = Counter(each.id for each in plan.compiles)
+    own = [
+        CompileShare(here[name], archs if len(archs) < units[name] else (), len(archs) or 1)
+        for name, archs in plan.share_of(shard.number).items()
+        if name in here
+    ]
+    own += [
+        CompileShare(each, (), 1)
+        for name, each in sorted(here.items())
+        if name not in units and plan.shard_of_unknown(name) == shard.number
+    ]
+    return own, sum(units.get(name, 1) for name in here)
 
 
-def _run(job: Job, commands: BuildCommands, own: list[ListedCompile], watch: DiskWatch) -> None:
+def _run(job: Job, commands: BuildCommands, own: list[CompileShare], watch: DiskWatch) -> None:
     """Run compiles in one command of the sandbox, with one server of the compile cache."""
     inputs, inside = commands.inputs, commands.path_map.inside
     runner, listed = inputs.launcher / _RUNNER.name, inputs.launcher / "share.jsonl"
     copy_regular(_RUNNER, runner)
     lines = []
-    for each in own:
+    for part in own:
+        each = part.compile
         program = inputs.view if each.name == "nvcc" else inputs.launcher
         argv = (inside(str(program / "bin" / each.name)), *each.arguments)
-        fields = {"name": each.file, "folder": each.folder, "variables": each.variables}
+        variables = (*each.variables, *share_variables(part.archs))
+        fields = {"name": each.file, "folder": each.folder, "variables": variables}
         lines.append(json.dumps({**fields, "arguments": argv}))
     listed.write_text("\n".join([*lines, ""]))
     job.workspace.log(_LOG).unlink(missing_ok=True)
@@ -178,14 +207,31 @@ def _run(job: Job, commands: BuildCommands, own: list[ListedCompile], watch: Dis
         )
 
 
-def _result(plan: ShardPlan, shard: Shard, own: int, total: int, events: Events) -> ShardResult:
-    hits = len(events.hits())
+def count_hits(parts: Iterable[CompileShare], events: Events) -> int:
+    """Return the number of units for which nothing had to run."""
+    hits, device_runs = events.hits(), events.device_runs()
+    units = {part.compile.file: part.units for part in parts}
+    found = 0
+    for each in events.compiles:
+        whole = units.get(each.file, 1)
+        if each.share or (whole > 1 and each.id not in hits):
+            archs = each.share or each.archs
+            found += sum((each.id, arch) not in device_runs for arch in archs)
+        elif each.id in hits:
+            found += whole
+    return found
+
+
+def _result(
+    plan: ShardPlan, shard: Shard, parts: list[CompileShare], total: int, events: Events
+) -> ShardResult:
+    units, hits = sum(part.units for part in parts), count_hits(parts, events)
     return ShardResult(
         shard=shard.number,
         count=shard.count,
         plan=plan.fingerprint,
-        compiled=own - hits,
+        compiled=units - hits,
         hits=hits,
-        left=total - own,
+        left=total - units,
         seconds=round(sum(tool.cpu for tool in events.tools), 1),
     )

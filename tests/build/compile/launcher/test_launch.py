@@ -261,6 +261,24 @@ def test_uses_cache_unless_it_is_off(
     assert [event["cached"] for event in bench.events()] == [cached]
 
 
+@pytest.mark.parametrize("off", ["", "1"])
+def test_a_share_makes_no_object(off: str, standin: Callable[..., Bench], tmp_path: Path) -> None:
+    """The cache gets nvcc's stand-in for shares; without a cache nothing runs."""
+    program = tmp_path / "sccache"
+    program.write_text('#!/bin/sh\necho "$1 $CUWHEEL_ONLY_ARCHS"\n')
+    program.chmod(0o755)
+    bench = standin(GOOD, cache=(str(program),))
+    bench.write("a.cu", "int a;\n")
+
+    variables = {"CUWHEEL_ONLY_ARCHS": "80 90a", "CUWHEEL_NO_COMPILE_CACHE": off}
+    done = bench.run("nvcc", "-c", "-arch=sm_90", "a.cu", "-o", "a.o", **variables)
+
+    assert done.status == 0, done.output
+    assert done.output == ("" if off else f"{bench.inside.nvcc_of_shares} 80 90a\n")
+    assert not (bench.source / "a.o").exists()
+    assert [event["share"] for event in bench.events()] == [["80", "90a"]]
+
+
 def test_passes_the_compile_to_the_gate(standin: Callable[..., Bench]) -> None:
     bench = standin('echo "$CUWHEEL_COMPILE" "$CUWHEEL_FILE" >> log')
 

@@ -253,6 +253,22 @@ def test_reads_archs(text: str, archs: tuple[str, ...], settings: Settings) -> N
 
 
 @pytest.mark.parametrize(
+    ("text", "by_arch"),
+    [
+        ("a.cu -gencode=arch=compute_80,code=sm_80 -gencode arch=compute_90a,code=sm_90a", "yes"),
+        ("a.cu -gencode=arch=compute_80,code=sm_80 -gencode arch=compute_80,code=sm_86", "no"),
+        ("a.cu -gencode=arch=compute_80,code=sm_80 -arch=sm_90", "no"),
+        ("a.cu -arch=sm_90", "no"),
+        ("a.cpp -gencode=arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90", "no"),
+    ],
+)
+def test_knows_whether_each_arch_has_its_own_commands(
+    text: str, by_arch: str, settings: Settings
+) -> None:
+    assert nvcc_command(["-c", *text.split()], settings).is_by_arch == (by_arch == "yes")
+
+
+@pytest.mark.parametrize(
     "text",
     [
         *("-c a.cu b.cu", "-o x a.cu", "-ptx a.cu", "-c a.cu --dryrun", "-E a.cu", "-M a.cu"),

@@ -92,15 +92,73 @@ def test_order_of_the_list_makes_no_difference(compiles: list[ListedCompile]) ->
 
 def test_measured_seconds_balance_the_work(compiles: list[ListedCompile]) -> None:
     source = random.Random(2)
-    known = {key_of_compile(each.file, each.archs): source.uniform(30, 300) for each in compiles}
+    known = {
+        key_of_compile(each.file, each.archs): {"": 5.0, "90": source.uniform(30, 300)}
+        for each in compiles
+    }
 
     planned = assign(compiles, known, 8)
 
     loads: Counter[int] = Counter()
     for each in planned:
         loads[each.shard] += each.seconds  # type: ignore[assignment]
-    assert sum(loads.values()) == pytest.approx(sum(known.values()))
+    total = sum(sum(parts.values()) for parts in known.values())
+    assert sum(loads.values()) == pytest.approx(total)
     assert max(loads.values()) <= 1.05 * sum(loads.values()) / 8
+
+
+_ARCHS = ("80", "90", "100", "120")
+
+
+def _heavy(number: int) -> ListedCompile:
+    return _compile(f"heavy-{number}.cu", archs=_ARCHS, is_by_arch=True)
+
+
+def _seconds_of(*heavy: ListedCompile) -> dict[str, dict[str, float]]:
+    parts = {"": 20.0, "80": 60.0, "90": 70.0, "100": 80.0, "120": 90.0}
+    return {key_of_compile(each.file, each.archs): parts for each in heavy}
+
+
+def test_few_long_compiles_are_divided_by_arch() -> None:
+    heavy = [_heavy(number) for number in range(4)]
+
+    planned = assign(heavy, _seconds_of(*heavy), 8, by_arch=True)
+
+    assert {(each.id, each.arch) for each in planned} == {
+        (id_of(each), arch) for each in heavy for arch in _ARCHS
+    }
+    loads: Counter[int] = Counter()
+    for each in planned:
+        loads[each.shard] += each.seconds  # type: ignore[assignment]
+    assert len(planned) == 16
+    assert max(loads.values()) <= 1.05 * sum(loads.values()) / 8
+
+
+def test_divides_no_more_compiles_than_shards_need(compiles: list[ListedCompile]) -> None:
+    """The last build has to compile the rest of each."""
+    known = {key_of_compile(each.file, each.archs): {"90": 4.0} for each in compiles}
+    light = [replace(each, is_by_arch=True, archs=_ARCHS) for each in compiles[:9]]
+
+    planned = assign(
+        [*compiles, *light, _heavy(1)], known | _seconds_of(_heavy(1)), 4, by_arch=True
+    )
+
+    assert {each.file for each in planned if each.arch} == {_heavy(1).file}
+
+
+@pytest.mark.parametrize(
+    ("program", "changes"),
+    [("ccache", {}), ("sccache", {"is_by_arch": False})],
+    ids=["keeps whole objects", "archs without commands"],
+)
+def test_divides_only_what_can_be(
+    program: str, changes: dict[str, object], cache: CompileCache, tmp_path: Path
+) -> None:
+    other = replace(cache, program=CacheProgram(name=program))
+
+    plan = _records(other, tmp_path).settle([replace(_heavy(1), **changes)], {}, 4)  # type: ignore[arg-type]
+
+    assert [each.arch for each in plan.compiles] == [""]
 
 
 def test_a_source_that_is_compiled_twice_counts_twice() -> None:
@@ -117,7 +175,7 @@ def test_first_plan_holds_when_more_is_known(
     compiles: list[ListedCompile], cache: CompileCache, tmp_path: Path
 ) -> None:
     first = _records(cache, tmp_path).settle(compiles, {}, 3)
-    known = {key_of_compile(compiles[0].file, ("90",)): 1e4}
+    known = {key_of_compile(compiles[0].file, ("90",)): {"90": 1e4}}
 
     second = _records(cache, tmp_path, **{"build tag": "2"}).settle(compiles, known, 3)
 
@@ -129,10 +187,10 @@ def test_a_compile_outside_of_the_plan_has_the_same_shard_everywhere(
     compiles: list[ListedCompile], cache: CompileCache, tmp_path: Path
 ) -> None:
     plan = _records(cache, tmp_path).settle(compiles, {}, 3)
-    new = _compile("new.cu")
+    new = id_of(_compile("new.cu"))
 
-    assert plan.shard_of(new) == plan.shard_of(new)
-    assert 1 <= plan.shard_of(new) <= 3
+    assert plan.shard_of_unknown(new) == plan.shard_of_unknown(new)
+    assert 1 <= plan.shard_of_unknown(new) <= 3
 
 
 @pytest.mark.parametrize(
@@ -230,6 +288,11 @@ def test_programs_that_the_build_runs_are_needed(inputs: tuple[str, ...], needed
     assert dry.needed == needed
 
 
+def _before_archs(compile_: dict[str, Any]) -> dict[str, Any]:
+    """A compile in the plan of an older cuwheel."""
+    return {name: value for name, value in compile_.items() if name != "arch"}
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -239,6 +302,7 @@ def test_programs_that_the_build_runs_are_needed(inputs: tuple[str, ...], needed
         lambda plan: {**plan, "count": 4},
         lambda plan: {**plan, "key": {"archs": "80"}},
         lambda plan: {**plan, "compiles": [{**plan["compiles"][0], "shard": 99}]},
+        lambda plan: {**plan, "compiles": [_before_archs(plan["compiles"][0])]},
         lambda plan: {**plan, "compiles": [{**plan["compiles"][0], "shard": 0}]},
     ],
 )

@@ -14,7 +14,11 @@ from cuwheel.base.system import disks
 from cuwheel.base.system.disks import DiskWatch
 from cuwheel.build.compile.cache.compile_cache import CacheProgram, CompileCache
 from cuwheel.build.compile.events import DIRECT_MODE, Compile, Events, read_events
-from cuwheel.build.pipeline.package_build.shard_run import check_kept
+from cuwheel.build.pipeline.package_build.dry_run import ListedCompile
+from cuwheel.build.pipeline.package_build.shard_plan import PlannedCompile, ShardPlan, id_of
+from cuwheel.build.pipeline.package_build.shard_run import check_kept, count_hits, own_share
+from cuwheel.build.workspace.request import Shard
+from tests.support.build.event_lines import compile_line, tool_line, write_log
 
 
 @pytest.fixture
@@ -54,6 +58,74 @@ def test_refuses_a_cache_that_did_nothing_or_failed(cache: CompileCache) -> None
             check_kept(cache, cache.log_folder, _events("sccache"), DiskWatch(cache.folder))
 
         assert caught.value.why == f"sccache failed {why}"
+
+
+_ARCHS = ("80", "90")
+_FILE = "/cuwheel/source/a.cu"
+
+
+def _planned(*shards: int) -> tuple[ShardPlan, list[ListedCompile]]:
+    """One compile, divided among shards; and one that the plan doesn't know."""
+    listed = [
+        ListedCompile(
+            name="nvcc",
+            arguments=("-c", file),
+            folder="/cuwheel/source",
+            file=file,
+            path=file,
+            output=f"{file}.o",
+            archs=_ARCHS,
+            variables=("A=1",),
+            is_by_arch=True,
+        )
+        for file in (_FILE, "/cuwheel/source/new.cu")
+    ]
+    units = tuple(
+        PlannedCompile(id=id_of(listed[0]), file=_FILE, arch=arch, seconds=1.0, shard=shard)
+        for arch, shard in zip(_ARCHS, shards, strict=True)
+    )
+    return ShardPlan(key={}, count=2, compiles=units), listed
+
+
+@pytest.mark.parametrize(
+    ("shards", "expected"),
+    [((1, 2), ("80",)), ((2, 1), ("90",)), ((1, 1), ()), ((2, 2), None)],
+    ids=["first", "second", "whole", "none"],
+)
+def test_takes_its_archs_of_a_divided_compile(
+    shards: tuple[int, int], expected: tuple[str, ...] | None
+) -> None:
+    plan, listed = _planned(*shards)
+
+    parts, total = own_share(plan, Shard(1, 2), listed)
+
+    assert [part.archs for part in parts if part.compile == listed[0]] == (
+        [] if expected is None else [expected]
+    )
+    assert total == 3
+    every, _ = own_share(plan, Shard(2, 2), listed)
+    assert sum(part.units for part in (*parts, *every)) == total
+
+
+@pytest.mark.parametrize(
+    ("share", "ran", "hits"),
+    [
+        (("80",), (), 1),
+        (("80",), ("",), 1),  # the front end of the host's compiler, which all archs have in common
+        (("80",), ("80",), 0),
+        ((), (), 2),
+        ((), ("", "90"), 1),
+    ],
+)
+def test_counts_units_that_were_kept(
+    share: tuple[str, ...], ran: tuple[str, ...], hits: int, tmp_path: Path
+) -> None:
+    plan, listed = _planned(1, 2 if share else 1)
+    parts, _ = own_share(plan, Shard(1, 2), listed[:1])
+    line = compile_line(file=_FILE, archs=_ARCHS, share=share)
+    events = read_events(write_log(tmp_path, line, *(tool_line(arch=arch) for arch in ran)))
+
+    assert count_hits(parts, events) == hits
 
 
 @pytest.mark.parametrize("count", ["cache_write_errors", "requests_not_cacheable"])
