@@ -362,7 +362,10 @@ def _archs(recipe: Recipe, toolkit: Toolkit) -> tuple[str, ...]:
 def _python_to_find(
     entry: CatalogueEntry, request: BuildRequest, console: Console, environ: Mapping[str, str]
 ) -> str:
-    """Return `--python`, or for a wheel of the stable ABI the one it is built with."""
+    """Return `--python`, or for a wheel of the stable ABI the one it is built with.
+
+    The smoke test of such a wheel runs with any that it serves.
+    """
     python, recipe = next(iter(request.python), ""), entry.recipe
     if recipe is None or recipe.python != "abi3":
         return python
@@ -380,6 +383,9 @@ def _python_to_find(
             f"the stable ABI of {recipe.oldest_python}"
         )
     if release == chosen or release.startswith(f"{chosen}."):
+        return python
+    if python and request.stage == "smoke":
+        console.note(f"trying the wheel of the stable ABI of {chosen} with Python {release}")
         return python
     if python and chosen == recipe.oldest_python:
         console.note(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.base.errors import TargetRootError, UsageError
+from cuwheel.base.errors import CuwheelError, TargetRootError, UsageError
 from cuwheel.base.system.console import Console
 from cuwheel.build.recipe.cells import PYTHONS
 from cuwheel.build.recipe.platform import AARCH64, PLATFORMS
@@ -91,6 +91,20 @@ def test_wheel_of_stable_abi_is_built_with_oldest_python(project: Path) -> None:
 
     assert (cell.id, cell.job.target.python) == ("one-130-cp311", "3.11")
     assert cell.options == ("one-130", "--python", "3.11")
+
+
+def test_wheel_of_stable_abi_is_tried_with_the_python_that_is_named(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_recipe(project, "one", 'python="abi3", requires_python=">=3.8", build=Setuptools(),')
+    release = found_pythons.pythons()[0].release
+    (dist := project.parent / "dist").mkdir()
+    words = ["one-130", "--python", release, "--dist", str(dist)]
+
+    with pytest.raises(CuwheelError, match="no wheel"):
+        run_command("smoke", words, Console())
+
+    assert f"the stable ABI of 3.8 with Python {release}" in capsys.readouterr().err
 
 
 def test_python_that_a_framework_has_no_wheel_for_is_impossible(project: Path) -> None:

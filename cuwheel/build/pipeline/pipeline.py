@@ -181,7 +181,8 @@ def _published(name: str, job: Job) -> RepairedWheel | None:
     note, is_in_work = job.workspace.console.note, has_wheel(job.workspace)
     if name == "audit":  # the build's record names paths to look for
         return None if is_in_work else published_wheel(job)
-    reasons = outdated_reasons(read_build(job), key_of(job), job)
+    is_builder = job.python.release == job.target.python  # not where a stable ABI is tried
+    reasons = outdated_reasons(read_build(job), key_of(job), job) if is_builder else ()
     if reasons and is_in_work:
         note(f"trying the wheel that {job.workspace.work} knows")
         return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from cuwheel.base.system.compilers import SYSTEM_PATH
+from cuwheel.base.system.compilers import SYSTEM_PATH, find_host_compilers
 from cuwheel.base.system.folders.temporary import temporary_folder
 from cuwheel.base.system.process import run
 from cuwheel.base.system.regular_files import read_bytes
@@ -44,6 +44,9 @@ def driver_stub_of(job: Job) -> bytes | None:
     """Return the stub of a target's CUDA release, by any GCC; None without one."""
     workspace = job.workspace
     cc = workspace.load("toolchain", Toolchain).cc if workspace.has("toolchain") else None
-    if cc is None and job.machine.compilers:
-        cc = job.machine.compilers[0].cc
+    if cc is None:  # a published wheel; with a compiler of a lock, the machine's weren't read
+        platform = job.target.platform
+        triplet = platform.triplet if platform.is_foreign else ""
+        compilers = job.machine.compilers or find_host_compilers({}, triplet)
+        cc = compilers[0].cc if compilers else None
     return compile_driver_stub(job.target.toolkit.release, cc) if cc else None

@@ -290,7 +290,7 @@ def smoke_parser() -> Parser:
 
 def run_smoke(args: argparse.Namespace, console: Console, caller: Caller) -> None:
     """Run the stage `smoke` on the wheel of each target."""
-    request = request_of(args, caller)
+    request = request_of(args, caller, stage="smoke")
     if request.dist:
         fix = (
             "give the folder with the wheel, or leave out --dist: without it, the wheel in dist/ "
