@@ -17,7 +17,7 @@ RECIPE = Recipe(
     archs=(),  # its kernels are compiled when they are used
     patches=(
         Patch(file="0001-state-numpy-and-cudart.patch", why="it needs both"),
-        Patch(file="0002-include-no-header-that-is-gone.patch", why="of CUDA 13; else no kernels"),
+        Patch(file="0002-include-no-header-that-is-gone.patch", why="with pycuda-helpers.hpp"),
     ),
     requires=(
         *("numpy>=1.24", "setuptools", "wheel"),
