@@ -29,6 +29,10 @@ _DYNAMIC = re.compile(
     rb"|LazyLoader|lazy_loader|_LazyModule|addsitedir|import_module|__import__"
 )
 _CHANGES = re.compile(_DYNAMIC.pattern.removesuffix(rb"|import_module|__import__"))
+_ADDS = re.compile(
+    rb"meta_path|path_hooks|sys\.path\s*(\+?=|\.)|addsitedir"
+    rb"|sys\.modules\s*(\[[^\]]*\]\s*=[^=]|\.(setdefault|update))"
+)
 # Of 3.8 to 3.14: `:=`, `/` in parameters, `match`, `with (`, `except*`, types.
 _NEWER = re.compile(
     rb":=|/\s*[,)]|^\s*(match|case|type)\s|\bwith\s*\(|except\s*\*|(def|class)\s+\w+\[",
@@ -192,6 +196,11 @@ class PythonCode:
     def is_dynamic(self) -> bool:
         """True if code that always runs changes how Python finds modules."""
         return any(_DYNAMIC.search(self.sources[member]) for member in self._run)
+
+    @cached_property
+    def adds_folders(self) -> bool:
+        """True if it may add folders with other projects' modules, or modules themselves."""
+        return any(_ADDS.search(self.sources[member]) for member in self._run)
 
     @cached_property
     def changes_search(self) -> bool:
@@ -400,7 +409,13 @@ class PythonCode:
         names = set(self.injected(module))
         for node in own_level(tree):
             target = self.target(module, node) if isinstance(node, ast.ImportFrom) else ""
-            if target != module:
+            if isinstance(node, ast.ImportFrom) and target == module:
+                names.update(
+                    alias.asname or alias.name
+                    for alias in node.names
+                    if f"{module}.{alias.name}" in self.modules
+                )
+            else:
                 names.update(names_of(node))
             if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
                 others = self.bound(target)
@@ -526,6 +541,25 @@ def own_level(tree: ast.AST) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             queue += filter(_may_bind, ast.iter_child_nodes(node))
+
+
+def imported_names(statements: Iterable[ast.AST]) -> dict[str, str]:
+    """Return what names mean that imports of other projects bind: `np` is `numpy`."""
+    names: dict[str, str] = {}
+    for node in statements:
+        if isinstance(node, ast.Import):
+            full = {alias.asname: alias.name for alias in node.names if alias.asname}
+            tops = [alias.name.partition(".")[0] for alias in node.names if not alias.asname]
+            names |= {**full, **{top: top for top in tops}}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+    return names
+
+
+def full_name(node: ast.expr, names: Mapping[str, str]) -> str:
+    """Return `numpy.float_` of `np.float_`; a name that no import binds stays as it is."""
+    first, dot, rest = ast.unparse(node).partition(".")
+    return names.get(first, first) + dot + rest
 
 
 def _may_bind(node: ast.AST) -> bool:

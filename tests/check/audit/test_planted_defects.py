@@ -170,7 +170,7 @@ DEFECTS = (
     Plant("undeclared framework", warning(PY, "pkg/__init__.py"), package("import torch\n")),
     Plant(
         "only an extra's",
-        warning(PY, "pkg/__init__.py"),
+        error(PY, "pkg/__init__.py"),
         package("import einops\n"),
         {"requires": ('einops; extra == "all"',)},
     ),
@@ -1740,6 +1740,15 @@ ENVIRON = "import os\n"
 TOOL_NEEDS = Code("int main(void) { return 0; }\n", ("libone.so.1",), is_program=True)
 
 
+def of_cuda(major: int) -> dict[str, str | Code]:
+    check = f"import torch\nassert torch.version.cuda.startswith('{major}.')\n"
+    return {LIB: Code(needs=(CUDART13,), flags=RPATH13), **package(check)}
+
+
+CALLING = "import ctypes, os\nlib = ctypes.CDLL(os.path.dirname(__file__) + '/libx.so')\nx = lib."
+PRELOADING = "import os; os.environ.setdefault('LD_PRELOAD', 'liba.so')\n"
+
+
 def script(folder: str) -> dict[str, str | Code]:
     flags = (f"-Wl,-rpath,$ORIGIN/../lib/{folder}/site-packages/pkg",)
     return {"pkg/libone.so.1": Code(), SCRIPT: replace(TOOL_NEEDS, flags=flags)}
@@ -1866,7 +1875,24 @@ BROKEN = (
             ("import torch\nx = torch.cuda.get_device_capability(0)", warning, "torch"),
             ("import torch\nif torch.cuda.current_device(): ...", warning, "torch"),
             ("import torch\ndef f(x=torch.cuda.get_device_name()): ...", warning, "torch"),
-            ("import torch\nassert torch.cuda.is_available()", note, "torch"),
+            ("import torch\nassert torch.cuda.is_available()", warning, "torch"),
+            ("import os as o\nx = o.path.join(o.environ['CUDA_HOME'], 'a')", error),
+            ("import os, sys\nsys.setdlopenflags(os.RTLD_GLOBAL)", warning),
+            ("from dataclasses import dataclass as d\n@d\nclass A:\n    x: list = []", error),
+            ("import shutil as s, sys as t\nif s.which('nvcc') is None: t.exit(1)", warning),
+            ("import sys\ntry: import numpy\nexcept ImportError: sys.exit()", warning),
+            (
+                "import os\ntry: import numpy\nexcept ImportError: os.system('pip install a')",
+                warning,
+            ),
+            ("import base64 as b\nexec(b.b64decode('cHJpbnQoMSk='))", warning),
+            ("import os\nos.makedirs('/tmp/pkg/cache')", warning),
+            ("x = open('/proc/driver/nvidia/version').read()", warning),
+            ("import sys as s\nif float(s.version[:3]) < 3.8: raise ImportError", error),
+            ("import scipy\nif scipy.__version__ < '1.9': raise ImportError", error, "scipy"),
+            ("import argparse\nx = argparse.ArgumentParser()\ny = x.parse_args()", error),
+            ("import numpy as a\nx = a.float_", error, "numpy>=2"),
+            (f"{LOAD}def f(): return load('k', ['k.cu'])", warning, "torch"),
             ("import torch\nx = torch.zeros(1, device='cuda:0')", warning, "torch"),
             ("from pynvml import nvmlInit\nnvmlInit()", warning, "nvidia-ml-py"),
             ("import jax\nx = jax.devices('gpu')", warning, "jax"),
@@ -1882,6 +1908,16 @@ BROKEN = (
             ("from cupy import cusparse", warning, "cupy-cuda12x"),
             ("import jax.numpy as jnp\ndef f(): return jnp.fix(1)", warning, "jax>=0.4"),
         )
+    ),
+    Plant(
+        "no function", error(PY, "pkg/__init__.py"), {LIB: Code(), **package(CALLING + "none()")}
+    ),
+    Plant("torch.version.cuda", error(PY, "pkg/__init__.py"), of_cuda(12), requiring("torch")),
+    Plant("pth with a library", warning(START, "a.pth"), {"a.pth": PRELOADING}, ANY),
+    Plant(
+        "aside",
+        warning(PY, "other/__init__.py"),
+        {"pkg/__init__.py": "", "other/__init__.py": "import einops\n"},
     ),
     *(
         Plant(text.replace("\n", " "), error(PY, "entry_points.txt"), group(text, code))
@@ -1900,7 +1936,7 @@ BROKEN = (
         "no header",
         warning(PY, "pkg/k.cu"),
         {"pkg/k.cu": INCLUDING, **package(COMPILING)},
-        requiring("torch"),
+        requiring("torch", "ninja"),
     ),
     *(
         Plant(name, error(START, name), {name: text, "_finder.py": FINDER}, ANY)
@@ -1951,6 +1987,9 @@ BROKEN = (
     ),
 )
 FIXED = (
+    Plant("function", None, {LIB: Code(), **package(CALLING + "answer()")}),
+    Plant("torch.version.cuda of it", None, of_cuda(13), requiring("torch>=2.11")),
+    Plant("submodule", None, package("from . import a\ndef f(): return a.b\n", a="b = 1\n")),
     *(
         Plant(f"compiles, too: {code[:30]}", None, package(f"{code}\n"))
         for code in (
@@ -2047,6 +2086,19 @@ FIXED = (
             ("import torch\ndef f(): return torch.cuda.current_device()", "torch"),
             ("import torch\nx = torch.cuda.is_available() and torch.cuda.init()", "torch"),
             ("import torch\ntry: torch.cuda.init()\nexcept RuntimeError: ...", "torch"),
+            ("import os as o\ndef f(): return o.path.join(o.environ['CUDA_HOME'], 'a')",),
+            ("import sys\na = sys.getdlopenflags()\nsys.setdlopenflags(1)\nsys.setdlopenflags(a)",),
+            ("from dataclasses import dataclass as d\n@d\nclass A:\n    x: tuple = ()",),
+            ("import sys\nif __name__ == '__main__': sys.exit(1)",),
+            ("import sys\ntry: import numpy\nexcept ImportError:\n    def f(): sys.exit()",),
+            ("import base64 as b\ndef f(): exec(b.b64decode('cHJpbnQoMSk='))",),
+            ("import os\ndef f(): os.makedirs('/tmp/pkg/cache')",),
+            ("import sys as s\nif s.version[:1] < '3': raise ImportError",),
+            ("import scipy\nif scipy.__version__ < '1.9': raise ImportError", "scipy<1.16"),
+            ("import torch\nif torch.__version__ < '2.4': raise ImportError", "torch"),
+            ("import argparse\nx = argparse.ArgumentParser()\ny = x.parse_args([])",),
+            ("import numpy as a\nx = a.float64", "numpy>=2"),
+            (f"{LOAD}def f(): return load('k', ['k.cu'])", "torch", "ninja"),
             ("import torch\nx = torch.zeros(1, device='cpu')", "torch"),
             ("import jax\nx = jax.devices()", "jax"),
             ("import pynvml", "nvidia-ml-py"),
@@ -2071,7 +2123,7 @@ FIXED = (
     ),
     *(
         Plant(f"header {name}", None, {"pkg/k.cu": text, **package(COMPILING), **more}, wheel)
-        for wheel in (requiring("torch"),)
+        for wheel in (requiring("torch", "ninja"),)
         for name, text, more in (
             ("here", INCLUDING, {"pkg/include/vec.cuh": ""}),
             ("of PyTorch", '#include "torch/extension.h"\n', {}),
@@ -2331,7 +2383,8 @@ NOT_AT_IMPORT = tuple(
             {},
             (
                 "from urllib.request import urlopen\ndef f(): urlopen('https://a.example')",
-                "import os\ntry: os.system('pip install numpy')\nexcept OSError: ...",
+                "import os\ndef f(): os.system('pip install numpy')",
+                "import os\nif os.getenv('PKG_GET'): os.system('pip install numpy')",
                 "import random\nrandom.Random(0)",
                 f"{HERE}def f(): (here / 'a.txt').write_text('x')",
                 f"{HERE}os.makedirs(here, exist_ok=True)",

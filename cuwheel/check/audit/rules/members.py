@@ -85,7 +85,9 @@ _AT_START = frozenset({"sitecustomize.py", "usercustomize.py"})
 _RUNS = re.compile(rb"^import[ \t]", re.MULTILINE)  # in a `.pth` (documentation of `site`)
 _IMPORTED = re.compile(rb"^import[ \t]+([A-Za-z]\w*)", re.MULTILINE)
 # Code that hides what it does, or starts and fetches something.
-_SUSPECT = re.compile(rb"exec\(|eval\(|base64|zlib|marshal|subprocess|popen|system\(|socket|urllib")
+_SUSPECT = re.compile(
+    rb"LD_|exec\(|eval\(|base64|zlib|marshal|subprocess|popen|system\(|socket|urllib"
+)
 _ABSOLUTE = re.compile(rb"^/[^\r\n]*", re.MULTILINE)
 # Of editable installs: setuptools, hatchling, scikit-build-core, meson-python.
 _EDITABLE = re.compile(r"(__editable__|_editable_impl_).*\.pth|.+[-_]editable\.pth")

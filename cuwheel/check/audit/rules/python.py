@@ -41,6 +41,9 @@ _SHOWN = 3  # names in one finding
 _FRAMEWORKS = frozenset(
     {"cupy", "google-colab", "jax", "jaxlib", "mxnet", "paddle", "tensorflow", "torch", "triton"}
 )
+_DEVELOPERS = frozenset(
+    {"dev", "develop", "doc", "docs", "lint", "test", "testing", "tests"}
+)  # extras
 _SOURCES = ("src", "lib", "python", "source")
 _SITES = ("site-packages", "dist-packages")  # the end of a prefix that was packed as it was
 _STARTED = ("console_scripts", "gui_scripts")
@@ -79,14 +82,15 @@ _PROGRAM = re.compile(r"(python|pip)(3(\.\d+)?)?|activate|easy_install|pyvenv|uv
 def python_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield findings about code that an import always runs, and about entry points."""
     code = case.code
-    yield from _syntax_findings(code, case.oldest_python)
+    yield from _syntax_findings(code, case)
     yield from _rest_findings(code, case)
     yield from release_findings(case)
     yield from _annotation_findings(code, case.oldest_python)
     if not code.is_dynamic:
         yield from _missing_findings(code, case)
-        yield from _undeclared_findings(code, case)
         yield from _exported_findings(code)
+    if not code.adds_folders:
+        yield from _undeclared_findings(code, case)
     yield from _order_findings(code)
     for member, line in code.imports_above_top():
         yield finding(member, _RULE, f"line {line} imports from above its outermost package")
@@ -152,13 +156,12 @@ def _shadow_findings(case: AuditCase) -> Iterator[AuditFinding]:
             yield finding(name, _RULE, fact, "warning" if is_lost else "note")
 
 
-def _syntax_findings(code: PythonCode, oldest: int | None) -> Iterator[AuditFinding]:
+def _syntax_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
+    oldest = case.oldest_python
     for member in code.run:
         problem = code.syntax_error(member)
         if problem and not _may_be_new(problem, oldest):
-            place = f"line {problem.lineno}: " if problem.lineno else ""
-            fact = f"importing it with Python 3.{_THIS} fails: {place}{problem.msg}"
-            yield finding(member, _RULE, fact)
+            yield finding(member, _RULE, _import_fault(problem, case))
         elif problem:
             fact = (
                 f"Python 3.{_THIS}, with which the audit runs, can't read line {problem.lineno}: "
@@ -174,13 +177,19 @@ def _rest_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
     for member in code.rest:
         problem = code.syntax_error(member)
         if problem and not _may_be_new(problem, case.oldest_python):
-            place = f"line {problem.lineno}: " if problem.lineno else ""
-            fact = f"importing it with Python 3.{_THIS} fails: {place}{problem.msg}"
+            fact = _import_fault(problem, case)
             # A file without any statement, as a version alone, may be data.
             severity: Severity = "warning" if code.statements(member) else "note"
             yield finding(member, _RULE, fact, "error" if member in case.started else severity)
         elif not problem and (fact := _older_fault(member, code, case.oldest_python)):
             yield finding(member, _RULE, fact, "note")  # code may ask for the Python first
+
+
+def _import_fault(problem: SyntaxError, case: AuditCase) -> str:
+    place = f"line {problem.lineno}: " if problem.lineno else ""
+    is_served = (case.oldest_python or 0) <= _THIS <= case.newest_python
+    which = f" with Python 3.{_THIS}" if is_served else ""
+    return f"importing it{which} fails: {place}{problem.msg}"
 
 
 def _older_fault(member: str, code: PythonCode, oldest: int | None) -> str:
@@ -291,12 +300,21 @@ def _undeclared(item: Import, project: str, case: AuditCase) -> AuditFinding:
         fact += f"is required only where {lines[0].marker}"
     else:
         fact += "no requirement installs"
-    # Users choose the build of a framework, and of what an extra brings; recipes test with more.
-    is_sure = not extras and project not in _FRAMEWORKS and not case.contract
+    # Users choose the build of a framework, by an extra too; recipes test with more.
+    is_chosen = project in _FRAMEWORKS and not _DEVELOPERS.issuperset(extras or ("",))
+    is_sure = not is_chosen and not case.contract and _is_of_project(item.importer, case)
     severity: Severity = "error" if is_sure else "warning"
     if item.importer not in case.code.run:
         severity = "warning" if is_sure and item.importer in case.started else "note"
     return finding(item.importer, _RULE, fact, severity)
+
+
+def _is_of_project(member: str, case: AuditCase) -> bool:
+    """Return False for a package of another name in a wheel with one of the project's name."""
+    tops = {canonicalize_name(root.partition(".")[0]) for root in case.code.roots}
+    own = {top for top in tops if case.project.startswith(top) or top.startswith(case.project)}
+    path = installed_path(member)
+    return not own or path is None or canonicalize_name(path.parts[0].removesuffix(".py")) in own
 
 
 def _entry_findings(case: AuditCase) -> Iterator[AuditFinding]:

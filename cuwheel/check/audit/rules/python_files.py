@@ -14,6 +14,8 @@ from typing import NamedTuple
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, finding
+from cuwheel.check.audit.installed_projects import installed_by
+from cuwheel.check.audit.python_code import full_name, imported_names
 from cuwheel.check.audit.rules.python_machine import (
     BUILDERS,
     Effect,
@@ -21,6 +23,7 @@ from cuwheel.check.audit.rules.python_machine import (
     effects_of_assignment,
     effects_of_call,
     effects_of_check,
+    possible_effects,
 )
 from cuwheel.check.audit.rules.python_projects import QUERIES, Query, query_findings
 from cuwheel.check.audit.rules.python_values import (
@@ -76,6 +79,12 @@ _DEPTH = 4  # of calls
 _WRITERS = frozenset({"write_text", "write_bytes", "mkdir", "touch"})  # methods of a path
 # Folders of CUDA's toolkit, which users of a wheel needn't have.
 _TOOLKITS = re.compile(r"/(usr/local/cuda|opt/(cuda|nvidia|conda))")
+_OF_DRIVER = re.compile(r"/(proc/driver/nvidia|dev/nvidia|sys/module/nvidia)")
+_JIT = frozenset(f"torch.utils.cpp_extension.{name}" for name in ("load", "load_inline"))
+_CTYPES = re.compile(rb"\b(CDLL|PyDLL|LoadLibrary)\(")
+_ASKS = re.compile(rb"hasattr|getattr|AttributeError")
+_OF_C = frozenset({"calloc", "fflush", "free", "malloc", "memcpy", "memset", "printf", "strlen"})
+_SHARED = re.compile(r"/(tmp|var/tmp|dev/shm)/")  # folders of all users
 _MAX_ITEMS = 64  # of a loop
 _IMPORTERS = frozenset({"importlib.import_module", "builtins.__import__"})
 _FILES = frozenset({"builtins.open", "io.open", "os.makedirs", "os.mkdir", "logging.FileHandler"})
@@ -105,6 +114,8 @@ def file_findings(case: AuditCase) -> Iterator[AuditFinding]:
     yield from query_findings(dict.fromkeys(files.queries), case)
     yield from effect_findings(files.effects, case)
     yield from _compiled_findings(files, case)
+    yield from _ninja_findings(case)
+    yield from _symbol_findings(files, case)
     yield from _include_findings(case)
 
 
@@ -121,6 +132,8 @@ def _judged(opened: _Opened, case: AuditCase) -> Iterator[AuditFinding]:
         yield finding(opened.member, _RULE, f"{fact}only the machine that built the wheel has")
     elif not is_own and _TOOLKITS.match(str(path)):
         yield finding(opened.member, _RULE, f"{fact}not every machine has", "warning")
+    elif not is_own and _OF_DRIVER.match(str(path)):
+        yield finding(opened.member, _RULE, f"{fact}only a machine with a driver has", "warning")
     elif _is_unversioned(opened.path):
         yield finding(opened.member, _RULE, f"{fact}no wheel of NVIDIA's has", "warning")
 
@@ -133,7 +146,11 @@ def _written_findings(files: _Files, case: AuditCase) -> Iterator[AuditFinding]:
         is_own = path.is_relative_to(SITE)
         is_there = is_own and not _is_missing(path.relative_to(SITE), case) and written.is_folder
         is_run = written.member in case.code.run and written.member not in done
-        if is_run and not is_there and (is_own or not path.is_absolute()):
+        if is_run and _SHARED.match(str(path)):
+            done.add(written.member)
+            fact = f"line {written.line} writes {path}: where another user made it the import fails"
+            yield finding(written.member, _RULE, fact, "warning")
+        elif is_run and not is_there and (is_own or not path.is_absolute()):
             done.add(written.member)
             where = "site-packages" if is_own else "the current folder"
             fact = (
@@ -154,6 +171,67 @@ def _compiled_findings(files: _Files, case: AuditCase) -> Iterator[AuditFinding]
                 fact = f"line {line} compiles {own.relative_to(SITE)}, which isn't in the wheel"
                 if _Opened(member, line, path) not in files.opened or member not in case.code.run:
                     yield finding(member, _RULE, fact, "warning")
+
+
+def _ninja_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield modules that compile with PyTorch, which needs ninja, where nothing names it."""
+    named = any(b"ninja" in source for source in case.scan.sources.values())
+    is_there = named or "ninja" in {*case.required, *(installed_by(case.required) or ())}
+    for member in () if is_there else (*case.code.run, *case.code.rest):
+        if _COMPILES.search(case.scan.sources[member]):
+            names = imported_names(case.code.nodes(member))
+            for call in (node for node in case.code.nodes(member) if isinstance(node, ast.Call)):
+                if full_name(call.func, names) in _JIT:
+                    fact = f"line {call.lineno} compiles with PyTorch, which needs ninja: no "
+                    yield finding(member, _RULE, f"{fact}requirement installs it", "warning")
+                    break
+
+
+def _symbol_findings(files: _Files, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield functions that code calls with ctypes, and that no library of the wheel exports."""
+    exports = {library.name: library.exports for library, _ in case.host_libraries}
+    paths = {str(SITE / path): name for name in exports if (path := installed_path(name))}
+    for member in (*case.code.run, *case.code.rest):
+        source = case.code.sources[member]
+        if not _CTYPES.search(source) or _ASKS.search(source):
+            continue
+        nodes, scope = list(case.code.nodes(member)), files.scope(member)
+        opened = [node for node in nodes if isinstance(node, ast.Call) and _is_loader(node)]
+        libraries = {paths.get(os.path.normpath(scope.text(call.args[0]) or "")) for call in opened}
+        if libraries and None not in libraries and None not in exports.values():
+            for node in _taken(nodes, opened):
+                is_there = any(node.attr in each for each in exports.values() if each)
+                is_needed = node.attr in _OF_C or node.attr.startswith(("cu", "nv"))
+                if not is_there and not is_needed:  # by it, so that it is found there
+                    fact = f"line {node.lineno} takes {node.attr} of {min(map(str, libraries))}, "
+                    fact += "which doesn't export it"
+                    yield finding(member, _RULE, fact)
+                    break
+
+
+def _is_loader(call: ast.Call) -> bool:
+    return name_of(call.func) in {"CDLL", "PyDLL", "LoadLibrary"} and bool(call.args)
+
+
+def _taken(nodes: list[ast.AST], opened: list[ast.Call]) -> Iterator[ast.Attribute]:
+    """Yield the attributes of opened libraries, by a name or a function that returns one."""
+    assigns = [node for node in nodes if isinstance(node, ast.Assign) and node.value in opened]
+    names = [t.id for node in assigns for t in node.targets if isinstance(t, ast.Name)]
+    functions = {
+        node.name
+        for node in nodes
+        if isinstance(node, ast.FunctionDef)
+        and any(isinstance(part, ast.Return) and part.value in opened for part in node.body)
+    }
+    stored = [n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    stored += [node.arg for node in nodes if isinstance(node, ast.arg)]
+    for node in nodes:
+        value = node.value if isinstance(node, ast.Attribute) else None
+        is_called = isinstance(value, ast.Call) and getattr(value.func, "id", "") in functions
+        name = value.id if isinstance(value, ast.Name) else ""
+        is_known = name in names and stored.count(name) == names.count(name)
+        if isinstance(node, ast.Attribute) and (is_called or is_known) and node.attr[0] != "_":
+            yield node
 
 
 def _is_missing(path: PurePosixPath, case: AuditCase) -> bool:
@@ -184,6 +262,7 @@ class _Files:
         self._owners: dict[ast.AST, str] = {}
         self._depth = 0
         self._member = ""
+        self._caller = ("", 0)
         self._called: set[ast.FunctionDef] = set()
         self.opened: list[_Opened] = []
         self.written: list[_Opened] = []
@@ -201,9 +280,9 @@ class _Files:
             if is_package and path:
                 names["__path__"] = (str(SITE / path.parent),)
             self._scopes[member] = Values(names, self._folder, self._attribute, self._call)
-            before, self._member = self._member, member
+            before, self._member, self._depth = (self._member, self._depth), member, 0
             self._run(self._code.statements(member), self._scopes[member])
-            self._member = before
+            self._member, self._depth = before
         return self._scopes[member]
 
     def makes_files(self, member: str) -> bool:
@@ -266,6 +345,8 @@ class _Files:
         given |= zip(names, map(values.of, call.args))  # noqa: B905 - the rest has defaults
         given |= {word.arg: values.of(word.value) for word in call.keywords if word.arg in given}
         self._called.add(function)
+        if not self._depth:
+            self._caller = self._member, call.lineno
         owner, before = self._owners.get(function, self._member), self._member
         self._depth, self._member = self._depth + 1, owner
         try:
@@ -283,7 +364,7 @@ class _Files:
                 if self._depth == 0:
                     fact = f"raises {ast.unparse(node.exc)[:60] if node.exc else 'an error'}: "
                     effect = Effect(self._member, node.lineno, f"{fact}the import fails", "error")
-                    self.effects.append(effect)
+                    self._add([effect])
                 return None
             if not self._step(node, values) and any(isinstance(n, _LEAVES) for n in ast.walk(node)):
                 return None
@@ -310,7 +391,8 @@ class _Files:
         elif isinstance(node, ast.ClassDef):
             self._run(node.body, values.inner({}))
         else:
-            self.effects += effects_of_check(node, values, self._member)
+            checks = list(effects_of_check(node, values, self._member))
+            self._add(checks or self._possible(node, values))
             self._look(getattr(node, "test", None), values)
             _forget(node, values)
             return False
@@ -343,7 +425,7 @@ class _Files:
         self, node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr, values: Values
     ) -> None:
         if isinstance(node, ast.Assign):
-            self.effects += effects_of_assignment(node, values, self._member)
+            self._add(effects_of_assignment(node, values, self._member))
             for target in node.targets:
                 bind(target, values.of(node.value), values)
         elif isinstance(node, ast.AnnAssign):
@@ -376,23 +458,42 @@ class _Files:
             if isinstance(function, ast.FunctionDef):
                 self._call(call, function, scope)
                 if fact := _arity_fault(call, function):
-                    self.effects.append(Effect(self._member, call.lineno, fact, "error"))
+                    self._add([Effect(self._member, call.lineno, fact, "error")])
             if isinstance(call.func, ast.Name) and call.func.id not in scope.names:
                 function = Foreign(f"builtins.{call.func.id}")
             if isinstance(function, Foreign):
-                self.effects += effects_of_call(call, function.name, scope, self._member)
+                self._add(effects_of_call(call, function.name, scope, self._member))
             is_query = isinstance(function, Foreign) and function.name in QUERIES
             if is_query and call.args and (name := scope.text(call.args[0])):
                 self.queries.append(Query(self._member, call.lineno, name))
             is_import = isinstance(function, Foreign) and function.name in _IMPORTERS
             if is_import and (module := self._lacking(call, scope)):
                 fact = f"imports {module}, which isn't in the wheel"
-                self.effects.append(Effect(self._member, call.lineno, fact, "error"))
+                self._add([Effect(self._member, call.lineno, fact, "error")])
             for path in _written_by(call, function, scope):
                 is_folder = name_of(call.func) in {"mkdir", "makedirs"}
                 self.written.append(_Opened(self._member, call.lineno, path, is_folder))
             for path in _paths_of(call, scope):
                 self.opened.append(_Opened(self._member, call.lineno, path))
+
+    def _possible(self, node: ast.stmt, values: Values) -> Iterator[Effect]:
+        """Yield effects of a statement that may run, and of the functions that it calls."""
+        scope = values.inner({})
+        for part in ast.walk(node):
+            if isinstance(part, ast.Import):
+                self._import(part, scope)
+        yield from possible_effects(node, scope, self._member)
+
+    def _add(self, effects: Iterable[Effect]) -> None:
+        """Note effects; those in a function at the line of the module that calls it."""
+        for effect in effects:
+            if self._depth and not effect.check:
+                member, line = self._caller
+                place = f"line {effect.line}" + (f" of {effect.member}" * (effect.member != member))
+                fact = f"{effect.fact} ({place})"
+                self.effects.append(effect._replace(member=member, line=line, fact=fact))
+            else:
+                self.effects.append(effect)
 
     def _lacking(self, call: ast.Call, values: Values) -> str:
         """Return the module that an import by a function lacks; empty: none that is known."""

@@ -12,12 +12,19 @@ import operator
 import re
 import symtable
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, finding
-from cuwheel.check.audit.python_code import PythonCode, names_of, own_level, parents_of
+from cuwheel.check.audit.python_code import (
+    PythonCode,
+    full_name,
+    imported_names,
+    names_of,
+    own_level,
+    parents_of,
+)
 
 # Of the module `site`; of Windows; of gettext; of Python 2, which code tests for.
 _KNOWN = {*dir(builtins), "exit", "quit", "copyright", "credits", "license", "WindowsError", "_"}
@@ -26,7 +33,7 @@ _KNOWN |= {"aiter", "anext", "BaseExceptionGroup", "ExceptionGroup", "EncodingWa
 _KNOWN |= {"PythonFinalizationError"}
 KNOWN_NAMES = frozenset(_KNOWN)
 """Names that a module needn't define."""
-_ENVIRON = re.compile(r"(os\.)?environ")
+_ENVIRON = frozenset({"environ", "os.environ"})
 _ALWAYS_SET = frozenset({"HOME", "PATH", "PWD", "USER"})  # as good as
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _PARTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.With, *_SCOPES)
@@ -186,13 +193,16 @@ class ImportOrder:
         if (
             not isinstance(name, str)
             or name in _ALWAYS_SET
-            or not _ENVIRON.fullmatch(ast.unparse(node.value))
+            or full_name(node.value, self._imported(module)) not in _ENVIRON
         ):
             return
         quoted = re.compile(rb"[\"']%b[\"']" % re.escape(name.encode()))
         if sum(len(quoted.findall(text)) for text in self._code.sources.values()) == 1:
             fact = f"line {node.lineno} fails where the environment variable {name} isn't set"
             self.faults.append(ImportFault(self._code.modules[module], fact, False))
+
+    def _imported(self, module: str) -> dict[str, str]:
+        return imported_names(self._code.statements(self._code.modules[module]))
 
     def _check_attribute(self, node: ast.Attribute, name: str, module: str) -> None:
         target = self._modules[module].get(name, "")
@@ -300,13 +310,11 @@ def _undefined(code: PythonCode, module: str, source: bytes) -> str:
 
 
 def _fault(statements: Sequence[ast.stmt]) -> tuple[int, str] | None:
-    names = {
-        alias.name for node in statements if isinstance(node, ast.Import) for alias in node.names
-    }
+    names = imported_names(statements)
     for node in statements:
         if isinstance(node, ast.Raise):
             return None
-        if isinstance(node, ast.ClassDef) and (fact := _class_fault(node)):
+        if isinstance(node, ast.ClassDef) and (fact := _class_fault(node, names)):
             return node.lineno, fact
         if isinstance(node, ast.Assign) and (fact := _unpacking_fault(node)):
             return node.lineno, fact
@@ -326,7 +334,7 @@ def _unpacking_fault(node: ast.Assign) -> str:
     return "" if has_star or have == need else f"ValueError: {have} values for {need} names"
 
 
-def _part_fault(node: ast.Call | ast.BinOp, modules: set[str]) -> str:
+def _part_fault(node: ast.Call | ast.BinOp, names: Mapping[str, str]) -> str:
     """Return the error of an expression of constants; empty: there is none."""
     if isinstance(node, ast.BinOp):
         function = _OPERATORS.get(type(node.op))
@@ -339,7 +347,7 @@ def _part_fault(node: ast.Call | ast.BinOp, modules: set[str]) -> str:
     if isinstance(node.func, ast.Name) and node.func.id in _NUMBERS and len(node.args) == 1:
         return _error(_NUMBERS[node.func.id], text)
     is_pattern = isinstance(node.func, ast.Attribute) and node.func.attr in _PATTERNS
-    is_re = is_pattern and getattr(node.func.value, "id", "") == "re" and "re" in modules  # type: ignore[attr-defined]
+    is_re = is_pattern and names.get(getattr(node.func.value, "id", "")) == "re"  # type: ignore[attr-defined]
     is_plain = len(node.args) == 1 and not node.keywords  # flags may change what is valid
     return _error(re.compile, text) if is_re and is_plain else ""
 
@@ -354,13 +362,12 @@ def _error(function: Callable[..., object], *values: object) -> str:
     return ""
 
 
-def _class_fault(node: ast.ClassDef) -> str:
+def _class_fault(node: ast.ClassDef, names: Mapping[str, str]) -> str:
     """Return why a class can't be made: a field of a dataclass, a slot, its bases."""
     fields = [part for part in node.body if isinstance(part, ast.AnnAssign)]
     fields = [part for part in fields if "ClassVar" not in ast.unparse(part.annotation)]
-    if any(
-        ast.unparse(each).partition("(")[0].endswith("dataclass") for each in node.decorator_list
-    ):
+    decorators = (full_name(each, names).partition("(")[0] for each in node.decorator_list)
+    if any(name.endswith("dataclass") for name in decorators):
         if bad := [part for part in fields if _is_mutable(part.value)]:
             return f"ValueError: {ast.unparse(bad[0])} is a mutable default of a dataclass"
         is_by_name = any("kw_only" in ast.unparse(each) for each in node.decorator_list)

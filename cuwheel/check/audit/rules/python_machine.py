@@ -7,6 +7,7 @@ runtime raise `CUDARuntimeError`. JAX: `jax.devices` of a backend that isn't the
 from __future__ import annotations
 
 import ast
+import contextlib
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -78,6 +79,16 @@ _OF_PROCESS = {
 }
 _OFF = "0"
 _PIP = re.compile(r"\b(uv )?pip3? install\b")
+_HIDDEN = re.compile(r"(base64|zlib|bz2|lzma|marshal|binascii)\.")
+_ENDS = frozenset({"sys.exit", "os._exit", "os.abort", "builtins.exit", "builtins.quit"})
+_PARSERS = frozenset(
+    f"argparse.ArgumentParser().parse_{which}" for which in ("args", "known_args")
+) | {"optparse.OptionParser().parse_args"}
+# What a condition decides that a program, a user or another rule controls.
+_DECIDED = re.compile(
+    r"__name__|TYPE_CHECKING|version_info|sys\.platform|os\.name|platform\.|environ|getenv|argv"
+)
+_RESTORED = b"setdlopenflags("  # by a second call
 _HARMLESS = frozenset({"TF_CPP_MIN_LOG_LEVEL"})
 _PREFIXES: tuple[str, ...] = (
     "CUBLAS_",
@@ -109,7 +120,7 @@ _CALLS: dict[str, tuple[str, Severity]] = {
         (_NO_NETWORK, "warning"),
     ),
     **dict.fromkeys(
-        ("sys.exit", "os._exit", "os.abort", "builtins.exit", "builtins.quit"),
+        _ENDS,
         ("the import ends the process", "error"),
     ),
     **dict.fromkeys(
@@ -163,6 +174,7 @@ _CALLS: dict[str, tuple[str, Severity]] = {
     "time.sleep": ("the import waits", "note"),
     "os.getlogin": ("without a terminal, as in a container, the import fails", "warning"),
     "tkinter.Tk": ("without a screen the import fails", "warning"),
+    "sys.setdlopenflags": (f"symbols of libraries meet those of others {_ALL}", "warning"),
     "os.chdir": (f"relative paths lead elsewhere {_ALL}", "warning"),
     "os.environ.clear": (f"all variables are gone {_ALL}", "warning"),
     "os.setuid": (f"it changes the user {_ALL}", "warning"),
@@ -227,6 +239,10 @@ _COMPARED: dict[type, Callable[[Any, Any], object]] = {
     ast.In: lambda left, right: left in right,
     ast.NotIn: lambda left, right: left not in right,
 }
+# Releases that come before earlier ones as texts; PyTorch's own type compares numbers.
+_TEXTS = {"jax": "0.10.0", "numpy": "1.26.4", "scipy": "1.17.0", "transformers": "4.57.0"}
+_MINORS = 6  # of CUDA, at most
+_NUMBERS = frozenset({"builtins.float", "builtins.int"})
 _OLDEST, _NEWEST = 9, 14  # of Python 3, where the wheel states none
 
 
@@ -260,6 +276,8 @@ def effect_findings(effects: list[Effect], case: AuditCase) -> Iterator[AuditFin
     done: set[tuple[str, str]] = set()
     for effect in effects:
         is_run = effect.member in case.code.run and effect.program not in case.required
+        if "setdlopenflags" in effect.fact:
+            is_run &= case.code.sources[effect.member].count(_RESTORED) == 1
         if effect.check:
             yield from _check_findings(effect, effect.check, case) if is_run else ()
             continue
@@ -287,6 +305,12 @@ def effects_of_call(call: ast.Call, name: str, values: Values, member: str) -> I
     elif name in {*_STARTS, "os.system"} and _PIP.search(_words(first)):
         fact = "runs pip: it changes the environment, and fails without a network"
         yield Effect(member, call.lineno, fact)
+    elif name in {"builtins.exec", "builtins.eval"} and _is_hidden(call, values):
+        fact = f"calls {name.removeprefix('builtins.')} with code that nobody can read"
+        yield Effect(member, call.lineno, fact)
+    elif name in _PARSERS and not call.args and not call.keywords:
+        fact = "parses the arguments of the program that imports it: it ends at unknown ones"
+        yield Effect(member, call.lineno, fact, "error")
     elif name in _STARTS and (program := _program(call, name, first)):
         fact = f"runs {program}: without that program the import fails"
         yield Effect(member, call.lineno, fact, program=program)
@@ -360,13 +384,12 @@ def effects_of_assignment(node: ast.Assign, values: Values, member: str) -> Iter
 def effects_of_check(node: ast.stmt, values: Values, member: str) -> Iterator[Effect]:
     """Yield the effect of a module's own check for a GPU, `assert torch.cuda.is_available()`."""
     test = node.test if isinstance(node, ast.Assert) else None
-    if isinstance(node, ast.If) and isinstance(node.test, ast.UnaryOp):
-        is_refused = isinstance(node.test.op, ast.Not) and _leaves(node.body[-1])
-        test = node.test.operand if is_refused else None
+    if isinstance(node, ast.If):
+        test = _negated(node.test) if _leaves(node.body[-1], values) else None
     function = values.of(test.func) if isinstance(test, ast.Call) else None
     if isinstance(function, Foreign) and function.name in _AVAILABLE:
         fact = "refuses to be imported without a GPU"
-        yield Effect(member, node.lineno, fact, "note")
+        yield Effect(member, node.lineno, fact)
     elif (
         isinstance(function, Foreign)
         and function.name == "shutil.which"
@@ -380,14 +403,61 @@ def effects_of_check(node: ast.stmt, values: Values, member: str) -> Iterator[Ef
             yield Effect(member, node.lineno, "always fails: an assertion of nothing", "error")
     elif isinstance(node, ast.Assert):
         yield Effect(member, node.lineno, "", check=Check(node.test, False, values))
-    elif isinstance(node, ast.If) and _leaves(node.body[-1]) and not node.orelse:
+    elif isinstance(node, ast.If) and _leaves(node.body[-1], values) and not node.orelse:
         yield Effect(member, node.lineno, "", check=Check(node.test, True, values))
 
 
-def _leaves(node: ast.stmt) -> bool:
+def _negated(test: ast.expr) -> ast.expr | None:
+    """Return `x` of `not x`, and of `x is None`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return test.operand
+    is_none = isinstance(test, ast.Compare) and ast.unparse(test).endswith(" is None")
+    return test.left if is_none else None  # type: ignore[attr-defined]
+
+
+def _leaves(node: ast.stmt, values: Values) -> bool:
     call = node.value if isinstance(node, ast.Expr) else None
-    is_exit = isinstance(call, ast.Call) and ast.unparse(call.func) in {"sys.exit", "exit", "quit"}
+    is_exit = isinstance(call, ast.Call) and called_name(call, values) in _ENDS
     return is_exit or isinstance(node, ast.Raise)
+
+
+def called_name(call: ast.Call, values: Values) -> str:
+    """Return the name of a function of Python's or another project's; empty: it is another."""
+    function = values.of(call.func)
+    if isinstance(call.func, ast.Name) and call.func.id not in values.names:
+        return f"builtins.{call.func.id}"
+    return function.name if isinstance(function, Foreign) else ""
+
+
+def possible_effects(node: ast.stmt, values: Values, member: str) -> Iterator[Effect]:
+    """Yield effects of a statement that hold under conditions too: the end, pip, hidden code."""
+    tests = [part.test for part in ast.walk(node) if isinstance(part, (ast.If, ast.While))]
+    if any(_DECIDED.search(ast.unparse(test)) for test in tests):
+        return
+    for call in _possible_calls(node):
+        name = called_name(call, values)
+        if name in _ENDS:
+            fact = "ends the program that imports it, under a condition: raise an ImportError"
+            yield Effect(member, call.lineno, fact)
+        elif name in {*_STARTS, "os.system", "builtins.exec", "builtins.eval"}:
+            for effect in effects_of_call(call, name, values, member):
+                if not effect.program:
+                    yield effect
+
+
+def _possible_calls(node: ast.AST) -> Iterator[ast.Call]:
+    """Yield the calls of a statement and those below, except in functions."""
+    queue = [node]
+    for part in queue:
+        if not isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            queue += ast.iter_child_nodes(part)
+            if isinstance(part, ast.Call):
+                yield part
+
+
+def _is_hidden(call: ast.Call, values: Values) -> bool:
+    calls = (part for arg in call.args for part in ast.walk(arg) if isinstance(part, ast.Call))
+    return any(_HIDDEN.match(called_name(part, values)) for part in calls)
 
 
 def _check_findings(effect: Effect, check: Check, case: AuditCase) -> Iterator[AuditFinding]:
@@ -399,8 +469,7 @@ def _check_findings(effect: Effect, check: Check, case: AuditCase) -> Iterator[A
     refused = [
         minor
         for minor in minors
-        if _holds(check.test, check.values, {**known, _VERSION: (3, minor, 0)})
-        is check.is_refused_if
+        if _holds(check.test, check.values, {**known, **_releases(minor)}) is check.is_refused_if
     ]
     if refused:
         names = (
@@ -409,6 +478,33 @@ def _check_findings(effect: Effect, check: Check, case: AuditCase) -> Iterator[A
         fact = f"line {effect.line} refuses {names}: {ast.unparse(check.test)[:80]}"
         is_whole = len(refused) == len(minors)
         yield finding(effect.member, "Python code", fact, "error" if is_whole else "warning")
+        return
+    for what, texts in _other_releases(case).items():
+        values = ({**known, **_releases(minors[-1]), what[0]: text} for text in texts)
+        if all(_holds(check.test, check.values, each) is check.is_refused_if for each in values):
+            fact = f"line {effect.line} refuses {what[1]}: {ast.unparse(check.test)[:80]}"
+            yield finding(effect.member, "Python code", fact)
+
+
+def _other_releases(case: AuditCase) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Return versions that code reads, with what they are of, as far as the wheel decides them."""
+    found: dict[tuple[str, str], tuple[str, ...]] = {}
+    if len(case.cuda) == 1:
+        of_cuda = f"PyTorch for CUDA {case.cuda[0]}, for which the wheel is"
+        found["torch.version.cuda", of_cuda] = tuple(f"{case.cuda[0]}.{n}" for n in range(_MINORS))
+    for each in case.requirements:
+        release = _TEXTS.get(each.name, "")
+        if release and each.marker is None and each.specifier.contains(release):
+            name = f"{each.name} {release}, which the wheel allows"
+            found[f"{each.name}.__version__", name] = (release,)
+    return found
+
+
+def _releases(minor: int) -> dict[str, object]:
+    """Return what code reads of a Python's release."""
+    text = f"3.{minor}.0"
+    words = dict.fromkeys(("sys.version", "platform.python_version()"), text)
+    return {_VERSION: (3, minor, 0), **words}
 
 
 def _holds(node: ast.expr, values: Values, known: Mapping[str, object]) -> bool | None:
@@ -444,8 +540,7 @@ def _compared(node: ast.Compare, values: Values, known: Mapping[str, object]) ->
 
 def _is_named(node: ast.expr, values: Values) -> bool:
     """Return True for a value of the Python or the system."""
-    inner = node.value if isinstance(node, (ast.Subscript, ast.Attribute)) else node
-    return any(isinstance(values.of(part), Foreign) for part in (node, inner))
+    return any(isinstance(values.of(part), Foreign) for part in ast.walk(node))
 
 
 def _known(node: ast.expr, values: Values, known: Mapping[str, object]) -> object:
@@ -453,6 +548,16 @@ def _known(node: ast.expr, values: Values, known: Mapping[str, object]) -> objec
     version: tuple[int, ...] = known[_VERSION]  # type: ignore[assignment]
     if isinstance(node, ast.Subscript) and values.of(node.value) == Foreign(_VERSION):
         return _part(version, node.slice)
+    if isinstance(node, ast.Subscript):
+        whole = _known(node.value, values, known)
+        return _part(whole, node.slice) if isinstance(whole, (str, tuple)) else None
+    if isinstance(node, ast.Call) and ast.unparse(node).endswith(".split('.')"):
+        text = _known(node.func.value, values, known)  # type: ignore[attr-defined]
+        return tuple(text.split(".")) if isinstance(text, str) else None
+    if isinstance(node, ast.Call) and len(node.args) == 1 and called_name(node, values) in _NUMBERS:
+        text = _known(node.args[0], values, known)
+        with contextlib.suppress(ValueError):
+            return float(text) if isinstance(text, str) else None
     value = values.of(node)
     if isinstance(value, Foreign):
         named = {f"{_VERSION}.major": version[0], f"{_VERSION}.minor": version[1]}
@@ -460,7 +565,7 @@ def _known(node: ast.expr, values: Values, known: Mapping[str, object]) -> objec
     return value
 
 
-def _part(version: tuple[int, ...], index: ast.expr) -> object:
+def _part(version: tuple[object, ...] | str, index: ast.expr) -> object:
     """Return `sys.version_info[:2]` or `sys.version_info[1]`; None for another part."""
     if isinstance(index, ast.Slice):
         end = index.upper.value if isinstance(index.upper, ast.Constant) else None

@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from itertools import chain
 from typing import NamedTuple
 
 from packaging.requirements import Requirement
@@ -21,14 +22,16 @@ from cuwheel.base.formats.wheel.metadata import parse_requirement
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by, package_of
-from cuwheel.check.audit.python_code import parents_of
+from cuwheel.check.audit.python_code import imported_names, parents_of
+from cuwheel.check.audit.rules.python_imports import evaluated_by
 from cuwheel.check.audit.tags import minor_of
 from cuwheel.check.cuda.frameworks import extras_of, has_common_release
 
 _RULE = "Python code"
+_CHOICES = (ast.If, ast.Try, ast.For, ast.While)
 _REMOVED = {
     "numpy": {
-        "1.24": "int float complex object",
+        "1.24": "int float complex object typeDict",
         "2.0": "AxisError ComplexWarning DataSource Inf Infinity NAN NINF NZERO NaN PINF PZERO "
         "RankWarning TooHardError VisibleDeprecationWarning add_docstring add_newdoc "
         "add_newdoc_ufunc alltrue asfarray byte_bounds cast cfloat clongfloat compat complex_ "
@@ -267,36 +270,62 @@ def _imported_findings(faults: Mapping[str, _Lack], case: AuditCase) -> Iterator
 
 def _used_findings(faults: Mapping[str, _Lack], case: AuditCase) -> Iterator[AuditFinding]:
     """Yield names that code uses, where it doesn't look for them first."""
-    pattern = _pattern(tuple(faults))
+    pattern, noted = _pattern(tuple(faults)), set[str]()
     for member, source in case.scan.sources.items():
-        if not pattern.search(source) or _GUARDS.search(source):
+        if not pattern.search(source):
             continue
-        for line, name in _names_used(case.code.nodes(member)):
+        is_user = member in case.code.run or member in case.code.rest
+        statements = case.code.statements(member) if is_user else ()
+        parts = chain.from_iterable(map(_evaluated, _at_import(statements)))
+        names = imported_names(case.code.statements(member))
+        used = [(*each, True) for each in _names_used(parts, names)]
+        if not _GUARDS.search(source):
+            used += [(*each, False) for each in _names_used(case.code.nodes(member), names)]
+        for line, name, is_run in used:
             if name in faults:
                 lack = faults[name]
                 is_sure = lack.severity == "error" or lack.is_removed
+                severity: Severity = "warning" if is_sure else "note"
                 fact = f"line {line} uses {name}, {lack.fact}"
-                yield finding(member, _RULE, fact, "warning" if is_sure else "note")
+                if is_sure or name not in noted:
+                    fails = is_run and member in case.code.run
+                    yield finding(member, _RULE, fact, lack.severity if fails else severity)
+                noted.add(name)
                 break
+
+
+def _at_import(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements that an import surely runs, those of classes too."""
+    for node in statements:
+        if isinstance(node, ast.Raise):
+            return
+        if isinstance(node, ast.ClassDef):
+            yield from _at_import(node.body)
+        if not isinstance(node, _CHOICES):
+            yield node
+
+
+def _evaluated(node: ast.stmt) -> Iterator[ast.AST]:
+    """Yield the parts that a statement evaluates, if no list in it is empty."""
+    for part in evaluated_by(node):
+        yield part
+        if isinstance(part, (ast.ListComp, ast.SetComp)) and not part.generators[0].ifs:
+            yield from evaluated_by(ast.Expr(part.elt))
 
 
 @cache
 def _pattern(names: tuple[str, ...]) -> re.Pattern[bytes]:
-    texts = [
-        rf"{alias}\.{re.escape(name.removeprefix(f'{full}.'))}"
-        for name in names
-        for alias, full in _ALIASES.items()
-        if name.startswith(f"{full}.")
-    ]
-    return re.compile(rf"\b(?:{'|'.join(texts)})\b".encode())
+    texts = sorted({re.escape(name.rpartition(".")[2]) for name in names})
+    return re.compile(rf"\.(?:{'|'.join(texts)})\b".encode())
 
 
-def _names_used(nodes: Iterator[ast.AST]) -> Iterator[tuple[int, str]]:
+def _names_used(nodes: Iterator[ast.AST], names: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    known = {**_ALIASES, **names}
     for node in nodes:
         if isinstance(node, ast.Attribute):
             first, dot, rest = ast.unparse(node).partition(".")
-            if first in _ALIASES and dot:
-                yield node.lineno, f"{_ALIASES[first]}.{rest}"
+            if first in known and dot:
+                yield node.lineno, f"{known[first]}.{rest}"
         elif isinstance(node, ast.ImportFrom) and node.col_offset and node.module:  # in a function
             yield node.lineno, node.module
 

@@ -129,7 +129,7 @@ def joined(parts: list[str | None]) -> str | None:
 
 
 def _constant(node: ast.Constant, _: Values) -> Value:
-    return node.value if isinstance(node.value, (str, int)) else None
+    return node.value if isinstance(node.value, (str, int, float)) else None
 
 
 def _name(node: ast.Name, values: Values) -> Value:
