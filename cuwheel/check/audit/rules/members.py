@@ -196,7 +196,10 @@ def _secret_findings(case: AuditCase) -> Iterator[AuditFinding]:
     for name, found in kinds.items():
         yield finding(name, "secret", f"it contains {' and '.join(found)}", "warning")
     for name in (n for n in case.scan.names if n not in kinds and _PRIVATE.search(n)):
-        yield finding(name, "secret", "such a file holds passwords or settings", "warning")
+        fact = "such a file holds passwords or settings"
+        if name.endswith(".data/data/pip.conf"):
+            fact = "installers write it into the environment, whose pip takes its index from there"
+        yield finding(name, "secret", fact, "warning")
 
 
 def layout_findings(case: AuditCase) -> Iterator[AuditFinding]:
