@@ -130,7 +130,8 @@ def released(project: str) -> str:
     match = _RELEASED.fullmatch(project)
     if match is None:
         return ""
-    return f">={match[1]},<{int(match[1]) + 1}" if match[1] else ">=13"
+    # No release of CUDA had more than nine minor ones.
+    return f">={match[1]},<{match[1]}.10" if match[1] else ">=13,<13.10 or >=14"
 
 
 def unknown_among(required: Iterable[str]) -> tuple[str, ...]:

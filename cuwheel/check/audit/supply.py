@@ -24,7 +24,12 @@ from cuwheel.check.audit.requirements import SupplierConditions
 from cuwheel.check.audit.scan import ScannedLibrary
 from cuwheel.check.cuda.components import Component, component_by_name
 from cuwheel.check.cuda.frameworks import has_common_release, preloads
-from cuwheel.check.cuda.suppliers import is_cuda_library, is_from_driver, is_other_accelerator
+from cuwheel.check.cuda.suppliers import (
+    is_cuda_library,
+    is_from_driver,
+    is_other_accelerator,
+    name_before_graft,
+)
 from cuwheel.check.linkage.search_path import resolve_entry
 
 _PREFIX = PurePosixPath("/")  # `sys.prefix`, and where site-packages is below it
@@ -146,7 +151,7 @@ class Chain:
         return Supply(library.name, soname, supplier, faults=tuple(faults))
 
     def _by_path(self, library: ScannedLibrary, soname: str) -> Fault:
-        is_error = self.case.is_imported(library.name) or self.case.contract
+        is_error = self.case.is_loaded(library.name) or self.case.contract
         place = (
             "a path of the build machine" if soname[0] == "/" else "relative to the working folder"
         )
@@ -417,6 +422,10 @@ class Chain:
             return Fault(severity, "is a CUDA library", "are CUDA libraries", rest)
         if script := self._text_of(soname):
             return Fault(severity, "is", "are", script)
+        if graft := next((n for n in self.case.files if name_before_graft(n) == soname), ""):
+            severity = "error" if self.case.is_loaded(library.name) else severity
+            rest = f"in the wheel only as {graft}, a name that the loader doesn't search for"
+            return Fault(severity, "is", "are", rest)
         ends = f"/{soname}"
         members = (n for n in self.case.scan.names if ".data/data/" in n and n.endswith(ends))
         if member := next(members, ""):

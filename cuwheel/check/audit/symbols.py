@@ -81,6 +81,7 @@ _RUNTIMES = {
     "libtsan": re.compile(r"__tsan_(init|func_|read|write)"),
     "libubsan": re.compile(r"__ubsan_handle_"),
 }
+_LOADS_DRIVER = re.compile(rb"libcuda\b|RTLD_GLOBAL|find_library|pathfinder|[\"']cuda[\"']")
 _PLAIN = frozenset({"libcudart", "libcuda", "libz"})  # in C, or with their C++ linked in
 _NEW_IN_GLIBC = re.compile(
     r"(__libc_|__isoc\d\d_|__rseq_|_dl_|arc4random|pidfd_|stdc_|(thrd|mtx|cnd|tss)_)\w*"
@@ -199,7 +200,7 @@ class SymbolNeeds:
         foreign = self.case.loader_graph.needs(library.name) - self.case.own.keys()
         kinds = {self._kind(soname) for soname in foreign}
         is_driver_missing = not (
-            kinds & {"unknown", "torch"} or self._has_torch or self.case.scan.loaders
+            kinds & {"unknown", "torch"} or self._has_torch or self._may_load_driver
         ) and all(self._kind(name) != "cuda" or _NO_DRIVER.match(name) for name in foreign)
         loaded = frozenset(map(stem_of, self.case.loader_graph.needs(library.name)))
         is_runtime_known = all(self._kind(n) == "runtime" or stem_of(n) in _PLAIN for n in foreign)
@@ -270,6 +271,12 @@ class SymbolNeeds:
         With `RTLD_GLOBAL` these define symbols for all others, and no table has theirs.
         """
         return self.case.unknown_projects if self.case.scan.loaders else ()
+
+    @cached_property
+    def _may_load_driver(self) -> bool:
+        """True if Python code may load the driver's library before others, for all of them."""
+        texts = [self.case.scan.sources.get(name, b"libcuda") for name in self.case.scan.loaders]
+        return any(map(_LOADS_DRIVER.search, texts)) or bool(texts and self.case.unknown_projects)
 
     @cached_property
     def _has_torch(self) -> bool:

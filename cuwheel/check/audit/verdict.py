@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from cuwheel.base.formats.binaries.archs import DeviceCode
 from cuwheel.check.audit.case import AuditCase, Contract
@@ -29,6 +30,10 @@ from cuwheel.check.audit.scan import WheelScan, join_codes, scan_wheel
 from cuwheel.check.audit.supply import Chain, Supply
 from cuwheel.check.audit.symbols import SymbolNeeds
 
+# Of what libraries need. Repair tools leave a plugin where the build installed it; packages have
+# one library for each of several releases.
+_OF_COPIES = ("platform tag", "needed library", "mixed CUDA majors")
+_DIGITS, _SHOWN = re.compile(r"\d+"), 3  # files in one finding
 _Rule = Callable[[AuditCase], Iterable[AuditFinding]]
 
 
@@ -110,10 +115,24 @@ def judge(case: AuditCase) -> AuditResult:
     return replace(
         facts_of(case),
         findings=tuple(
-            sorted(dict.fromkeys(findings), key=lambda item: SEVERITIES.index(item.severity))
+            sorted(_merged(findings, case), key=lambda item: SEVERITIES.index(item.severity))
         ),
         supplies=chain.supplies if case.is_read else (),
     )
+
+
+def _merged(findings: Iterable[AuditFinding], case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield findings, one for all copies and variants of a third-party wheel's library."""
+    groups: dict[tuple[str, ...], list[AuditFinding]] = {}
+    for item in dict.fromkeys(findings):
+        is_copied = item.rule in _OF_COPIES and not case.contract
+        file = _DIGITS.sub("", PurePosixPath(item.file).name) if is_copied else item.file
+        groups.setdefault((item.severity, item.rule, item.fact, file), []).append(item)
+    for first, *others in groups.values():
+        places = ", ".join(item.file for item in others[:_SHOWN])
+        more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+        fact = f"{first.fact}; the same in {places}{more}"
+        yield replace(first, fact=fact) if others else first
 
 
 def facts_of(case: AuditCase) -> AuditResult:

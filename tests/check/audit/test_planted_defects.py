@@ -122,6 +122,58 @@ SEARCHED = "import os\nos.environ['LD_LIBRARY_PATH'] = os.path.dirname(__file__)
 OPENED = "import ctypes, os\nctypes.CDLL(os.path.dirname(__file__) + '/libx.so')\n"
 
 
+IMPORTING: dict[str, str | Code] = {"pkg/__init__.py": OPENED}
+OPENS_DRIVER = "import ctypes\nctypes.CDLL('libcuda.so.1', ctypes.RTLD_GLOBAL)\n"
+MALLOC = "void *malloc(unsigned long n) { return 0; }\nvoid free(void *p) { }\n" + MODULE
+WITH_M, JAX_PLUGIN = CP312.replace("-cp312", "-cp312m"), "jax-cuda13-plugin==0.7.0"
+LOST_COPY = {
+    LIB: Code(needs=("libone.so.1",)),
+    "pkg.libs/libone-0a1b2c3d.so.1": Code(),
+    **IMPORTING,
+}
+SAME_NAMES = "[console_scripts]\nx = pkg:f\n[other.plugins]\nx = pkg:f\n"
+NEEDS13: dict[str, str | Code] = {LIB: Code(needs=(CUDART13,), flags=RPATH13)}
+VARIANTS: dict[str, str | Code] = {
+    "pkg/__init__.py": "import ctypes\nfor n in (4, 5):\n    ctypes.CDLL(f'/x/libx{n}.so')\n",
+    **{f"pkg/libx{n}.so": Code(needs=(f"libavutil.so.5{n}",)) for n in (4, 5)},
+}
+BOTH = "cp311.cp312-cp311.cp312-manylinux_2_28_x86_64"
+FAULTY: tuple[
+    tuple[
+        str,
+        Callable[..., tuple[str, str, str]],
+        tuple[str, str],
+        dict[str, str | Code],
+        dict[str, Any],
+    ],
+    ...,
+] = (
+    ("copied name", error, (NEEDED, LIB), LOST_COPY, {}),
+    ("TLS", error, ("library", LIB), {LIB: Code(TLS.format(4000)), **IMPORTING}, {}),
+    ("allocator", warning, ("library", EXTENSION), {EXTENSION: Code(MALLOC)}, {}),
+    ("driver", error, (SYMBOL, LIB), {LIB: Code(CALLS), **IMPORTING}, {"requires": (RUNTIME13,)}),
+    ("pyd", note, ("library", "pkg/a.pyd"), {"pkg/a.pyd": ""}, {}),
+    ("cp312m", error, ("tag", f"pkg-1.2.3-{WITH_M}.whl"), {}, {"tag": WITH_M}),
+    ("14.99", error, (META, "METADATA"), {}, {"requires": (f"{RUNTIME13}==13.99.*",)}),
+    ("jax", error, (META, "METADATA"), {}, {"requires": ("jax==0.8.0", JAX_PLUGIN)}),
+    ("extra", note, (META, "METADATA"), {}, {"metadata": "\npip install 'pkg[x]'\n"}),
+    ("FFmpeg", warning, (NEEDED, "pkg/libx4.so"), VARIANTS, {}),
+)
+QUIET: tuple[tuple[str, dict[str, str | Code], dict[str, Any]], ...] = (
+    ("allocator", {"pkg/libtcmalloc.so": Code(MALLOC)}, {}),
+    ("combinations", {"pkg/__init__.py": ""}, {"tag": BOTH}),
+    ("jax", {}, {"requires": ("jax==0.7.1", JAX_PLUGIN)}),
+    ("release", {}, {"requires": (f"{RUNTIME13}==13.0.*",)}),
+    ("command", {"pkg/__init__.py": "def f(): ...\n", ENTRY: SAME_NAMES}, {}),
+    (
+        "driver",
+        {LIB: Code(CALLS), "pkg/__init__.py": f"{OPENS_DRIVER}{OPENED}"},
+        {"requires": (RUNTIME13,)},
+    ),
+    ("torch", NEEDS13, {"requires": (RUNTIME13, "torch>=2.9")}),
+)
+
+
 def two_of_one_soname(*names: str) -> dict[str, str | Code]:
     """Return two modules, each with the function of a name in a library of its own folder."""
     files: dict[str, str | Code] = {"pkg/__init__.py": "from . import _C, _D\n"}
@@ -994,6 +1046,10 @@ DEFECTS = (
         {LIB: Code(calling("shm_open"), flags=("-nostdlib",))},
         {"tag": OLD},
     ),
+    *(
+        Plant(f"one of {name}", breach(*place), files, {"tag": CP312, **wheel})
+        for name, breach, place, files, wheel in FAULTY
+    ),
     Plant(
         "static TLS",
         error("library", EXTENSION),
@@ -1014,7 +1070,7 @@ DEFECTS = (
             ("/opt/lib", note),
             ("lib", warning),
             ("/tmp/build/lib", warning),
-            ("/usr/local/cuda/lib64/stubs", warning),
+            ("/usr/local/cuda/lib64/stubs", note),
             ("/usr/local/cuda/lib64", warning),
         )
     ),
@@ -1522,6 +1578,7 @@ SOUND = (
             "pkg/sub/__init__.py": "from ..a import x\n",
         },
     ),
+    *(Plant(f"sound {name}", None, files, {"tag": CP312, **wheel}) for name, files, wheel in QUIET),
     Plant("TLS for a preload", None, {LIB: Code(TLS.format(4000))}),
     Plant("small TLS", None, {LIB: Code(TLS.format(64))}),
     *(
@@ -1558,7 +1615,6 @@ SOUND = (
 
 HIDDEN = MODULE.replace("void", '__attribute__((visibility("hidden"))) void', 1)
 IMPORTS = package("from . import _C\n")
-NEEDS13: dict[str, str | Code] = {LIB: Code(needs=(CUDART13,), flags=RPATH13)}
 LOADER = "import ctypes, json\nfor name in json.load(open('/x'))['libs']: ctypes.CDLL(name)\n"
 PLUGIN = Code(needs=(CUDART,))
 UNUSED = '__asm__(".globl nowhere");\n' + MODULE
@@ -2482,7 +2538,7 @@ UNSEEN = (
     *(
         Plant(text, breach(META, "METADATA"), NEEDS13, requiring(RUNTIME13, metadata=f"{text}\n"))
         for text, breach in (
-            ("Classifier: Environment :: GPU :: NVIDIA CUDA :: 12", warning),
+            ("Classifier: Environment :: GPU :: NVIDIA CUDA :: 12", note),
             ("Classifier: Operating System :: Microsoft :: Windows", note),
             ("Classifier: Programming Language :: Python :: 3.8", note),
         )

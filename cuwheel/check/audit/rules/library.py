@@ -38,7 +38,7 @@ _BUILD = re.compile(r"^cp3\d+")
 # alignment may add to them: with glibc 2.36 1,700 bytes load, and 1,800 don't.
 _STATIC_TLS = 1664 + 128
 _ORIGINS = ("$ORIGIN", "${ORIGIN}")
-_ANYBODYS = re.compile(r"/(tmp|var/tmp|dev/shm)(/|$)|/.*/stubs/?$")
+_ANYBODYS, _STUBS = re.compile(r"/(tmp|var/tmp|dev/shm)(/|$)"), re.compile(r"/.*/stubs/?$")
 _SYSTEMS = re.compile(r"/usr/local/(cuda|lib)|/usr/lib|/lib|/opt/cuda")
 _RECENT = ("x86-64-v3", "x86-64-v4")  # which CPUs in use lack
 _OF_ARCH = re.compile(r"\d{2}|volta|turing|ampere|ada|hopper|blackwell")
@@ -194,7 +194,9 @@ def _hardening_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditF
     if elf.static_tls > _STATIC_TLS and not elf.is_program:
         fact = f"it needs {elf.static_tls:,} bytes of static thread-local storage, of which an "
         # Others may be for `LD_PRELOAD`, with which a process reserves enough.
-        severity: Severity = "error" if case.is_imported(name) else "note"
+        is_opened = case.is_opened(PurePosixPath(name).name)
+        severity: Severity = "warning" if is_opened else "note"
+        severity = "error" if case.is_loaded(name) else severity
         yield finding(name, "library", f"{fact}import gets about 1,700 at most", severity)
     if elf.is_fast_math:
         fact = "compiled with -ffast-math, it sets denormal numbers to zero in the whole thread"
@@ -236,6 +238,8 @@ def _is_risky(entry: str, elf: Elf, case: AuditCase) -> bool:
     That is so in the current folder, in one in which everybody may write, and in CUDA's or the
     system's own, if it is searched before the wheel's. Elsewhere only the build machine has them.
     """
+    if _STUBS.match(entry):  # it holds the driver's library under names without a number
+        return any(map(is_from_driver, elf.needed))
     if not entry.startswith(("/", *_ORIGINS)) or _ANYBODYS.match(entry):
         return True
     path = elf.search_path

@@ -165,7 +165,8 @@ def member_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield findings about the archive, its size, and what was copied in from elsewhere."""
     for file, fact in case.scan.archive_faults:
         # Only tools that repack compare them (`wheel unpack`), not pip and uv.
-        severity = case.severity("warning") if _OF_RECORD.search(fact) else "error"
+        severity = case.severity("note" if fact.startswith("its hash") else "warning")
+        severity = severity if _OF_RECORD.search(fact) else "error"
         yield finding(file, "archive", fact, severity)
     if case.contract and case.scan.size > case.contract.max_size:
         fact = f"{show_size(case.scan.size)}, the recipe allows {show_size(case.contract.max_size)}"
@@ -186,10 +187,21 @@ def member_findings(case: AuditCase) -> Iterator[AuditFinding]:
             yield finding(name, "build path", fact, "note")
     yield from _graft_findings(case)
     yield from _renamed_findings(case)
+    yield from _secret_findings(case)
+
+
+def _secret_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield one finding for each file with secrets."""
+    kinds: dict[str, dict[str, None]] = {}
     for name, kind in case.scan.secrets:
-        yield finding(name, "secret", f"it contains {kind}", "warning")
-    for name in filter(_PRIVATE.search, case.scan.names):
-        yield finding(name, "secret", "such a file holds passwords or settings", "warning")
+        kinds.setdefault(name, {})[kind] = None
+    for name, found in kinds.items():
+        yield finding(name, "secret", f"it contains {' and '.join(found)}", "warning")
+    for name in (n for n in case.scan.names if n not in kinds and _PRIVATE.search(n)):
+        fact = "such a file holds passwords or settings"
+        if name.endswith(".data/data/pip.conf"):
+            fact = "installers write it into the environment, whose pip takes its index from there"
+        yield finding(name, "secret", fact, "warning")
 
 
 def layout_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -438,6 +450,11 @@ def _replaced_findings(case: AuditCase) -> Iterator[AuditFinding]:
         if _MISSPELT.search(name) and PurePosixPath(name).name != "__init__.py":
             fact = "it looks like a misspelt __init__.py, which Python doesn't run"
             yield finding(name, "Python code", fact, "warning")
+    windows = [name for name in case.scan.names if name.endswith(".pyd")]
+    if windows and case.platforms and all("linux" in each for each in case.platforms):
+        yield finding(
+            windows[0], "library", "a module for Windows, which Linux never loads", "note"
+        )
     if case.scan.odd_modes:
         fact = f"{plural(len(case.scan.odd_modes), 'file')} with a mode that installers replace: "
         fact += "not readable, writable for everybody, or with the rights of another user"
@@ -511,7 +528,7 @@ def _foreign_findings(case: AuditCase) -> Iterator[AuditFinding]:
             is_file = is_package or is_part or top in _MODULES
             yield finding(top, "top level", f"{fact} the other", "error" if is_file else "warning")
         elif module in _NAMESPACES and is_package and not case.is_supplier:
-            fact = "with its __init__.py other projects' modules in this folder are not found"
+            fact = "with its __init__.py modules of this folder aren't found in others of sys.path"
             yield finding(top, "top level", fact, "warning")
         elif _ANYBODYS.match(top):
             fact = "many projects have an extension module of that name: one overwrites another's"

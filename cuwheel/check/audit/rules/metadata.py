@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, combinations, product
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 _OF_ONE_NAME = 20  # requirements that are compared with each other; real wheels have a few
 _DIRTY = re.compile(r"(^|\.)(d20\d{6}|dirty)(\.|$)")  # of setuptools-scm and versioneer
 _PARTS_WITH_BUILD = 6  # of a file's name
+_LAST_WITH_M = 7  # of Python 3: later ones have no `m` in their ABI
 _TAG_DASHES = 2  # between a tag's three parts
 _GLIBC = re.compile(r"^manylinux(_\d+_\d+|\d+)")
 _PLATFORM = re.compile(r"linux_|manylinux(1|2010|2014|_\d+_\d+)_|musllinux_\d+_\d+_")
@@ -84,6 +85,7 @@ _CLOSED = {
     "Programming Language :: Python :: ": r"[23]( :: Only)?|2\.[3-7]|3\.(\d|1[0-6])"
     r"|(Implementation|Free Threading)( :: .*)?",
 }
+_JAX_PLUGIN, _PIN = re.compile(r"jax-cuda1\d-(plugin|pjrt)"), re.compile(r"==(\d+\.\d+)\.\d+")
 _PLAIN = ("text/plain", "text/markdown")  # always valid
 
 
@@ -162,7 +164,8 @@ def _tag_findings(case: AuditCase) -> Iterator[AuditFinding]:
         yield finding(scan.dist_info, "archive", fact)
     elif case.tags and case.tags != written:
         fact = f"the file name has {list_tags(case.tags)}, WHEEL has {list_tags(written)}"
-        severity = case.severity("note" if _is_as_open(written, case.tags) else "error")
+        # Installers go by the file name; `pip check` alone reports the other.
+        severity = case.severity("note" if _is_as_open(written, case.tags) else "warning")
         yield finding("WHEEL", "tag", fact, severity)
     is_pure = header(scan.tags_text, "root-is-purelib") != ("false",) and bool(scan.tags_text)
     if case.host_libraries and is_pure:
@@ -225,15 +228,17 @@ def _classifier_findings(case: AuditCase) -> Iterator[AuditFinding]:
     cuda = {int(m[1]) for each in names if (m := re.search(r"NVIDIA CUDA :: (\d+)", each))}
     if cuda and case.cuda and cuda.isdisjoint(case.cuda):
         fact = f"its classifiers are for CUDA {max(cuda)}, its libraries for CUDA {case.cuda[0]}"
-        yield finding("METADATA", "metadata", fact, "warning")
+        yield finding("METADATA", "metadata", fact, "note")  # installers read no classifier
 
 
 def _build_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield tags that no Python has, and another build number in WHEEL than in the file name."""
     scan = case.scan
+    # A compressed tag has all combinations of its parts: each Python needs one.
+    served = {tag.interpreter for tag in case.tags if not _abi_fault(tag)}
     for tag in sorted(case.tags, key=str):
-        if fact := _abi_fault(tag):
-            yield finding(scan.file_name, "tag", fact)
+        if tag.interpreter not in served:
+            yield finding(scan.file_name, "tag", _abi_fault(tag))
     parts = scan.file_name.split("-")
     build = parts[2] if len(parts) == _PARTS_WITH_BUILD else ""
     stated = next(iter(header(scan.tags_text, "build")), "")
@@ -246,13 +251,9 @@ def _abi_fault(tag: Tag) -> str:
     """Return why no Python installs a tag, for its ABI; empty: one does (PEP 425, PEP 703)."""
     abis = {"none"}
     if re.fullmatch(r"cp3\d+", tag.interpreter):
-        name = tag.interpreter
-        abis |= {
-            "abi3",
-            "abi3t",
-            name,
-            *(f"{name}{letter}" for letter in ("t", "d", "m", "td", "dm")),
-        }
+        name, minor = tag.interpreter, int(tag.interpreter.removeprefix("cp3"))
+        letters = ("t", "d", "td") if minor > _LAST_WITH_M else ("d", "m", "dm")
+        abis |= {"abi3", "abi3t", name, *(f"{name}{letter}" for letter in letters)}
     is_known = re.fullmatch(r"cp3\d+|py3\d*", tag.interpreter)
     return (
         "" if not is_known or tag.abi in abis else f"no Python installs {tag}: its ABI is another's"
@@ -385,6 +386,11 @@ def _claim_findings(case: AuditCase) -> Iterator[AuditFinding]:
     extras = {extra for each in case.requirements for extra in extras_of(each, case.markers)} - {""}
     own = (each for each in case.requirements if canonicalize_name(each.name) == case.project)
     extras |= {extra for each in own for extra in each.extras}
+    shown = re.findall(rf"pip3? install [\"']?{re.escape(case.project)}\[([\w, -]+)\]", text)
+    named = {canonicalize_name(extra.strip()) for line in shown for extra in line.split(",")}
+    for extra in sorted(named - declared - extras):
+        fact = f"its description names the extra {extra}, which isn't in Provides-Extra"
+        yield finding("METADATA", "metadata", fact, "note")
     for extra in sorted({canonicalize_name(extra) for extra in extras} - declared):
         fact = f"requirements are for the extra {extra}, which isn't in Provides-Extra: pip ignores"
         yield finding("METADATA", "metadata", f"{fact} it", "warning")
@@ -464,6 +470,7 @@ def _requirement_findings(case: AuditCase) -> Iterator[AuditFinding]:
         if all(alone) and not has_common_release(first.specifier, second.specifier):
             fact = f"{first} and {second} exclude each other: no installer takes the wheel"
             yield finding("METADATA", "metadata", fact)
+    yield from _jax_findings(by_name)
     for torch, each in product(by_name.get("torch", ()), chain.from_iterable(by_name.values())):
         if brought := toolkit_conflict(torch.specifier, each):
             fact = f"torch{torch.specifier} requires the libraries of CUDA {brought}, which "
@@ -472,6 +479,17 @@ def _requirement_findings(case: AuditCase) -> Iterator[AuditFinding]:
         elif _is_for_x86(case) and (pins := pin_conflict(torch.specifier, each)):
             fact = f"torch{torch.specifier} requires {each.name}=={pins}, which {each} excludes: "
             yield finding("METADATA", "metadata", f"{fact}no installer takes the wheel")
+
+
+def _jax_findings(by_name: Mapping[str, list[Requirement]]) -> Iterator[AuditFinding]:
+    """Yield a pinned plugin of another release than JAX's, which doesn't use it then."""
+    plugins = [name for name in by_name if _JAX_PLUGIN.fullmatch(name)]
+    for jax in chain.from_iterable(by_name.get(name, ()) for name in ("jax", "jaxlib")):
+        for plugin in chain.from_iterable(by_name[name] for name in plugins):
+            pins = [_PIN.fullmatch(str(each.specifier)) for each in (jax, plugin)]
+            if all(pins) and len({pin[1] for pin in pins if pin}) > 1:
+                fact = f"{jax} doesn't use {plugin}: a plugin is for the JAX of its own release"
+                yield finding("METADATA", "metadata", fact)
 
 
 def _is_for_x86(case: AuditCase) -> bool:
@@ -489,8 +507,8 @@ def _alone_findings(required: Requirement, case: AuditCase) -> Iterator[AuditFin
         severity = "error" if str(required.url).startswith("file:") else "warning"
     elif name == case.project and (fact := _own_fault(required, case)):
         severity = "error" if is_always else "warning"
-    elif (known := released(name)) and not has_common_release(
-        SpecifierSet(known), required.specifier
+    elif (known := released(name)) and not any(
+        has_common_release(SpecifierSet(text), required.specifier) for text in known.split(" or ")
     ):
         fact = f"{required} has no release, {name} has {known}: no installer takes the wheel"
         severity = "error" if is_always else "warning"

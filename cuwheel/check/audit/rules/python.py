@@ -355,10 +355,17 @@ def _command_findings(name: str, case: AuditCase) -> Iterator[AuditFinding]:
         fact = f"in an environment the command {name} comes before the program of that name"
     elif f"{case.scan.dist_info.removesuffix('.dist-info')}.data/scripts/{name}" in case.scan.names:
         fact = f"the command {name} is a script too: one overwrites the other"
-    elif len(re.findall(rf"^{re.escape(name)}\s*=", case.scan.entry_points, re.MULTILINE)) > 1:
+    elif len(re.findall(rf"^{re.escape(name)}\s*=", _commands(case), re.MULTILINE)) > 1:
         fact = f"the command {name} is there twice: one replaces the other"
     if fact:
         yield finding("entry_points.txt", _RULE, fact, severity)  # type: ignore[arg-type]
+
+
+def _commands(case: AuditCase) -> str:
+    """Return the lines of the groups that make commands."""
+    _, *parts = re.split(r"^\[([^\]]+)\]", case.scan.entry_points, flags=re.MULTILINE)
+    groups = zip(parts[::2], parts[1::2], strict=True)
+    return "\n".join(text for group, text in groups if group.strip() in _STARTED)
 
 
 def _extra_fault(value: str, case: AuditCase) -> str:

@@ -224,7 +224,8 @@ def _python_findings(required: Requirement, case: AuditCase) -> Iterator[AuditFi
     ):
         names = " and ".join(f"3.{minor}" for minor in sorted(filter(None, minors)))
         fact = f"{required} allows no release with a wheel for Python {names}, which {known[0]} has"
-        yield finding("METADATA", "metadata", fact, "warning")
+        is_lost = canonicalize_name(required.name) == "torch"  # which has no sources there
+        yield finding("METADATA", "metadata", fact, "error" if is_lost else "warning")
 
 
 def oldest_wheel(project: str, case: AuditCase) -> str:

@@ -16,8 +16,9 @@ from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.scan import ScannedLibrary
 from cuwheel.check.audit.supply import Chain, Fault
+from cuwheel.check.audit.symbols import SymbolNeeds
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS
-from cuwheel.check.cuda.frameworks import extras_of, has_common_release, preloads
+from cuwheel.check.cuda.frameworks import extras_of, has_common_release, preloads, torch_toolkit
 from cuwheel.check.cuda.library_functions import release_with
 from cuwheel.check.cuda.suppliers import (
     components_of,
@@ -32,6 +33,7 @@ _SHOWN = 3  # names in one finding
 _RELEASE = re.compile(r"_(\d+)_(\d+)$")  # `__nvJitLinkCreate_12_8`
 _BUILD_CUDA = re.compile(r"/(usr/local/cuda|opt/cuda|opt/conda|home|root|tmp)[^/]*/")
 _OPENMP = frozenset({"libgomp", "libiomp5", "libomp"})
+_NUMBER = re.compile(r"\d+(?=\.so$)")  # of alternatives, `libx_core7.so`
 _SEVERAL = 2  # CUDA majors in one process
 
 
@@ -50,13 +52,43 @@ def supply_findings(chain: Chain) -> Iterator[AuditFinding]:
 def _needed_findings(chain: Chain) -> Iterator[AuditFinding]:
     """Yield one finding for all needs of a library with the same fault."""
     same: dict[tuple[str, Fault], list[str]] = {}
+    direct = {library.name for library, _ in chain.case.host_libraries}
+    lacking = {s.supplier for s in chain.supplies if s.faults and s.library in direct}
     for supply in chain.supplies:
+        if supply.library not in direct and supply.supplier in lacking:
+            continue  # a library of the wheel needs it too, which has the finding
         for fault in supply.faults:
             same.setdefault((supply.library, fault), []).append(supply.soname)
+    names, needs = _alternatives(chain.case), dict[tuple[str, Fault], set[tuple[str, ...]]]()
+    for (file, fault), sonames in same.items():
+        needs.setdefault((_NUMBER.sub("", file), fault), set()).add((*sonames,))
+    groups: dict[Fault, list[str]] = {}
+    for file, fault in same:
+        if file in names and len(needs[_NUMBER.sub("", file), fault]) > 1:
+            groups.setdefault(fault, []).append(file)
     for (file, fault), sonames in same.items():
         verb = fault.verbs if len(sonames) > 1 else fault.verb
         fact = f"{', '.join(sonames)} {verb} {fault.rest}".rstrip()
+        group = groups.get(fault, [])
+        if file in group[1:]:
+            continue
+        if file in group:
+            fact += f"; code loads it or one of {len(group) - 1} others for other releases of these"
         yield finding(file, "needed library", fact, fault.severity)
+
+
+def _alternatives(case: AuditCase) -> frozenset[str]:
+    """Return libraries of which code loads one: their names differ only in a number.
+
+    Python code makes the names in a loop, `libx{number}`, and has none of them whole.
+    """
+    stems: dict[str, list[str]] = {}
+    for library, _ in case.host_libraries if case.scan.loaders else ():
+        stems.setdefault(_NUMBER.sub("", library.name), []).append(library.name)
+    text = b"\n".join(map(case.scan.sources.__getitem__, case.scan.loaders))
+    names = (name for same in stems.values() if len(same) > 1 for name in same)
+    files = ((name, PurePosixPath(name).name.partition(".so")[0].encode()) for name in names)
+    return frozenset(name for name, file in files if file not in text)
 
 
 def _major_findings(chain: Chain) -> Iterator[AuditFinding]:
@@ -80,7 +112,7 @@ def _major_findings(chain: Chain) -> Iterator[AuditFinding]:
             if case.name_cuda not in {None, major}:
                 fact = f"it needs CUDA {major}, but the wheel's name says CUDA {case.name_cuda}"
                 yield finding(library.name, "mixed CUDA majors", fact)
-            yield from _framework_findings(case, library, major)
+            yield from _framework_findings(chain, library, major)
         elif not majors and library.cudart and case.name_cuda not in {None, library.runtime_major}:
             fact = (
                 f"the runtime of CUDA {library.cudart} is linked into it, but the wheel's name "
@@ -114,17 +146,32 @@ def _brought_findings(chain: Chain, library: ScannedLibrary) -> Iterator[AuditFi
 
 
 def _framework_findings(
-    case: AuditCase, library: ScannedLibrary, major: int
+    chain: Chain, library: ScannedLibrary, major: int
 ) -> Iterator[AuditFinding]:
+    case, own = chain.case, [s for s in chain.supplies if s.library == library.name]
     names = dict.fromkeys(dep.by for dep in case.declared if dep.cuda and not dep.extra)
     for by in filter(preloads, names):
         brought = sorted({dep.cuda for dep in case.declared if dep.by == by and dep.cuda})
+        if by == "torch" and (loaded := _torch_majors(library, case)):
+            brought = sorted(loaded.intersection(brought))
         if set(brought) <= {major}:
             continue
         kinds = " or ".join(map(str, brought))
         fact = f"it is for CUDA {major}, but the {by} that the wheel requires installs CUDA {kinds}"
         severity: Severity = "warning" if major in brought else "error"
+        is_shared = any(by in (s.loader, s.supplier.partition(" ")[0]) for s in own)
+        severity = "note" if severity == "warning" and not is_shared else severity
         yield finding(library.name, "mixed CUDA majors", fact, severity)
+
+
+def _torch_majors(library: ScannedLibrary, case: AuditCase) -> set[int]:
+    """Return the CUDA majors of the allowed releases of PyTorch with a library's symbols."""
+    needs = SymbolNeeds(case=case)
+    fit = needs.torch_fit(library) if needs.is_torch_judged else None
+    allowed = needs.torch_requirement or SpecifierSet()
+    releases = (release.rpartition(".")[0] for release in (fit.fitting if fit else ()))
+    known = (r for r in releases if has_common_release(SpecifierSet(f"=={r}.*"), allowed))
+    return {int(toolkit.partition(".")[0]) for r in known if (toolkit := torch_toolkit(r))}
 
 
 def _runtime_findings(case: AuditCase) -> Iterator[AuditFinding]:

@@ -33,6 +33,7 @@ _BRIDGE = re.compile(r"aoti_torch_|torch_(?=[a-z])")
 _OF_TORCH_1 = re.compile(r"(?i)(torch|pt)[-_.v]?1\D?\d")  # in a file's name
 _NUMPY_2, _OF_NUMPY_2 = SpecifierSet(">=2"), 9  # its oldest Python 3
 _SHOWN = 3  # names in one finding
+_ALLOCATOR = re.compile(r"(?i)malloc|hook|preload|[at]san|hoard|snmalloc")
 _REALTIME = re.compile(
     r"(aio|mq)_\w+|lio_listio(64)?|shm_(open|unlink)|timer_(create|delete|[gs]ettime|getoverrun)"
 )
@@ -40,6 +41,9 @@ _CORE = frozenset(
     {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "libgcc_s.so.1", "libstdc++.so.6"}
 )
 _MERGED = tuple(f"manylinux_2_{minor}_" for minor in range(34, 100))
+# Python's own builds, pip's and NVIDIA's drivers in use are for none older (glibc 2.17, 2012).
+_OLDEST_IN_USE = ("manylinux_2_12_x86_64", "manylinux_2_17_x86_64", "manylinux_2_17_aarch64")
+_FOR_OLDER, _OF_TORCH = SpecifierSet("<2.6"), 28  # wheels of PyTorch 2.6 are manylinux_2_28
 _LONGEST = 80  # characters of a mangled name
 # The stable ABI: name, and the minor version of Python 3 that added it.
 _STABLE = {
@@ -57,6 +61,7 @@ def symbol_findings(case: AuditCase) -> Iterator[AuditFinding]:
         yield from _numpy_findings(library, case)
         yield from _numpy_target_findings(library, case)
         yield from _module_findings(library, case)
+        yield from _allocator_findings(library, case)
     yield from _shadowed_findings(case)
     if needs.is_torch_judged:
         yield from _torch_findings(case, needs)
@@ -119,8 +124,18 @@ def _symbol_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFind
         if missing:
             newest = ", ".join(f"{symbol} of {supplier}" for supplier, symbol in _newest(missing))
             fact = f"it needs {newest}, which {policy.name} doesn't guarantee{has}"
-            yield finding(name, "platform tag", fact)
+            is_old = better in _OLDEST_IN_USE or _is_torch_newer(case, better)
+            yield finding(name, "platform tag", fact, case.severity("note" if is_old else "error"))
             return
+
+
+def _is_torch_newer(case: AuditCase, better: str) -> bool:
+    """Return True if all allowed releases of PyTorch have wheels only for systems as new."""
+    lines = [each for each in case.requirements if canonicalize_name(each.name) == "torch"]
+    required = [each.specifier for each in lines if "" in extras_of(each, case.markers)]
+    is_new = any(not has_common_release(_FOR_OLDER, each) for each in required)
+    glibc = better.removeprefix("manylinux_2_").partition("_")[0]
+    return is_new and glibc.isdigit() and int(glibc) <= _OF_TORCH
 
 
 def _newest(symbols: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -329,6 +344,15 @@ def _module_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[Audit
             is_run = len(modules) == 1 or case.code.is_always_loaded(library.name)
             fact = f"it imports {name}, whose C API it uses, and no requirement installs it"
             yield finding(library.name, "Python code", fact, "error" if is_run else "warning")
+
+
+def _allocator_findings(library: ScannedLibrary, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield a loaded library that defines C's allocator for others, without being one."""
+    exports = library.exports or ()
+    has_all = all(name in exports for name in ("malloc", "free"))
+    if has_all and case.is_loaded(library.name) and not _ALLOCATOR.search(library.name):
+        fact = "it exports malloc and free: what is linked with it may get memory of the one, and "
+        yield finding(library.name, "library", f"{fact}free it with the other", "warning")
 
 
 def _c_projects(library: ScannedLibrary) -> tuple[tuple[str, bool], ...]:
