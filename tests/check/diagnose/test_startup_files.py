@@ -365,15 +365,27 @@ def test_names_full_folder_for_temporary_files(
     assert ("no temporary file can be written" in verdict.what) == is_full
 
 
-@pytest.mark.parametrize(("file", "is_moved"), [("x.py", True), ("x/__init__.py", False)])
-def test_renames_only_a_single_file(tmp_path: Path, file: str, *, is_moved: bool) -> None:
+@pytest.mark.parametrize(
+    ("file", "project", "renamed"),
+    [
+        ("x.py", "", "x.py"),
+        ("x/__init__.py", "", "x"),
+        ("x/__init__.py", "pyproject.toml", ""),
+        ("x.so", "", ""),
+    ],
+)
+def test_renames_what_is_no_source_of_a_project(
+    tmp_path: Path, file: str, project: str, renamed: str
+) -> None:
+    if project:
+        (tmp_path / project).touch()
     shadow = Shadow(
         distribution="x", module="x", path=tmp_path / file, entry=tmp_path, is_start=True
     )
 
     command = fix_shadow(make_context(), shadow)[1]
 
-    assert command == (f"mv {tmp_path}/x.py {tmp_path}/my_x.py" if is_moved else "")
+    assert command == (f"mv {tmp_path}/{renamed} {tmp_path}/my_{renamed}" if renamed else "")
 
 
 @pytest.mark.parametrize(("value", "count"), [("1", 1), ("0", 0)])
