@@ -179,7 +179,9 @@ def diagnose(
     torch = next((known for known in frameworks if known.name == "torch"), None)
     verdicts += judge_installations(installations, torch, environ, has_triton=has_triton)
     blamed = {verdict.command for verdict in (*verdicts, *(inner.verdicts if inner else ()))}
-    verdicts += [one for one in judge_named(environ, installed) if one.command not in blamed]
+    release = environment.release if environment else ""
+    named = judge_named(environ, installed, release)
+    verdicts += [one for one in named if one.command not in blamed]
     if "triton" in installed and environment:
         verdicts += judge_python_headers(environment)
     if torch:
