@@ -230,7 +230,7 @@ class EnvironmentDiagnosis:
         commands = "\n".join(verdict.command for verdict in self.verdicts)
         self.verdicts += installer.judge_variables(self._environ, commands)
         if installer.obstacle and (has_problems or installer.obstacle.level != "note"):
-            self.verdicts.append(installer.obstacle)
+            self.verdicts.insert(0, installer.obstacle)  # why other things fail
 
     @property
     def unexplained(self) -> tuple[str, ...]:

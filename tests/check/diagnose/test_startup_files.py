@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -427,3 +428,16 @@ def test_takes_first_nvcc_that_fails_off_path(tmp_path: Path) -> None:
     ]
     assert all("nvcc fatal: no cicc" in one.cause for one in found if one.level == "broken")
     assert not any(one.what.startswith("builds use") for one in found)
+
+
+@pytest.mark.parametrize(("encoding", "is_known"), [("utf-16", True), ("latin-1", False)])
+def test_writes_configuration_in_utf_8(env: Env, encoding: str, *, is_known: bool) -> None:
+    configuration = env.python.parent.parent / "pyvenv.cfg"
+    text = configuration.read_text()
+    configuration.write_bytes(f"{text}# ä".encode(encoding))
+
+    verdict = verdict_on(look_into(env), "python-not-found")
+
+    assert ("isn't written in UTF-8" in verdict.what) == is_known
+    subprocess.run(["bash", "-c", verdict.command], check=True)
+    assert not is_known or configuration.read_text() == f"{text}# ä"

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from cuwheel.base.system.machine import lacks_inodes
-from cuwheel.base.system.quantities import show_size
-from cuwheel.check.diagnose.facts.machine import mount_without_programs
+from cuwheel.check.diagnose.facts.machine import full_file_system, mount_without_programs
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.verdict import Diagnosis, warns
 
 _TEMPORARY = "/tmp"  # noqa: S108 - only looked at
 _OTHER = "/var/tmp"  # noqa: S108 - likewise
 _NUMBAS = "NUMBA_CACHE_DIR"
-_LEAST = 8 << 20  # bytes; less is left of a full file system, or of its quota
 
 
 class _Cache(NamedTuple):
@@ -113,10 +109,7 @@ def _fault(folder: Path, *, loads: bool) -> str:
     is_kernels = existing.is_relative_to("/proc") or existing.is_relative_to("/sys")
     if is_kernels or not os.access(existing, os.W_OK | os.X_OK):
         return f"write {folder}"
-    disk = shutil.disk_usage(existing)
-    if disk.total and disk.free < _LEAST:  # some file systems count nothing
-        return f"write {folder}: its file system has {show_size(disk.free)} free"
-    if lacks_inodes(existing):
-        return f"write {folder}: its file system has no inode free"
+    if full := full_file_system(existing):
+        return f"write {folder}: {full}"
     mount = mount_without_programs(existing) if loads else None
     return f"load from {folder}: {mount} is mounted with noexec" if mount else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import pwd
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping
@@ -179,6 +180,7 @@ _PLACES = {
     "TMPDIR": "nvcc can't write there, nor can other programs that take it as it is",
 }
 _DRIVER = "NUMBA_CUDA_DRIVER"
+_USERS = ("LOGNAME", "USER", "LNAME", "USERNAME")  # that `getpass` reads
 _LAYER = "NUMBA_THREADING_LAYER"
 _DISTUTILS = "SETUPTOOLS_USE_DISTUTILS"
 _LAST_DISTUTILS = (3, 11)  # the last Python with it
@@ -352,6 +354,7 @@ def judge_named(
             f"unset {_DISTUTILS}",
         )
     yield from _absent_compilers(environ)
+    yield from _nameless(environ, installed)
     for name, effect in _PLACES.items():
         place = environ.get(name, "").removeprefix("file://")
         if place.startswith("/") and not os.path.lexists(place):
@@ -413,6 +416,24 @@ def _wrong_values(environ: Mapping[str, str], installed: Collection[str]) -> Ite
                     f"write it as in {like or _OPTIONS[0]}:VALUE, or unset {name}",
                     f"unset {name}",
                 )
+
+
+def _nameless(environ: Mapping[str, str], installed: Collection[str]) -> Iterator[Diagnosis]:
+    """Judge a user without a name, as in a container that was started with a number only."""
+    user = os.getuid()
+    if "torch" not in installed or any(environ.get(name) for name in _USERS):
+        return
+    try:
+        pwd.getpwuid(user)
+    except KeyError:
+        yield notes(
+            "diagnose-variable",
+            f"the user {user} has no name",
+            "/etc/passwd has no entry, and USER isn't set: getpass.getuser() raises KeyError, "
+            "and torch.compile of older releases with it",
+            "give it a name",
+            f"export USER=user{user}",
+        )
 
 
 def _absent_compilers(environ: Mapping[str, str]) -> Iterator[Diagnosis]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -140,3 +141,21 @@ def test_tries_variables_of_paths_before_all_others() -> None:
 
     assert find_culprit(works, environ) == VariableChange(name="PYTHONPATH", taken="/a")
     assert len(trials) == 3
+
+
+@pytest.mark.parametrize(
+    ("environ", "has_entry", "count"),
+    [
+        ({}, False, 1),
+        ({"USER": "a"}, False, 0),
+        ({}, True, 0),
+    ],
+)
+def test_names_user_without_name(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], count: int, *, has_entry: bool
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 0 if has_entry else 4321234)
+
+    verdicts = [*judge_named({"PATH": "/bin", **environ}, ("torch",))]
+
+    assert [one.command for one in verdicts] == ["export USER=user4321234"] * count
