@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ from cuwheel.base.paths import ROOT
 from cuwheel.base.system.console import Console
 from cuwheel.base.system.output.terminal import report_terminal
 from cuwheel.base.system.process import output_within
+from cuwheel.base.system.regular_files import read_bytes
 from cuwheel.check.diagnose.chosen_library import ChoosingRecipe, choosing_packages
 from cuwheel.check.diagnose.document import DiagnosedMachine, DiagnoseDocument, DiagnosedTarget
 from cuwheel.check.diagnose.environment_diagnosis import EnvironmentDiagnosis, describe_environment
@@ -179,7 +181,9 @@ def diagnose(
     torch = next((known for known in frameworks if known.name == "torch"), None)
     verdicts += judge_installations(installations, torch, environ, has_triton=has_triton)
     blamed = {verdict.command for verdict in (*verdicts, *(inner.verdicts if inner else ()))}
-    verdicts += [one for one in judge_named(environ, installed) if one.command not in blamed]
+    release = environment.release if environment else ""
+    named = judge_named(environ, installed, release)
+    verdicts += [one for one in named if one.command not in blamed]
     if "triton" in installed and environment:
         verdicts += judge_python_headers(environment)
     if torch:
@@ -254,6 +258,9 @@ def _judge_start(python: Path, environ: Mapping[str, str], fault: str) -> Diagno
     if what:
         command = command_to_relink(python) if why_unstartable(python) else ""
         return broken("python-not-found", f"{python} {what}", fault, fix, command)
+    if command := _in_utf_8(configuration := python.parent.parent / "pyvenv.cfg"):
+        what = f"{python} doesn't start: {configuration} isn't written in UTF-8"
+        return broken("python-not-found", what, fault, "write it again in UTF-8", command)
     is_late = _LATE in fault
     # With a start that doesn't end each trial of a variable takes its whole time.
     if is_late and (ending := _judge_ending(python, environ, fault)):
@@ -271,6 +278,18 @@ def _judge_start(python: Path, environ: Mapping[str, str], fault: str) -> Diagno
         return ending
     fix = "name another interpreter or environment with --python, or activate another one"
     return broken("python-not-found", f"{python} can't be examined", fault, fix)
+
+
+def _in_utf_8(file: Path) -> str:
+    """Return the command that writes a file in UTF-8; empty: it is, or none is known."""
+    try:
+        content = read_bytes(file)
+    except OSError:
+        return ""
+    if not content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        return ""
+    name, aside = shlex.quote(str(file)), shlex.quote(f"{file}.new")
+    return f"iconv -f utf-16 -t utf-8 {name} > {aside} && mv {aside} {name}"
 
 
 def _program_fault(python: Path, fault: str) -> tuple[str, str]:

@@ -43,6 +43,7 @@ from cuwheel.check.diagnose.facts.imports import (
     start_imports,
 )
 from cuwheel.check.diagnose.facts.installed_files import (
+    STRAY,
     InstallationFacts,
     Shadow,
     importable_modules,
@@ -68,6 +69,7 @@ from cuwheel.check.diagnose.rules.frameworks import (
     nvidia_wheels,
     remedies_of,
 )
+from cuwheel.check.diagnose.rules.import_failures import exception_in
 from cuwheel.check.diagnose.rules.installed_files import InstallationJudge
 from cuwheel.check.diagnose.rules.installer import installer_of
 from cuwheel.check.diagnose.rules.packages import judge_package
@@ -199,7 +201,7 @@ class EnvironmentDiagnosis:
             if answer
         }
         facts = self._read_installation(examined, failed, loaded, verifies_files=verifies_files)
-        facts, proven = self._with_cython(facts)
+        facts, proven = self._with_cython(self._with_changed(facts))
         works = {self._project(name) for name, answer in answers.items() if _works(answer)}
         lacking = find_unmet_requirements(environment)
         files = InstallationJudge(
@@ -228,7 +230,7 @@ class EnvironmentDiagnosis:
         commands = "\n".join(verdict.command for verdict in self.verdicts)
         self.verdicts += installer.judge_variables(self._environ, commands)
         if installer.obstacle and (has_problems or installer.obstacle.level != "note"):
-            self.verdicts.append(installer.obstacle)
+            self.verdicts.insert(0, installer.obstacle)  # why other things fail
 
     @property
     def unexplained(self) -> tuple[str, ...]:
@@ -452,6 +454,23 @@ class EnvironmentDiagnosis:
             if _OTHER_SIZE.search(result.failure):
                 failed[name] = modules.get(result.module, "")
         return replace(facts, for_numpy_1={**facts.for_numpy_1, **failed}), {*failed}
+
+    def _with_changed(self, facts: InstallationFacts) -> InstallationFacts:
+        """Import what has changed modules; return the facts, where that fails with damage."""
+        faults = dict(facts.faults)
+        for name, found in facts.faults.items():
+            site, first = self._environment.distributions[name].site, found[0]
+            changed = [one.path.parent for one in found if one.path.suffix == ".py"]
+            inside = [folder.relative_to(site).parts for folder in dict.fromkeys(changed)]
+            modules = [".".join(parts) for parts in inside if parts and STRAY.isdisjoint(parts)]
+            if any(fault.is_damage for fault in found) or not modules:
+                continue
+            result = import_package(modules[:_OTHERS], (), self._environment, self._environ)
+            if result.failure:
+                failure = exception_in(result.failure)
+                what = f"{first.what}; the import of {result.module} fails: {failure}"
+                faults[name] = (replace(first, what=what, is_damage=True), *found[1:])
+        return replace(facts, faults=faults)
 
     @functools.cached_property
     def _loader(self) -> InstalledLoader:

@@ -52,7 +52,7 @@ OWN_ENTRIES = {
     "diagnose-incomplete-python": VerdictKind(
         title="Python without a module",
         text="A Python that was built where the headers of a library were missing lacks the module "
-        "for it: `_ctypes` (libffi), `_bz2`, `_lzma`, `_ssl`. Install the library's headers and "
+        "for it: `_ctypes` (libffi), `_bz2`, `_lzma`, `_sqlite3`, `_ssl`. Install its headers and "
         "build Python again, or take another Python; then create the environment again.",
     ),
     "diagnose-mixed-cuda": VerdictKind(

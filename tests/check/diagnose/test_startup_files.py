@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -365,15 +366,27 @@ def test_names_full_folder_for_temporary_files(
     assert ("no temporary file can be written" in verdict.what) == is_full
 
 
-@pytest.mark.parametrize(("file", "is_moved"), [("x.py", True), ("x/__init__.py", False)])
-def test_renames_only_a_single_file(tmp_path: Path, file: str, *, is_moved: bool) -> None:
+@pytest.mark.parametrize(
+    ("file", "project", "renamed"),
+    [
+        ("x.py", "", "x.py"),
+        ("x/__init__.py", "", "x"),
+        ("x/__init__.py", "pyproject.toml", ""),
+        ("x.so", "", ""),
+    ],
+)
+def test_renames_what_is_no_source_of_a_project(
+    tmp_path: Path, file: str, project: str, renamed: str
+) -> None:
+    if project:
+        (tmp_path / project).touch()
     shadow = Shadow(
         distribution="x", module="x", path=tmp_path / file, entry=tmp_path, is_start=True
     )
 
     command = fix_shadow(make_context(), shadow)[1]
 
-    assert command == (f"mv {tmp_path}/x.py {tmp_path}/my_x.py" if is_moved else "")
+    assert command == (f"mv {tmp_path}/{renamed} {tmp_path}/my_{renamed}" if renamed else "")
 
 
 @pytest.mark.parametrize(("value", "count"), [("1", 1), ("0", 0)])
@@ -415,3 +428,16 @@ def test_takes_first_nvcc_that_fails_off_path(tmp_path: Path) -> None:
     ]
     assert all("nvcc fatal: no cicc" in one.cause for one in found if one.level == "broken")
     assert not any(one.what.startswith("builds use") for one in found)
+
+
+@pytest.mark.parametrize(("encoding", "is_known"), [("utf-16", True), ("latin-1", False)])
+def test_writes_configuration_in_utf_8(env: Env, encoding: str, *, is_known: bool) -> None:
+    configuration = env.python.parent.parent / "pyvenv.cfg"
+    text = configuration.read_text()
+    configuration.write_bytes(f"{text}# ä".encode(encoding))
+
+    verdict = verdict_on(look_into(env), "python-not-found")
+
+    assert ("isn't written in UTF-8" in verdict.what) == is_known
+    subprocess.run(["bash", "-c", verdict.command], check=True)
+    assert not is_known or configuration.read_text() == f"{text}# ä"

@@ -312,6 +312,9 @@ def _fault(image: ElfImage) -> str:
         return "it is an object file (ET_REL), which was never linked"
     if not any(segment.kind == _LOAD for segment in image.segments):
         return "it has no loadable segments in its program headers"
+    loads = [segment for segment in image.segments if segment.kind == _LOAD and segment.alignment]
+    if any((segment.address - segment.offset) % segment.alignment for segment in loads):
+        return "ELF load command address/offset not page-aligned"
     system = _SYSTEMS.get(image.system, str(image.system))
     return f"its OS ABI is that of {system}: ELF file OS ABI invalid" if system else ""
 

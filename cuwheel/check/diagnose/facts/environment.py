@@ -28,6 +28,7 @@ LACKING_MODULES = {
     "_bz2": "libbz2-dev",
     "_ctypes": "libffi-dev",
     "_lzma": "liblzma-dev",
+    "_sqlite3": "libsqlite3-dev",
     "_ssl": "libssl-dev",
 }
 _PYTHONS_ERROR = re.compile(r"[A-Z]\w*Error: |Fatal Python error")

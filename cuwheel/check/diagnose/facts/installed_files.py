@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.base.formats.wheel.record import RecordFormatError, record_digest, record_rows
-from cuwheel.base.system.regular_files import open_file, read_text
+from cuwheel.base.system.regular_files import open_file, read_bytes, read_text
 from cuwheel.check.diagnose.facts.builds import (
     OtherBuild,
     elf_at,
@@ -31,6 +31,8 @@ from cuwheel.check.diagnose.facts.environment import (
 )
 
 _ELF = b"\x7fELF"
+_POINTER = b"version https://git-lfs."  # the beginning of what Git LFS has instead of a file
+POINTER = "is a pointer of Git LFS, not the file itself"
 STRAY = frozenset({"benchmarks", "docs", "examples", "test", "tests"})  # packaged by mistake
 _DEBIANS = "dist-packages"  # pip writes its name into what it installs there
 _PIECE = 1 << 20  # bytes that are read at once
@@ -158,7 +160,12 @@ def read_installation(
     for distribution in checked:
         name = distribution.name
         headers = compiles and bool(_WITH_HEADERS.fullmatch(name))
-        found = find_faults(distribution, verifies=name in verified, headers=headers)
+        found = find_faults(
+            distribution,
+            verifies=name in verified,
+            headers=headers,
+            compares=distribution in examined,
+        )
         if own := tuple(fault for fault in found if fault.path not in contested):
             faults[name] = own
     users = tuple(_users_of_numpy(environment, checked))
@@ -341,7 +348,7 @@ def missing_of_pip(environment: PythonEnvironment) -> list[Path]:
 
 
 def find_faults(
-    distribution: Distribution, *, verifies: bool, headers: bool = False
+    distribution: Distribution, *, verifies: bool, headers: bool = False, compares: bool = False
 ) -> tuple[FileFault, ...]:
     """Return libraries that are missing, truncated or zeroed, without reading them whole.
 
@@ -350,6 +357,7 @@ def find_faults(
     Args:
         verifies: also compare every file with its hash in RECORD.
         headers: also look for those of C++.
+        compares: also compare the sizes of modules.
     """
     paths = distribution.libraries
     files = {path: RecordedFile(path=path, digest="", size=None) for path in paths}
@@ -367,14 +375,33 @@ def find_faults(
     here = [file for path, file in files.items() if not _is_left_behind(path, distribution)]
     faults = {file.path: _fault_of(file, verifies=verifies) for file in here}
     lost = (fault for fault in _lost_modules(distribution) if fault.path not in faults)
-    return (*filter(None, faults.values()), *lost)
+    changed = _changed_modules(distribution) if compares and not verifies else ()
+    return (*filter(None, faults.values()), *lost, *changed)
+
+
+def _changed_modules(distribution: Distribution) -> Iterator[FileFault]:
+    """Yield modules of another size, as those of another release that was copied over this one."""
+    if distribution.installer not in WITH_RECORD:
+        return
+    for file in _recorded(distribution, lambda inside: inside.endswith(".py")):
+        is_script = file.path.parent.name == "bin"
+        if file.size is None or is_script:
+            continue
+        with contextlib.suppress(OSError):  # those that are gone are found without it
+            size = file.path.stat().st_size
+            if size != file.size:
+                what = f"has {size} bytes, in its wheel it has {file.size}"
+                yield FileFault(
+                    path=file.path, what=what, is_damage=not size or _has_zeros(file.path)
+                )
 
 
 def _lost_modules(distribution: Distribution) -> Iterator[FileFault]:
     """Yield modules and startup files that are gone.
 
-    A folder that is gone as a whole may have been removed on purpose, to save space, as may a
-    startup file; tests often are. A distribution's own packager may have left files out.
+    A folder that is gone as a whole may have been removed on purpose, to save space, if nothing
+    that is left imports it, as may a startup file; tests often are. A distribution's own packager
+    may have left files out.
     """
     if distribution.installer not in WITH_RECORD:
         return
@@ -385,11 +412,31 @@ def _lost_modules(distribution: Distribution) -> Iterator[FileFault]:
         path = os.path.join(site, inside)  # noqa: PTH118 - a package has thousands
         return is_searched and not _is_for_tests(inside) and not _is_there(path)
 
-    for file in _recorded(distribution, is_lost):
+    lost = [*_recorded(distribution, is_lost)]
+    packages = {file.path.parent for file in lost if file.path.name == "__init__.py"}
+    gone = [path for path in packages if not path.exists() and path.parent.exists()]
+    yield from _imported_folders(distribution, gone)
+    for file in lost:
         # Without an empty `__init__.py` its folder is imported too, as a namespace.
         is_needed = file.path.name != "__init__.py" or file.size != 0
         is_damage = is_needed and file.path.suffix == ".py" and file.path.parent.is_dir()
         yield _missing(file.path, is_damage=is_damage)
+
+
+def _imported_folders(distribution: Distribution, gone: list[Path]) -> Iterator[FileFault]:
+    """Yield folders that are gone, though a module of the same distribution imports them."""
+    names = {".".join(path.relative_to(distribution.site).parts): path for path in sorted(gone)}
+    words = "|".join(map(re.escape, names)).encode()
+    pattern = re.compile(rb"^[ \t]*(?:from|import)[ \t]+(" + words + rb")\b", re.MULTILINE)
+    kept = _recorded(distribution, lambda name: name.endswith(".py") and not _is_for_tests(name))
+    for file in kept if names else ():
+        with contextlib.suppress(OSError):
+            found = map(bytes.decode, pattern.findall(read_bytes(file.path)))
+            user = file.path.relative_to(distribution.site)
+            for name in found:
+                if path := names.pop(name, None):
+                    what = f"isn't there: {user} imports {name}"
+                    yield FileFault(path=path, what=what, is_damage=True)
 
 
 def _is_there(path: str) -> bool:
@@ -414,10 +461,10 @@ def _fault_of(file: RecordedFile, *, verifies: bool) -> FileFault | None:
     try:
         size = path.stat().st_size
         with open_file(path) as stream:
-            start = stream.read(len(_ELF))
-        if fault := _fault_of_library(file, size, start) if is_library else None:
+            start = stream.read(len(_POINTER))
+        if fault := _fault_of_start(file, size, start):
             return fault
-        if start == _ELF and _is_closed_program(path):
+        if start.startswith(_ELF) and _is_closed_program(path):
             return FileFault(path=path, what=NOT_EXECUTABLE, is_damage=True)
         algorithm = file.digest.partition("=")[0] if verifies else ""
         # Installers write the first line of a program, as does who moves an environment.
@@ -432,13 +479,22 @@ def _fault_of(file: RecordedFile, *, verifies: bool) -> FileFault | None:
     return FileFault(path=path, what=what, is_damage=is_damage)
 
 
-def _fault_of_library(file: RecordedFile, size: int, start: bytes) -> FileFault | None:
+def _fault_of_start(file: RecordedFile, size: int, start: bytes) -> FileFault | None:
+    """Return the fault of a pointer, or of a library, by its size and beginning."""
     path = file.path
+    if start == _POINTER and size != file.size:
+        return FileFault(path=path, what=POINTER, is_damage=True)
+    if not _is_library(path.name):
+        return None
     if file.size not in {None, size}:
         other = other_machine(path)
         what = other or f"has {size} bytes, in its wheel it has {file.size}"
-        return FileFault(path=path, what=what, is_damage=bool(other) or not _is_whole(path))
-    if size and not start.strip(b"\0"):
+        elf = elf_at(path)
+        refused = elf.refuses_load if elf and not other else ""
+        what += f", and the loader refuses it: {refused}" * bool(refused)
+        is_damage = bool(other or refused) or not _is_whole(path)
+        return FileFault(path=path, what=what, is_damage=is_damage)
+    if size and not start[: len(_ELF)].strip(b"\0"):
         return FileFault(path=path, what="starts with zero bytes", is_damage=True)
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from cuwheel.base import free_memory, limits
 from cuwheel.base.paths import script
 from cuwheel.base.system import machine
 from cuwheel.base.system.process import output_within
+from cuwheel.base.system.quantities import show_size
 from cuwheel.base.system.regular_files import read_bytes, read_text
 from cuwheel.base.system.versions import version_key
 from cuwheel.check.diagnose.facts.probe import run_probe
@@ -22,6 +24,7 @@ from cuwheel.check.diagnose.facts.variables import find_culprit
 from cuwheel.check.linkage.installed_loader import LIBRARY_FOLDERS
 
 _PROBE = script("check/diagnose/probes/driver.py")
+_LEAST = 8 << 20  # bytes; less is left of a full file system, or of its quota
 _TIME_LIMIT = 10.0  # seconds; without nvidia-persistenced `cuInit` takes several
 _STUB_LIBRARY = 34  # CUDA_ERROR_STUB_LIBRARY, cuda.h
 _GLIBCXX = re.compile(rb"GLIBCXX_(3\.4(?:\.\d+)?)\0")
@@ -294,6 +297,14 @@ def _read(path: Path | str) -> str:
         return read_text(Path(path), errors="replace")
     except OSError:
         return ""
+
+
+def full_file_system(folder: Path) -> str:
+    """Return what its file system lacks for files in a folder, `its file system …`; empty: none."""
+    disk = shutil.disk_usage(folder)
+    if disk.total and disk.free < _LEAST:  # some file systems count nothing
+        return f"its file system has {show_size(disk.free)} free"
+    return "its file system has no inode free" if machine.lacks_inodes(folder) else ""
 
 
 def mount_without_programs(path: Path) -> Path | None:

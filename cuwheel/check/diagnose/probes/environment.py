@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _OF_GPUS = ("CUDA_", "JAX_", "LD_", "NUMBA_", "NVIDIA_")  # beginnings of variables
 # Parts of Python that its build leaves out where their libraries are missing.
-_PARTS = ("_bz2", "_ctypes", "_lzma", "_ssl")
+_PARTS = ("_bz2", "_ctypes", "_lzma", "_sqlite3", "_ssl")
 _TEXT = 64 << 20  # characters of METADATA or RECORD
 _TRACEBACK = 12  # last lines of a traceback that are kept
 _CHAIN = 10  # exceptions that are followed to the first

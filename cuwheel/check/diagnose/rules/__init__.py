@@ -6,6 +6,7 @@ __all__ = [
     "context",
     "driver",
     "frameworks",
+    "import_failures",
     "installed_files",
     "installer",
     "packages",

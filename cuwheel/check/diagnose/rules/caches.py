@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from cuwheel.base.system.machine import lacks_inodes
-from cuwheel.base.system.quantities import show_size
-from cuwheel.check.diagnose.facts.machine import mount_without_programs
+from cuwheel.check.diagnose.facts.machine import full_file_system, mount_without_programs
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.verdict import Diagnosis, warns
 
 _TEMPORARY = "/tmp"  # noqa: S108 - only looked at
 _OTHER = "/var/tmp"  # noqa: S108 - likewise
-_LEAST = 8 << 20  # bytes; less is left of a full file system, or of its quota
+_NUMBAS = "NUMBA_CACHE_DIR"
 
 
 class _Cache(NamedTuple):
@@ -26,12 +23,14 @@ class _Cache(NamedTuple):
     Attributes:
         default: below the home folder; empty: only what the variable names counts.
         loads: libraries in it are loaded, or programs started.
+        effect: where it can't be written.
     """
 
     variable: str
     projects: str
     default: str = ""
     loads: bool = True
+    effect: str = "or else raises an error"
 
 
 # Each makes it with `os.makedirs` (cupy/cuda/_compiler_cache.py of CuPy 14.2,
@@ -41,7 +40,12 @@ _CACHES = (
     _Cache("TRITON_CACHE_DIR", "triton", ".triton/cache"),
     _Cache("TORCHINDUCTOR_CACHE_DIR", "torch"),
     _Cache("TORCH_EXTENSIONS_DIR", "torch"),
-    _Cache("NUMBA_CACHE_DIR", "numba", loads=False),
+    _Cache(
+        _NUMBAS,
+        "numba",
+        loads=False,
+        effect="else into the script's folder; if nowhere, it raises an error",
+    ),
     _Cache("JAX_COMPILATION_CACHE_DIR", "jax", loads=False),
     _Cache("TORCH_HOME", "torch", loads=False),
     _Cache("HF_HOME", "huggingface.hub", ".cache/huggingface", loads=False),
@@ -60,19 +64,23 @@ def judge_caches(context: RuleContext) -> Iterator[Diagnosis]:
         installed = [own for own in names if re.fullmatch(cache.projects, own)]
         value = context.environ.get(cache.variable) or cache.default
         if installed and value and (fault := _fault(home / value, loads=cache.loads)):
+            command = _command(cache, context.environ, home)
+            other = f"set {cache.variable} to another folder"
             yield warns(
                 "permission-denied",
                 f"{installed[0]} can't {fault}",
-                "it writes there what it compiles, and raises an error otherwise",
-                f"set {cache.variable} to another folder",
-                _command(cache, context.environ, home),
+                f"it writes there what it compiles, {cache.effect}",
+                f"unset {cache.variable}" if command.startswith("unset") else other,
+                command,
             )
 
 
 def _command(cache: _Cache, environ: Mapping[str, str], home: Path) -> str:
     """Return the command that chooses a folder which can be used; empty: none is known."""
     usual = home / (cache.default or _TEMPORARY)
-    if environ.get(cache.variable) and not _fault(usual, loads=cache.loads):
+    # Without it numba writes beside each script, where it may not write either.
+    is_set = bool(environ.get(cache.variable)) and cache.variable != _NUMBAS
+    if is_set and not _fault(usual, loads=cache.loads):
         return f"unset {cache.variable}"
     places = (place for place in (_TEMPORARY, _OTHER) if not _fault(Path(place), loads=cache.loads))
     place = next(places, "")
@@ -101,10 +109,7 @@ def _fault(folder: Path, *, loads: bool) -> str:
     is_kernels = existing.is_relative_to("/proc") or existing.is_relative_to("/sys")
     if is_kernels or not os.access(existing, os.W_OK | os.X_OK):
         return f"write {folder}"
-    disk = shutil.disk_usage(existing)
-    if disk.total and disk.free < _LEAST:  # some file systems count nothing
-        return f"write {folder}: its file system has {show_size(disk.free)} free"
-    if lacks_inodes(existing):
-        return f"write {folder}: its file system has no inode free"
+    if full := full_file_system(existing):
+        return f"write {folder}: {full}"
     mount = mount_without_programs(existing) if loads else None
     return f"load from {folder}: {mount} is mounted with noexec" if mount else ""

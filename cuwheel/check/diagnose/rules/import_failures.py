@@ -125,7 +125,7 @@ def explain_variable(
     """
     anchor, line, _ = explain(failure, "")
     cause = f"{line}; without {change.text} {state}"
-    if anchor == "diagnose-import-failed":
+    if anchor in {"diagnose-import-failed", "numpy-abi-mismatch"}:  # which names no variable
         anchor = "diagnose-variable"
     return anchor, cause, change.advice, change.command
 

@@ -21,6 +21,7 @@ from cuwheel.check.diagnose.facts.gpu_packages import needs_gpu
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts, read_framework
 from cuwheel.check.diagnose.facts.installed_files import (
     NOT_EXECUTABLE,
+    POINTER,
     InstallationFacts,
     SharedFiles,
     lost_interpreters,
@@ -481,6 +482,8 @@ class InstallationJudge:
         elif damaged and all(fault.what == NOT_EXECUTABLE for fault in damaged):
             fix = "make it executable"
             again = shlex.join(("chmod", "+x", *(str(fault.path) for fault in damaged)))
+        elif any(fault.what == POINTER for fault in damaged):
+            fix = f"fetch it (git lfs pull), or {fix}"
         if damaged:
             libs = re.sub(_BINDINGS, "-libs", distribution.name)
             if again and libs not in {distribution.name, *self.context.environment.distributions}:

@@ -22,6 +22,7 @@ from cuwheel.check.diagnose.facts.builds import was_built_here
 from cuwheel.check.diagnose.facts.environment import ChosenPython, Distribution, PythonEnvironment
 from cuwheel.check.diagnose.facts.installed_files import missing_of_pip
 from cuwheel.check.diagnose.facts.installer_settings import InstallerSetting, read_settings
+from cuwheel.check.diagnose.facts.machine import full_file_system
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns
 
 _ALONE = ("--no-deps",)
@@ -77,6 +78,7 @@ class Installer:
         kept: what else these files have, `PIP_INDEX_URL=…`, for commands that don't read them.
         limits: the lines of the constraint files that such a variable names, by project.
         limits_file: the option that names these, where no variable does.
+        is_virtual: the environment is a virtual one, without the system's packages.
     """
 
     python: str
@@ -90,6 +92,7 @@ class Installer:
     kept: tuple[str, ...] = ()
     limits: Mapping[str, Requirement] = field(default_factory=dict)
     limits_file: InstallerSetting | None = None
+    is_virtual: bool = False
 
     def install(self, *requirements: str, again: bool = False) -> str:
         """Return the command that installs requirements; empty where none may.
@@ -207,6 +210,9 @@ class Installer:
                 continue
             why = known.get(setting.name, "that file may keep a package from its release")
             judged = warns if is_needed else notes
+            if setting.name == "PIP_USER" and self.is_virtual:
+                judged = warns
+                why = "pip refuses in an environment: Can not perform a '--user' install"
             yield judged(
                 "diagnose-variable",
                 f"{setting.text} misleads the installer",
@@ -249,7 +255,17 @@ def installer_of(
         ),
         limits=dict(_limits(limits or (file.value if file else ""))),
         limits_file=file,
+        is_virtual=_hides_users(environment.prefix),
     )
+
+
+def _hides_users(prefix: Path) -> bool:
+    """Return True for a virtual environment without the system's packages, nor a user's."""
+    try:
+        lines = read_text(prefix / "pyvenv.cfg").lower().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return False
+    return not any(re.match(r"include-system-site-packages\s*=\s*true", line) for line in lines)
 
 
 def _misleading(values: Mapping[str, str], *, has_pip: bool) -> dict[str, str]:
@@ -372,6 +388,13 @@ def _obstacle(environment: PythonEnvironment, *, has_installer: bool) -> Diagnos
             f"{site} can't be written: it is another user's, or mounted read-only",
             "let it be written (its owner can, or mount -o remount,rw), or create another "
             "environment, then run this again",
+        )
+    if site.is_dir() and (full := full_file_system(site)):
+        return broken(
+            "disk-full",
+            f"nothing can be installed into {environment.prefix}",
+            f"{site} can't grow: {full}, and installers and programs that write there end",
+            "free space there, then run this again",
         )
     if not has_installer:
         return notes(

@@ -15,6 +15,7 @@ from cuwheel.check.diagnose.rules.requirements import requirers
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, warns
 
 WITHOUT_USERS = "export PYTHONNOUSERSITE=1"
+_OF_PROJECT = ("pyproject.toml", "setup.py", "setup.cfg")
 _STARTS = (
     "Python puts that folder first for a prompt, `python -m`, `python -c` and its own programs"
 )
@@ -58,7 +59,7 @@ def fix_shadow(  # noqa: PLR0911 - a way for each place
 ) -> tuple[str, str]:
     """Return the fix of a file that hides something, and its command; empty without one."""
     if shadow.is_start:
-        return "rename the file", _renaming(shadow.path)
+        return _renaming(shadow.path)
     if command := without_folder(context, shadow.entry):
         return f"remove {shadow.entry} from PYTHONPATH, or rename the file", command
     if is_users_folder(context, shadow.entry):
@@ -73,13 +74,19 @@ def fix_shadow(  # noqa: PLR0911 - a way for each place
     if naming:
         fix = f"remove the line with {shadow.entry} from {naming}, or rename the file"
         return fix, removal_of(naming, str(shadow.entry), installed)
-    return "rename the file", ""
+    return _renaming(shadow.path)[0], ""
 
 
-def _renaming(path: Path) -> str:
-    """Return the command for a single file; a folder may be the project that someone works on."""
-    is_single = path.suffix == ".py" and path.name != "__init__.py"
-    return shlex.join(("mv", str(path), str(path.with_name(f"my_{path.name}")))) * is_single
+def _renaming(path: Path) -> tuple[str, str]:
+    """Return fix and command; the folder of a project that someone works on keeps its name."""
+    kind = "file"
+    if path.name == "__init__.py":
+        kind, path = "folder", path.parent
+        if any((path.parent / file).exists() for file in _OF_PROJECT):
+            return "start in another folder: here is the source of a project", ""
+    is_source = kind == "folder" or path.suffix == ".py"
+    command = shlex.join(("mv", str(path), str(path.with_name(f"my_{path.name}"))))
+    return f"rename the {kind}", command * is_source
 
 
 def is_users_folder(context: RuleContext, site: Path) -> bool:

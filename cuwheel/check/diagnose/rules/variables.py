@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import pwd
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 from cuwheel.base.system.process import which
 from cuwheel.base.system.regular_files import read_text
+from cuwheel.base.system.versions import version_key
 from cuwheel.check.diagnose.facts.builds import elf_at
 from cuwheel.check.diagnose.facts.environment import PythonEnvironment
 from cuwheel.check.diagnose.facts.imports import OF_FRAMEWORK
@@ -113,6 +115,13 @@ _FORMS = (
         "platform",
         "JAX ends with an error when it starts a GPU",
     ),
+    _Form(
+        ("NUMBA_CPU_FEATURES",),
+        "numba",
+        r"([+-][\w.-]+(,|$))+",
+        "+avx2,-avx512f",
+        "each program ends in LLVM when numba first compiles",
+    ),
 )
 _ALLOCATORS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 # Of PyTorch's documentation, "Optimizing memory usage with PYTORCH_ALLOC_CONF".
@@ -171,6 +180,10 @@ _PLACES = {
     "TMPDIR": "nvcc can't write there, nor can other programs that take it as it is",
 }
 _DRIVER = "NUMBA_CUDA_DRIVER"
+_USERS = ("LOGNAME", "USER", "LNAME", "USERNAME")  # that `getpass` reads
+_LAYER = "NUMBA_THREADING_LAYER"
+_DISTUTILS = "SETUPTOOLS_USE_DISTUTILS"
+_LAST_DISTUTILS = (3, 11)  # the last Python with it
 _ARCHS = "TORCH_CUDA_ARCH_LIST"
 # As `_get_cuda_arch_flags` of torch.utils.cpp_extension reads a part: `9.0a`, `8.6+PTX`, `Ampere`.
 _ARCH = re.compile(r"(\d+\.\d+[a-z]?|[A-Za-z]+(\+[A-Za-z]+)?)(\+PTX)?")
@@ -206,6 +219,16 @@ def judge_switches(
                     f"{setting.advice}, unless that is intended",
                     setting.command,
                 )
+    layer = _setting_of(_LAYER, environ, installed, start) if "numba" in installed else None
+    if layer and layer.value == "tbb" and "tbb" not in installed:
+        yield warns(
+            "diagnose-variable",
+            f"{layer.text}: numba has no such threads here",
+            "the package tbb isn't installed; the first parallel function ends with an error, "
+            "unless the system has a libtbb",
+            f"{layer.advice}, or install tbb",
+            layer.command,
+        )
 
 
 def judge_changed(
@@ -312,13 +335,26 @@ def judge_variables(environ: Mapping[str, str]) -> Iterator[Diagnosis]:
                 )
 
 
-def judge_named(environ: Mapping[str, str], installed: Collection[str]) -> Iterator[Diagnosis]:
+def judge_named(
+    environ: Mapping[str, str], installed: Collection[str], release: str = ""
+) -> Iterator[Diagnosis]:
     """Yield a verdict on each variable that names what isn't there, or can't be read.
 
     Args:
         installed: the names of projects.
+        release: of Python, `3.12`; empty: it isn't known.
     """
+    is_new = bool(release) and version_key(release)[:2] > _LAST_DISTUTILS
+    if is_new and "setuptools" in installed and environ.get(_DISTUTILS) == "stdlib":
+        yield broken(
+            "diagnose-variable",
+            f"setuptools can't be imported with {_DISTUTILS}=stdlib",
+            f"Python {release} has no distutils of its own; extensions can't be built either",
+            f"unset {_DISTUTILS}",
+            f"unset {_DISTUTILS}",
+        )
     yield from _absent_compilers(environ)
+    yield from _nameless(environ, installed)
     for name, effect in _PLACES.items():
         place = environ.get(name, "").removeprefix("file://")
         if place.startswith("/") and not os.path.lexists(place):
@@ -380,6 +416,24 @@ def _wrong_values(environ: Mapping[str, str], installed: Collection[str]) -> Ite
                     f"write it as in {like or _OPTIONS[0]}:VALUE, or unset {name}",
                     f"unset {name}",
                 )
+
+
+def _nameless(environ: Mapping[str, str], installed: Collection[str]) -> Iterator[Diagnosis]:
+    """Judge a user without a name, as in a container that was started with a number only."""
+    user = os.getuid()
+    if "torch" not in installed or any(environ.get(name) for name in _USERS):
+        return
+    try:
+        pwd.getpwuid(user)
+    except KeyError:
+        yield notes(
+            "diagnose-variable",
+            f"the user {user} has no name",
+            "/etc/passwd has no entry, and USER isn't set: getpass.getuser() raises KeyError, "
+            "and torch.compile of older releases with it",
+            "give it a name",
+            f"export USER=user{user}",
+        )
 
 
 def _absent_compilers(environ: Mapping[str, str]) -> Iterator[Diagnosis]:

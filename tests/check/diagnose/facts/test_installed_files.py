@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,6 +74,66 @@ def test_names_library_of_other_size(
 
     assert fault.what.startswith(what)
     assert fault.is_damage is is_damage
+
+
+def test_names_library_that_the_loader_refuses(installed: Distribution, library: bytes) -> None:
+    """As after `strip` of one that patchelf has changed."""
+    [path] = installed.libraries
+    content = bytearray(library + b"+")
+    [header] = [start for start in range(64, 64 + 56 * 2, 56) if content[start] == 1][:1]
+    content[header + 16 : header + 32] = struct.pack("<QQ", 8, 8)  # addresses
+    path.write_bytes(content)
+
+    [fault] = find_faults(installed, verifies=False)
+
+    assert fault.what.endswith("not page-aligned")
+    assert fault.is_damage
+
+
+@pytest.mark.parametrize("file", ["ext/lib/a.so", "ext/__init__.py"])
+def test_names_pointer_of_git_lfs(installed: Distribution, file: str) -> None:
+    path = installed.site / file
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+
+    [fault] = find_faults(installed, verifies=True)
+
+    assert fault.what.startswith("is a pointer of Git LFS")
+    assert fault.is_damage
+
+
+@pytest.mark.parametrize(
+    ("content", "compares", "count"),
+    [(b"x = 123\n", True, 1), (b"x = 123\n", False, 0), (b"y = 1\n", True, 0)],
+)
+def test_names_module_of_other_size(
+    installed: Distribution, content: bytes, count: int, *, compares: bool
+) -> None:
+    (installed.metadata / "INSTALLER").write_text("uv\n")
+    (installed.site / "ext/__init__.py").write_bytes(content)
+
+    faults = find_faults(installed, verifies=False, compares=compares)
+
+    assert [fault.is_damage for fault in faults] == [False] * count
+
+
+@pytest.mark.parametrize(
+    ("line", "is_damage"),
+    [("    from ext.part import x", True), ("import ext.partial", False), ("# ext.part", False)],
+)
+def test_names_folder_that_is_gone_and_imported(
+    tmp_path: Path, line: str, *, is_damage: bool
+) -> None:
+    files = {"ext/__init__.py": line.encode(), "ext/part/__init__.py": b"x = 1\n"}
+    unpack_wheel(write_wheel(tmp_path / "wheels", files, name="ext"), tmp_path)
+    shutil.rmtree(tmp_path / "ext/part")
+    metadata = tmp_path / "ext-1.2.3.dist-info"
+    (metadata / "INSTALLER").write_text("uv\n")
+    own = make_distribution("ext", tmp_path, metadata=metadata)
+
+    first, *_ = find_faults(own, verifies=False)
+
+    assert first.is_damage is is_damage
+    assert (first.path.name == "part") is is_damage
 
 
 def test_names_zeroed_library(installed: Distribution, library: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -70,6 +71,9 @@ def test_names_variable_that_switches_the_gpu_off(
 @pytest.mark.parametrize(
     ("line", "variable", "projects", "place"),
     [
+        ("threading_layer: tbb", None, {"numba", "pyyaml"}, "file"),
+        ("threading_layer: tbb", None, {"numba", "pyyaml", "tbb"}, ""),
+        ("threading_layer: omp", None, {"numba", "pyyaml"}, ""),
         ("enable_cudasim: 1", None, {"numba", "pyyaml"}, "file"),
         ("enable_cudasim : true  # for tests", None, {"numba", "pyyaml"}, "file"),
         ("enable_cudasim: 0", "1", {"numba"}, "variable"),
@@ -79,7 +83,7 @@ def test_names_variable_that_switches_the_gpu_off(
         ("other: 1", None, {"numba", "pyyaml"}, ""),
     ],
 )
-def test_names_what_makes_numba_simulate(
+def test_names_lines_of_numbas_file(
     line: str, variable: str | None, projects: set[str], place: str, tmp_path: Path
 ) -> None:
     file = tmp_path / ".numba_config.yaml"
@@ -109,12 +113,19 @@ def test_names_what_makes_numba_simulate(
         ("KERAS_BACKEND=tensorflow", "keras tensorflow-cpu", ""),
         ("KERAS_BACKEND=own", "keras", ""),
         ("DGLBACKEND=pytorch", "torch", ""),
+        ("NUMBA_CPU_FEATURES=avx512f", "numba", "ends in LLVM"),
+        ("NUMBA_CPU_FEATURES=+avx2, -sse", "numba", "ends in LLVM"),
+        ("NUMBA_CPU_FEATURES=+sse4.2,-64bit-mode,", "numba", ""),
+        ("NUMBA_CPU_FEATURES=avx512f", "torch", ""),
+        ("SETUPTOOLS_USE_DISTUTILS=stdlib", "setuptools", "has no distutils"),
+        ("SETUPTOOLS_USE_DISTUTILS=local", "setuptools", ""),
+        ("SETUPTOOLS_USE_DISTUTILS=stdlib", "pip", ""),
     ],
 )
 def test_names_variable_that_names_nothing(variable: str, installed: str, cause: str) -> None:
     name, _, value = variable.partition("=")
 
-    verdicts = list(judge_named({name: value, "PATH": "/bin"}, installed.split()))
+    verdicts = list(judge_named({name: value, "PATH": "/bin"}, installed.split(), "3.12"))
 
     assert [one.command for one in verdicts] == [f"unset {name}"] * bool(cause)
     assert all(cause in one.cause for one in verdicts)
@@ -130,3 +141,21 @@ def test_tries_variables_of_paths_before_all_others() -> None:
 
     assert find_culprit(works, environ) == VariableChange(name="PYTHONPATH", taken="/a")
     assert len(trials) == 3
+
+
+@pytest.mark.parametrize(
+    ("environ", "has_entry", "count"),
+    [
+        ({}, False, 1),
+        ({"USER": "a"}, False, 0),
+        ({}, True, 0),
+    ],
+)
+def test_names_user_without_name(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], count: int, *, has_entry: bool
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 0 if has_entry else 4321234)
+
+    verdicts = [*judge_named({"PATH": "/bin", **environ}, ("torch",))]
+
+    assert [one.command for one in verdicts] == ["export USER=user4321234"] * count

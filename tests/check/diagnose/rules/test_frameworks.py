@@ -265,7 +265,10 @@ def test_brings_back_the_usual_folder(tmp_path: Path) -> None:
     [verdict] = judge_caches(make_context(make_distribution("triton"), environ=environ))
 
     assert verdict.what.endswith("file is no folder")
-    assert verdict.command == "unset TRITON_CACHE_DIR"
+    assert verdict.command == verdict.fix == "unset TRITON_CACHE_DIR"
+    environ = {"NUMBA_CACHE_DIR": str(tmp_path / "file"), "HOME": str(tmp_path)}
+    [verdict] = judge_caches(make_context(make_distribution("numba"), environ=environ))
+    assert verdict.command.startswith('export NUMBA_CACHE_DIR="$(mktemp -d -p ')
 
 
 def problems_of_jax(*installed: str, why: str = "") -> list[Diagnosis]:

@@ -188,3 +188,17 @@ def test_names_lacking_libraries_of_damaged_bindings(
 
     assert verdict.command.count(" install ") == commands
     assert verdict.command.endswith("tensorrt-cu12-libs==1.2.3") != has_libs
+
+
+@pytest.mark.parametrize(("name", "level"), [("y", "broken"), ("x", "warning")])
+def test_imports_modules_of_another_release(env: Env, name: str, level: str) -> None:
+    part = {"ext/part/__init__.py": b"from .a import x", "ext/part/a.py": b""}
+    env.install("ext", {"ext/__init__.py": b"", **part})
+    (env.site / "ext-1.2.3.dist-info" / "INSTALLER").write_text("pip\n")
+    (env.site / "ext/part/a.py").write_text(f"{name} = 1\n")
+
+    report = look_into(env, "ext")
+
+    verdict = verdict_on(report, "diagnose-damaged-installation")
+    assert verdict.level == level
+    assert ("the import of ext.part fails: ImportError" in verdict.cause) == (level == "broken")

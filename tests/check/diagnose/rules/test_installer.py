@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -249,3 +251,33 @@ def test_installs_nothing_that_is_installed(requirements: tuple[str, ...], *, is
     installer = Installer(python="", has_pip=True, installed={"a": "1+cpu", "b": "1"})
 
     assert (not installer.install(*requirements)) == is_met
+
+
+@pytest.mark.parametrize(("sees_system", "level"), [("false", "warning"), ("true", "note")])
+def test_names_option_with_which_pip_refuses(env: Env, sees_system: str, level: str) -> None:
+    env.install("pip")
+    folder = env.site.parents[2]
+    (folder / "pip.conf").write_text("[install]\nuser = true\n")
+    kept = [line for line in (folder / "pyvenv.cfg").read_text().splitlines() if "site" not in line]
+    lines = [*kept, f"include-system-site-packages = {sees_system}"]
+    (folder / "pyvenv.cfg").write_text("\n".join(lines))
+
+    verdict = verdict_on(look_into(env), "diagnose-variable")
+
+    assert verdict.level == level
+    assert ("pip refuses" in verdict.cause) == (level == "warning")
+
+
+@pytest.mark.parametrize(("free", "level"), [(1 << 20, "broken"), (1 << 30, None)])
+def test_names_full_file_system(
+    env: Env, monkeypatch: pytest.MonkeyPatch, free: int, level: str | None
+) -> None:
+    env.install("pip")
+    usage = SimpleNamespace(total=1 << 40, free=free)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    chosen = ChosenPython(path=env.python, how="")
+    environment = read_environment(env.python, {"PATH": CALLERS_PATH})
+
+    obstacle = installer_of(environment, chosen, {}).obstacle
+
+    assert (obstacle.level if obstacle else None) == level
