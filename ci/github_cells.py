@@ -55,7 +55,10 @@ def join_seconds(folder: Path, out: Path) -> None:
         known = json.loads(joined.read_text()) if joined.is_file() else {}
         joined.parent.mkdir(parents=True, exist_ok=True)
         for compile_, seconds in json.loads(path.read_text()).items():
-            known[compile_] = {**known.get(compile_, {}), **seconds}
+            before = known.get(compile_)
+            # A number is of an earlier cuwheel, which didn't tell archs apart.
+            if isinstance(seconds, dict):
+                known[compile_] = {**(before if isinstance(before, dict) else {}), **seconds}
         joined.write_text(json.dumps(known))
     out.mkdir(parents=True, exist_ok=True)
 

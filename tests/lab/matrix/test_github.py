@@ -75,7 +75,7 @@ def test_known_compiles_tell_the_time_of_a_build(tmp_path: Path) -> None:
         compiles_folder(job.workspace, job.workspace.environ) / job.target.recipe.name
     )
     path.parent.mkdir(parents=True)
-    path.write_text('{"a.cu 90": 4000, "b.cu 90": 4000}')
+    path.write_text('{"a.cu 90": {"90": 4000}, "b.cu 90": {"90": 4000}}')
 
     assert len(matrix_document([state], longest=3600.0, cores=1).shards) == 3
     assert not matrix_document([state], longest=3600.0, cores=4).shards

@@ -79,12 +79,14 @@ def test_build_without_a_result_has_failed(folder: Path) -> None:
 def test_joins_the_seconds_of_cells(tmp_path: Path) -> None:
     for cell, seconds in (
         ("one", {"a.cu 80 90": {"80": 1}}),
-        ("two", {"a.cu 80 90": {"90": 2}, "b.cu": {"": 3}}),
+        ("two", {"a.cu 80 90": {"90": 2}, "b.cu": {"": 3}, "c.cu 90": 4}),
     ):
         path = tmp_path / "cells" / f"cell-{cell}" / "seconds" / "tiny" / "seconds.json"
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(seconds))
     out = tmp_path / "out"
+    (out / "tiny").mkdir(parents=True)
+    (out / "tiny" / "seconds.json").write_text('{"b.cu": 7}')  # as earlier releases wrote it
 
     for _ in range(2):  # what an earlier run has left stays
         command = [sys.executable, "-I", str(ROOT / "ci" / "github_cells.py"), "seconds"]
