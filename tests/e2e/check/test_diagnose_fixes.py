@@ -119,12 +119,12 @@ def zero_library(env: Env) -> set[str]:
     return {_DAMAGED}
 
 
-def cut_module(env: Env) -> set[str]:
+def edit_module(env: Env) -> set[str]:
     put_torch(env)
     env.uv("torch")
     module = env.site / "torch" / "__init__.py"
-    replace(module, module.read_bytes()[:200])
-    return {_DAMAGED, "diagnose-import-failed"}
+    replace(module, module.read_bytes() + b"\n# edited\n")
+    return {_DAMAGED}
 
 
 def interrupt_removal(env: Env) -> set[str]:
@@ -236,7 +236,7 @@ def give_pip(env: Env, pip: Path) -> None:
 
 DEFECTS: tuple[Defect, ...] = (
     *(lack_requirements, have_other_versions, lack_all, share_files, cut_library, zero_library),
-    *(cut_module, interrupt_removal, lack_extra, lack_wheel_of_rpath),
+    *(edit_module, interrupt_removal, lack_extra, lack_wheel_of_rpath),
     *(have_torch_without_cuda, have_other_python, lack_runtime, lack_what_asks_for_gpus),
 )
 _FIRST = "first fix what else this report says about it, then run this again"
@@ -253,7 +253,7 @@ TRIED: dict[str, tuple[str, Defect]] = {
     "installed_files._faults": ("install it again", cut_library),
     "installed_files._faults 2": (
         "install it again, unless it was changed intentionally",
-        cut_module,
+        edit_module,
     ),
     "frameworks._import_fault 2": (_FIRST, lack_runtime),
     "frameworks._trouble 3": (_FIRST, lack_what_asks_for_gpus),
@@ -310,12 +310,16 @@ TRIED_OTHERWISE = {
     "variables.judge_named": "a variable is its shell's alone",
     "variables.judge_named 2": "a variable is its shell's alone",
     "variables.judge_named 3": "a variable is its shell's alone",
+    "variables.judge_named 4": "a variable is its shell's alone",
     "variables.judge_switches": "a variable is its shell's alone",
+    "variables.judge_switches 2": "numba's file in the working folder: sed, in its tests",
+    "variables._nameless": "a variable is its shell's alone",
     "packages._import_failure": "that of installed_files._faults",
     "diagnose._judge_endless": "tests/check/diagnose/test_hidden_causes.py: a FIFO, removed",
     # test_broken_environments.py, with real packages:
     "diagnose._judge_start": "an empty bin/python, linked again",
-    "diagnose._judge_start 2": "PYTHONHOME of a removed Python",
+    "diagnose._judge_start 2": "a pyvenv.cfg in UTF-16, written again",
+    "diagnose._judge_start 3": "PYTHONHOME of a removed Python",
     "diagnose._judge_ending": "a sitecustomize.py that waits, moved away",
     "diagnose._open_environment": "bin/python that leads nowhere, linked again",
     "installed_files._other_release": "packages of Python 3.12 under 3.10, linked again",
