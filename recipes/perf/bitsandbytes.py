@@ -20,9 +20,8 @@ import os
 import queue
 import statistics
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import bitsandbytes
 import torch
@@ -38,6 +37,9 @@ from perf_case import Case, Sweep
 from torch import nn
 from torch.nn.functional import embedding, layer_norm, linear, scaled_dot_product_attention, silu
 from torch.optim.adamw import adamw as torch_adamw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 PACKAGE = "bitsandbytes"
 FRAMEWORK = "torch"

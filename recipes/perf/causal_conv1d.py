@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from causal_conv1d import causal_conv1d_fn, causal_conv1d_update
@@ -17,6 +16,9 @@ from grid import (
     rounding_of,
 )
 from perf_case import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PACKAGE = "causal_conv1d"
 FRAMEWORK = "torch"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from chamferdist import ChamferDistance
 from chamferdist.chamfer import knn_points
 from grid import case_of, cases_of, exactly, usual
 from perf_case import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PACKAGE = "chamferdist"
 FRAMEWORK = "torch"

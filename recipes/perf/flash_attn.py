@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import flash_attn
 import torch
@@ -21,6 +20,9 @@ from grid import (
     rounding_of,
 )
 from perf_case import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PACKAGE = "flash_attn"
 FRAMEWORK = "torch"

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gpuNUFFT import NUFFTOp
-from grid import case_of, cases_of, usual
-from perf_case import Case
+from grid import case_of, cases_of, large_case, usual
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from perf_case import Case
 
     Array = NDArray[Any]
 
@@ -145,14 +144,11 @@ def grid_case(row: Row) -> Case:
 
 def timed_case(what: str) -> Case:
     """Return a large image of one coil."""
-    row = usual(AXES, what=what, image=(64, 64, 48), points=1 << 12)
-    functions = [functools.partial(function, row) for function in (inputs, call, expected)]
-    return Case(
-        name=f"{what} 64x64x48, 2^12 samples",
-        inputs=functions[0],
-        call=functions[1],
-        expected=functions[2],
-        limit=LIMITS[row["width"]],
+    return large_case(
+        f"{what} 64x64x48, 2^12 samples",
+        usual(AXES, what=what, image=(64, 64, 48), points=1 << 12),
+        *(inputs, call, expected),
+        limit=LIMITS[AXES["width"][0]],
         block_factor=8.0,
         block_reason="sums cancel out where their result is small",
         memory=1 << 31,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import comb
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gsplat
 import torch
@@ -27,6 +26,9 @@ from gsplat.cuda._torch_impl import (
 )
 from gsplat.relocation import compute_relocation
 from perf_case import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 PACKAGE = "gsplat"
 FRAMEWORK = "torch"

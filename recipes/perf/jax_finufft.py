@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -14,6 +13,9 @@ from jax import numpy as jnp
 from jax_finufft import nufft1, nufft2, nufft3
 from jax_finufft.options import Opts
 from perf_case import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 PACKAGE = "jax_finufft"
 FRAMEWORK = "jax"

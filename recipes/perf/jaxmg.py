@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import jax
@@ -32,6 +31,9 @@ if not HAS_PROCESS_PER_GPU:
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", gpus)
 
 import jaxmg  # noqa: E402 - after the variable, which it reads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 jax.config.update("jax_enable_x64", True)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from grid import (
@@ -18,6 +17,9 @@ from grid import (
 )
 from perf_case import Case
 from torch.nn.functional import silu, softplus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # The wheel's extension. `import mamba_ssm` needs transformers, tilelang and others that are no
 # part of the scan; the calls are those of its selective_scan_interface.py.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import nerfacc
 import torch
@@ -12,6 +11,9 @@ from grid import case_of, cases_of, exactly
 from nerfacc import RayIntervals
 from nerfacc.cameras import opencv_lens_undistortion
 from perf_case import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PACKAGE = "nerfacc"
 FRAMEWORK = "torch"

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pycuda.autoprimaryctx  # noqa: F401 - the context that other libraries have too
-from grid import case_of, cases_of, usual
-from perf_case import Case
+from grid import case_of, cases_of, large_case, usual
 from pycuda import cumath, driver, gpuarray
 from pycuda.compiler import SourceModule
 from pycuda.elementwise import ElementwiseKernel
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
+    from perf_case import Case
 
     Array = NDArray[Any]
 
@@ -214,12 +214,10 @@ def grid_case(row: Row) -> Case:
 
 def timed_case() -> Case:
     """Return a large reduction, with the copy of its input."""
-    row = usual(AXES, what="dot", size=1 << 26)
-    return Case(
-        name="dot float32 2^26",
-        inputs=functools.partial(inputs, row),
-        call=functools.partial(call, row),
-        expected=functools.partial(expected, row),
+    return large_case(
+        "dot float32 2^26",
+        usual(AXES, what="dot", size=1 << 26),
+        *(inputs, call, expected),
         limit=LIMITS["float32"],
         has_own_kernels=False,
         memory=2 << 30,

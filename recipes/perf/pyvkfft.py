@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import cupy
 import numpy as np
-from grid import case_of, cases_of, usual
-from perf_case import Case
+from grid import case_of, cases_of, large_case, usual
 from pyvkfft import fft
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from perf_case import Case
 
     Array = NDArray[Any]
 
@@ -194,12 +194,10 @@ def grid_case(row: Row) -> Case:
 
 def timed_case() -> Case:
     """Return a large transform."""
-    row = usual(AXES, shape=(256, 256, 256))
-    return Case(
-        name="fft single 256x256x256",
-        inputs=functools.partial(inputs, row),
-        call=functools.partial(call, row),
-        expected=functools.partial(expected, row),
+    return large_case(
+        "fft single 256x256x256",
+        usual(AXES, shape=(256, 256, 256)),
+        *(inputs, call, expected),
         limit=LIMITS["single"],
         has_own_kernels=False,
         memory=4 << 30,

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 import cirq
 import numpy as np
-from grid import case_of, cases_of, usual
-from perf_case import Case
+from grid import case_of, cases_of, large_case, usual
 from qsimcirq import QSimOptions, QSimSimulator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
+    from perf_case import Case
 
     Array = NDArray[Any]
 
@@ -153,14 +152,10 @@ def grid_case(row: Row) -> Case:
 def timed_case(what: str, gates: str) -> Case:
     """Return a case of many qubits."""
     row = usual(AXES, **LARGE, what=what, gates=gates)
-    functions: list[Callable[..., Any]] = [
-        functools.partial(function, row) for function in (inputs, call, expected)
-    ]
-    return Case(
-        name=f"{what} {gates} {row['qubits']} qubits {row['layers']} layers",
-        inputs=functions[0],
-        call=functions[1],
-        expected=functions[2],
+    return large_case(
+        f"{what} {gates} {row['qubits']} qubits {row['layers']} layers",
+        row,
+        *(inputs, call, expected),
         limit=LIMIT,
         memory=1 << 30,
     )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from grid import case_of, cases_of, exactly, gradients_of, usual
 from perf_case import Case
 from spatial_correlation_sampler import spatial_correlation_sample
 from torch.nn.functional import pad, unfold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PACKAGE = "spatial_correlation_sampler"
 FRAMEWORK = "torch"

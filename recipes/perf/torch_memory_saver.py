@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import tempfile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from grid import case_of, pairwise, random_of, usual
-from perf_case import Case
+from grid import case_of, cases_of, large_case, random_of, usual
 from torch_memory_saver import torch_memory_saver as saver
+
+if TYPE_CHECKING:
+    from perf_case import Case
 
 PACKAGE = "torch_memory_saver"
 FRAMEWORK = "torch"
@@ -122,12 +124,10 @@ def grid_case(row: Row) -> Case:
 
 def timed_case() -> Case:
     """Return giving away and taking back memory with a backup."""
-    row = usual(AXES, bytes=1 << 28)
-    return Case(
-        name="pause and resume 256 MiB, pinned backup",
-        inputs=functools.partial(inputs, row),
-        call=functools.partial(call, row),
-        expected=functools.partial(expected, row),
+    return large_case(
+        "pause and resume 256 MiB, pinned backup",
+        usual(AXES, bytes=1 << 28),
+        *(inputs, call, expected),
         limit=0.0,
         has_own_kernels=False,
         memory=8 << 30,
@@ -140,4 +140,4 @@ GRIDS = ((AXES, exists, grid_case),)
 def cases() -> list[Case]:
     """Return a large case to check and to measure; the grid."""
     # A call takes 0.1 s and more: the host's time of a small one is left out.
-    return [timed_case(), *(grid_case(row) for row in pairwise(AXES, exists))]
+    return [timed_case(), *cases_of(*GRIDS, times_host=False)]

@@ -6,12 +6,14 @@ The package is imported where torch-scatter is installed too: give that environm
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from grid import case_of, cases_of, exactly, gradients_of, usual
 from perf_case import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PACKAGE = "torch_sparse"  # which loads the operators
 FRAMEWORK = "torch"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from grid import case_of, cases_of, exactly, usual
 from perf_case import Case
 from torch_spline_conv import spline_basis, spline_conv
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PACKAGE = "torch_spline_conv"
 FRAMEWORK = "torch"

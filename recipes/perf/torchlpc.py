@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from grid import case_of, cases_of, exactly, gradients_of, usual
 from perf_case import Case
 from torchlpc import sample_wise_lpc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PACKAGE = "torchlpc"
 FRAMEWORK = "torch"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torchsort
 from grid import case_of, cases_of, exactly, usual
 from perf_case import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PACKAGE = "torchsort"
 FRAMEWORK = "torch"

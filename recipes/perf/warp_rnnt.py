@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from grid import case_of, cases_of, exactly, usual
 from perf_case import Case
 from warp_rnnt import rnnt_loss
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PACKAGE = "warp_rnnt"
 FRAMEWORK = "torch"

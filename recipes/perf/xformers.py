@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from attention import attention_cases, laid_out
@@ -19,6 +18,9 @@ from grid import (
 from perf_case import Case
 from xformers import ops
 from xformers.ops import sp24
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PACKAGE = "xformers"
 FRAMEWORK = "torch"

@@ -154,7 +154,7 @@ def test_every_probe_has_a_grid_and_says_what_it_leaves_out(path: Path) -> None:
     assert has_grid != (path.name in _WITHOUT_GRID)
     if has_grid:
         assert ast.literal_eval(values["UNTOUCHED"])
-        assert calls & {"cases_of", "grid_cases", "pairwise"}
+        assert calls & {"cases_of", "grid_cases"}
 
 
 def assigned(path: Path) -> dict[str, ast.expr]:

@@ -23,7 +23,7 @@ from cuwheel.check.audit.rules.loads import load_findings
 from cuwheel.check.audit.rules.markers import marker_findings
 from cuwheel.check.audit.rules.members import layout_findings, member_findings
 from cuwheel.check.audit.rules.metadata import metadata_findings, name_findings
-from cuwheel.check.audit.rules.python import python_findings
+from cuwheel.check.audit.rules.python.code import python_findings
 from cuwheel.check.audit.rules.supply import supply_findings
 from cuwheel.check.audit.rules.symbols import symbol_findings
 from cuwheel.check.audit.scan import WheelScan, join_codes, scan_wheel

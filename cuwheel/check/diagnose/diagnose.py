@@ -261,21 +261,14 @@ def _judge_start(python: Path, environ: Mapping[str, str], fault: str) -> Diagno
     if command := _in_utf_8(configuration := python.parent.parent / "pyvenv.cfg"):
         what = f"{python} doesn't start: {configuration} isn't written in UTF-8"
         return broken("python-not-found", what, fault, "write it again in UTF-8", command)
-    is_late = _LATE in fault
-    # With a start that doesn't end each trial of a variable takes its whole time.
-    if is_late and (ending := _judge_ending(python, environ, fault)):
-        return ending
-    call = partial(find_culprit, partial(_is_readable, python), environ)
-    if change := TimedCall(_TRIALS_TIME_LIMIT, call).answer(None)[0]:
-        return broken(
-            "diagnose-variable",
-            f"{python} doesn't start with {change.text}",
-            f"{fault}; without it, it starts",
-            change.advice,
-            change.command,
-        )
-    if not is_late and (ending := _judge_ending(python, environ, fault)):
-        return ending
+    judges = [_judge_start_variable, _judge_ending]
+    if (
+        _LATE in fault
+    ):  # with a start that doesn't end each trial of a variable takes its whole time
+        judges.reverse()
+    for judge in judges:
+        if verdict := judge(python, environ, fault):
+            return verdict
     fix = "name another interpreter or environment with --python, or activate another one"
     return broken("python-not-found", f"{python} can't be examined", fault, fix)
 
@@ -311,6 +304,21 @@ def _program_fault(python: Path, fault: str) -> tuple[str, str]:
             "create an environment with a newer Python, and name it with --python"
         )
     return "", ""
+
+
+def _judge_start_variable(python: Path, environ: Mapping[str, str], fault: str) -> Diagnosis | None:
+    """Judge a variable without which an interpreter starts."""
+    call = partial(find_culprit, partial(_is_readable, python), environ)
+    change = TimedCall(_TRIALS_TIME_LIMIT, call).answer(None)[0]
+    if change is None:
+        return None
+    return broken(
+        "diagnose-variable",
+        f"{python} doesn't start with {change.text}",
+        f"{fault}; without it, it starts",
+        change.advice,
+        change.command,
+    )
 
 
 def _judge_ending(python: Path, environ: Mapping[str, str], fault: str) -> Diagnosis | None:

@@ -119,6 +119,14 @@ def zero_library(env: Env) -> set[str]:
     return {_DAMAGED}
 
 
+def cut_module(env: Env) -> set[str]:
+    put_torch(env)
+    env.uv("torch")
+    module = env.site / "torch" / "__init__.py"
+    replace(module, module.read_bytes()[:200])
+    return {_DAMAGED, "diagnose-import-failed"}
+
+
 def edit_module(env: Env) -> set[str]:
     put_torch(env)
     env.uv("torch")
@@ -236,7 +244,7 @@ def give_pip(env: Env, pip: Path) -> None:
 
 DEFECTS: tuple[Defect, ...] = (
     *(lack_requirements, have_other_versions, lack_all, share_files, cut_library, zero_library),
-    *(edit_module, interrupt_removal, lack_extra, lack_wheel_of_rpath),
+    *(cut_module, edit_module, interrupt_removal, lack_extra, lack_wheel_of_rpath),
     *(have_torch_without_cuda, have_other_python, lack_runtime, lack_what_asks_for_gpus),
 )
 _FIRST = "first fix what else this report says about it, then run this again"
@@ -319,7 +327,7 @@ TRIED_OTHERWISE = {
     # test_broken_environments.py, with real packages:
     "diagnose._judge_start": "an empty bin/python, linked again",
     "diagnose._judge_start 2": "a pyvenv.cfg in UTF-16, written again",
-    "diagnose._judge_start 3": "PYTHONHOME of a removed Python",
+    "diagnose._judge_start_variable": "PYTHONHOME of a removed Python",
     "diagnose._judge_ending": "a sitecustomize.py that waits, moved away",
     "diagnose._open_environment": "bin/python that leads nowhere, linked again",
     "installed_files._other_release": "packages of Python 3.12 under 3.10, linked again",

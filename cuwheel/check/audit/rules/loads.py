@@ -11,8 +11,8 @@ from typing import NamedTuple
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, finding
 from cuwheel.check.audit.python_code import Import
-from cuwheel.check.audit.rules.python_releases import STANDARD_MODULES
-from cuwheel.check.audit.rules.python_values import LOADERS, name_of
+from cuwheel.check.audit.rules.python.releases import STANDARD_MODULES
+from cuwheel.check.audit.rules.python.values import LOADERS, name_of
 from cuwheel.check.audit.supply import Chain
 from cuwheel.check.cuda.frameworks import preloads
 from cuwheel.check.cuda.suppliers import components_of, is_cuda_library, is_from_driver

@@ -17,7 +17,7 @@ from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by
 from cuwheel.check.audit.python_functions import RELEASES, python_functions
-from cuwheel.check.audit.rules.python_projects import oldest_wheel
+from cuwheel.check.audit.rules.python.projects import oldest_wheel
 from cuwheel.check.audit.scan import ScannedLibrary
 from cuwheel.check.audit.symbols import LINKED, SymbolNeeds, TorchFit
 from cuwheel.check.audit.tags import first_with, is_missing, minor_of, oldest_minor

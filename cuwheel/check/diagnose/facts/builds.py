@@ -125,13 +125,18 @@ def elf_at(path: Path) -> Elf | None:
         return None
 
 
-def other_machine(path: Path) -> str:
-    """Return that a program or library is for another machine; empty: for this, or not known."""
+def _start_of(path: Path, count: int) -> bytes | None:
+    """Return the first bytes of a file; None: it can't be read."""
     try:
         with open_file(path) as stream:
-            head = stream.read(_HEAD)
+            return stream.read(count)
     except OSError:
-        return ""
+        return None
+
+
+def other_machine(path: Path) -> str:
+    """Return that a program or library is for another machine; empty: for this, or not known."""
+    head = _start_of(path, _HEAD) or b""
     if not head.startswith(MAGIC) or len(head) < _HEAD:
         return ""
     number = int.from_bytes(head[_MACHINE:_HEAD], "big" if head[_ORDER] == _BIG else "little")
@@ -143,10 +148,8 @@ def other_machine(path: Path) -> str:
 
 def why_unstartable(program: Path) -> str:
     """Return why the kernel starts no program from a file; empty: not known."""
-    try:
-        with open_file(program) as stream:
-            start = stream.read(_LINE)
-    except OSError:
+    start = _start_of(program, _LINE)
+    if start is None:
         return ""
     if not start.strip(b"\0"):
         return "the file is empty" if not start else "it starts with zero bytes"

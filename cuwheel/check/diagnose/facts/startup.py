@@ -46,17 +46,21 @@ def _is_endless(file: Path) -> bool:
     return stat.S_ISFIFO(state.st_mode) or (is_device and not file.samefile(os.devnull))
 
 
+def hides_users(prefix: Path) -> bool:
+    """Return True for a virtual environment without the system's packages, nor a user's."""
+    try:
+        return not _WITH_SYSTEM.search(read_text(prefix / "pyvenv.cfg"))
+    except (OSError, ValueError):
+        return False
+
+
 def _sites(python: Path, environ: Mapping[str, str]) -> Iterator[Path]:
     """Yield the folders whose `.pth` files an interpreter reads, by its path alone."""
     real = python.resolve()
     named = _RELEASE.fullmatch(real.name)
     release = f"python{named[1]}*" if named else "python3*"
     prefixes = [python.absolute().parent.parent]
-    try:
-        is_closed = not _WITH_SYSTEM.search(read_text(prefixes[0] / "pyvenv.cfg"))
-    except (OSError, ValueError):
-        is_closed = False
-    if not is_closed:
+    if not hides_users(prefixes[0]):
         prefixes.append(real.parent.parent)
         if not environ.get("PYTHONNOUSERSITE"):
             home = environ.get("HOME", "/nonexistent")

@@ -23,6 +23,7 @@ from cuwheel.check.diagnose.facts.environment import ChosenPython, Distribution,
 from cuwheel.check.diagnose.facts.installed_files import missing_of_pip
 from cuwheel.check.diagnose.facts.installer_settings import InstallerSetting, read_settings
 from cuwheel.check.diagnose.facts.machine import full_file_system
+from cuwheel.check.diagnose.facts.startup import hides_users
 from cuwheel.check.diagnose.verdict import Diagnosis, broken, notes, warns
 
 _ALONE = ("--no-deps",)
@@ -255,17 +256,8 @@ def installer_of(
         ),
         limits=dict(_limits(limits or (file.value if file else ""))),
         limits_file=file,
-        is_virtual=_hides_users(environment.prefix),
+        is_virtual=hides_users(environment.prefix),
     )
-
-
-def _hides_users(prefix: Path) -> bool:
-    """Return True for a virtual environment without the system's packages, nor a user's."""
-    try:
-        lines = read_text(prefix / "pyvenv.cfg").lower().splitlines()
-    except (OSError, UnicodeDecodeError):
-        return False
-    return not any(re.match(r"include-system-site-packages\s*=\s*true", line) for line in lines)
 
 
 def _misleading(values: Mapping[str, str], *, has_pip: bool) -> dict[str, str]:

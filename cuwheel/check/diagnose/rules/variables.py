@@ -129,12 +129,8 @@ _OPTIONS = (
     *("max_split_size_mb", "expandable_segments", "garbage_collection_threshold", "backend"),
     *("roundup_power2_divisions", "roundup_bypass_threshold_mb", "max_non_split_rounding_mb"),
     *("pinned_use_cuda_host_register", "pinned_num_register_threads"),
-    *(
-        "pinned_use_background_threads",
-        "release_lock_on_cudamalloc",
-        "pinned_use_hip_host_register",
-    ),
-    *("release_lock_on_hipmalloc", "per_process_memory_fraction"),
+    *("pinned_use_background_threads", "pinned_use_hip_host_register"),
+    *("release_lock_on_cudamalloc", "release_lock_on_hipmalloc", "per_process_memory_fraction"),
 )
 # Variables with a compiler, first word of a command, and what runs it.
 _COMPILERS = {

@@ -63,14 +63,16 @@ def _values(axes: Mapping[str, Sequence[Any]], row: Mapping[str, int]) -> dict[s
 
 def cases_of(
     *grids: tuple[Mapping[str, Sequence[Any]], Callable[..., bool], Callable[..., Any]],
+    times_host: bool = True,
 ) -> list[Any]:
     """Return the case of each row of some grids: axes, which rows exist, what makes a case.
 
-    Of each grid's usual row, a small call, the host's time is measured too.
+    Args:
+        times_host: of each grid's usual row, a small call, the host's time is measured too.
     """
     found = []
     for axes, exists, make in grids:
-        if exists(usual(axes)):
+        if times_host and exists(usual(axes)):
             found.append(host_case(make(usual(axes))))
         found += [make(row) for row in pairwise(axes, exists)]
     return found
@@ -116,6 +118,26 @@ def case_of(  # noqa: PLR0913 - what a case is made of
         is_timed=False,
         **fields,
     )
+
+
+def large_case(
+    name: str,
+    row: Mapping[str, Any],
+    inputs: Callable[..., Any],
+    call: Callable[..., Any],
+    expected: Callable[..., Any],
+    **fields: Any,
+) -> Any:
+    """Return a case of a row that is measured too.
+
+    Args:
+        inputs, call, expected: as a case's, with the row as first argument.
+        fields: others of the case.
+    """
+    from perf_case import Case  # noqa: PLC0415
+
+    made = (functools.partial(function, row) for function in (inputs, call, expected))
+    return Case(name, *made, **fields)
 
 
 def host_case(case: Any) -> Any:

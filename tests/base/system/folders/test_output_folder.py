@@ -70,7 +70,7 @@ _REMOVERS = {
 
 
 def test_only_known_modules_remove_trees() -> None:
-    call = re.compile(r"(?<!def )\b(?:remove_tree|rmtree|empty)\((?!self|\))")
+    call = re.compile(r"(?<!def )\b(?:remove_tree|rmtree|empty)\((?!self)")
 
     removing = {
         str(path.relative_to(ROOT / "cuwheel"))

@@ -16,9 +16,14 @@ from typing import Any, NamedTuple
 
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
-from cuwheel.check.audit.rules.python_values import Foreign, Values
+from cuwheel.check.audit.rules.python.values import Foreign, Values
 
-_ON_GPU = frozenset(
+# Functions of PyTorch that make a tensor.
+_CREATES = frozenset(
+    f"torch.{name}"
+    for name in ("arange", "empty", "full", "ones", "rand", "randn", "tensor", "zeros")
+)
+_ON_GPU = frozenset(f"{made}().cuda" for made in _CREATES) | frozenset(
     f"{module}.{name}"
     for module, names in {
         "torch.cuda": "Stream current_device current_stream default_stream get_device_capability "
@@ -30,7 +35,6 @@ _ON_GPU = frozenset(
         "cupy.cuda.runtime": "getDevice getDeviceCount getDeviceProperties setDevice",
         "numba.cuda": "current_context device_array get_current_device synchronize to_device",
         "pynvml": "nvmlInit nvmlInit_v2 nvmlDeviceGetCount nvmlSystemGetDriverVersion",
-        "torch": "zeros().cuda ones().cuda empty().cuda tensor().cuda randn().cuda arange().cuda",
         "pycuda.driver": "init Device",
         "pycuda.tools": "make_default_context",
     }.items()
@@ -40,10 +44,6 @@ _MODULES = frozenset({"pycuda.autoinit"})  # its import makes a context
 # Functions that need a GPU with an argument, or without.
 _BACKENDS = frozenset({"jax.devices", "jax.local_devices", "jax.device_count"})
 _DEVICE = "cupy.cuda.Device"  # without a number, of the current one
-_CREATES = frozenset(
-    f"torch.{name}"
-    for name in ("arange", "empty", "full", "ones", "rand", "randn", "tensor", "zeros")
-)
 _AVAILABLE = frozenset({"torch.cuda.is_available", "cupy.is_available", "cupy.cuda.is_available"})
 _STARTS = frozenset(
     f"subprocess.{name}" for name in ("Popen", "call", "check_call", "check_output", "run")

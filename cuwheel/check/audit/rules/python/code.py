@@ -18,10 +18,10 @@ from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by, project_of_module
 from cuwheel.check.audit.python_code import Import, PythonCode, names_of, own_level
-from cuwheel.check.audit.rules.python_files import file_findings
-from cuwheel.check.audit.rules.python_imports import ImportOrder, constant_findings
-from cuwheel.check.audit.rules.python_projects import project_findings
-from cuwheel.check.audit.rules.python_releases import (
+from cuwheel.check.audit.rules.python.files import file_findings
+from cuwheel.check.audit.rules.python.imports import ImportOrder, constant_findings
+from cuwheel.check.audit.rules.python.projects import project_findings
+from cuwheel.check.audit.rules.python.releases import (
     STANDARD_MODULES,
     release_findings,
     source_of,
@@ -41,9 +41,8 @@ _SHOWN = 3  # names in one finding
 _FRAMEWORKS = frozenset(
     {"cupy", "google-colab", "jax", "jaxlib", "mxnet", "paddle", "tensorflow", "torch", "triton"}
 )
-_DEVELOPERS = frozenset(
-    {"dev", "develop", "doc", "docs", "lint", "test", "testing", "tests"}
-)  # extras
+# Extras that users don't install.
+_DEVELOPERS = frozenset({"dev", "develop", "doc", "docs", "lint", "test", "testing", "tests"})
 _SOURCES = ("src", "lib", "python", "source")
 _SITES = ("site-packages", "dist-packages")  # the end of a prefix that was packed as it was
 _STARTED = ("console_scripts", "gui_scripts")
@@ -58,23 +57,11 @@ _VALUE = re.compile(
 # Programs that a script would replace in an environment.
 # Others that an environment has before: of systems, of CUDA's toolkit, of frequent projects.
 _COMMANDS = frozenset(
-    {
-        "accelerate",
-        "awk",
-        "bash",
-        "cat",
-        "cc",
-        "clang",
-        "cmake",
-        "cp",
-        "curl",
-        "cuobjdump",
-        "docker",
-    }
-    | {"env", "f2py", "find", "g++", "gcc", "gdb", "git", "grep", "huggingface-cli", "ipython"}
-    | {"jupyter", "kill", "ld", "ls", "make", "mpirun", "mv", "ncu", "ninja", "nsys", "nvcc"}
-    | {"nvidia-smi", "ptxas", "pytest", "rm", "sed", "sh", "ssh", "sudo", "tar", "test", "time"}
-    | {"torchrun", "wget", "which"}
+    {"accelerate", "awk", "bash", "cat", "cc", "clang", "cmake", "cp", "cuobjdump", "curl"}
+    | {"docker", "env", "f2py", "find", "g++", "gcc", "gdb", "git", "grep", "huggingface-cli"}
+    | {"ipython", "jupyter", "kill", "ld", "ls", "make", "mpirun", "mv", "ncu", "ninja", "nsys"}
+    | {"nvcc", "nvidia-smi", "ptxas", "pytest", "rm", "sed", "sh", "ssh", "sudo", "tar", "test"}
+    | {"time", "torchrun", "wget", "which"}
 )
 _PROGRAM = re.compile(r"(python|pip)(3(\.\d+)?)?|activate|easy_install|pyvenv|uv")
 
@@ -344,7 +331,8 @@ def _entry_findings(case: AuditCase) -> Iterator[AuditFinding]:
 
 def _command_findings(name: str, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield what is wrong with the name of a command."""
-    fact, severity = "", "warning"
+    fact = ""
+    severity: Severity = "warning"
     if _PROGRAM.fullmatch(name) and name not in case.project:
         fact, severity = f"the script {name} replaces the environment's own", "error"
     elif re.search(r"[/\\]|^\.|[\0-\x1f]", name):
@@ -358,7 +346,7 @@ def _command_findings(name: str, case: AuditCase) -> Iterator[AuditFinding]:
     elif len(re.findall(rf"^{re.escape(name)}\s*=", _commands(case), re.MULTILINE)) > 1:
         fact = f"the command {name} is there twice: one replaces the other"
     if fact:
-        yield finding("entry_points.txt", _RULE, fact, severity)  # type: ignore[arg-type]
+        yield finding("entry_points.txt", _RULE, fact, severity)
 
 
 def _commands(case: AuditCase) -> str:

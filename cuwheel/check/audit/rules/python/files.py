@@ -16,7 +16,7 @@ from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, finding
 from cuwheel.check.audit.installed_projects import installed_by
 from cuwheel.check.audit.python_code import full_name, imported_names
-from cuwheel.check.audit.rules.python_machine import (
+from cuwheel.check.audit.rules.python.machine import (
     BUILDERS,
     Effect,
     effect_findings,
@@ -25,8 +25,8 @@ from cuwheel.check.audit.rules.python_machine import (
     effects_of_check,
     possible_effects,
 )
-from cuwheel.check.audit.rules.python_projects import QUERIES, Query, query_findings
-from cuwheel.check.audit.rules.python_values import (
+from cuwheel.check.audit.rules.python.projects import QUERIES, Query, query_findings
+from cuwheel.check.audit.rules.python.values import (
     LOADERS,
     SITE,
     Foreign,

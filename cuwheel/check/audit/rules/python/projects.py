@@ -23,7 +23,7 @@ from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by, package_of
 from cuwheel.check.audit.python_code import imported_names, parents_of
-from cuwheel.check.audit.rules.python_imports import evaluated_by
+from cuwheel.check.audit.rules.python.imports import evaluated_by
 from cuwheel.check.audit.tags import minor_of
 from cuwheel.check.cuda.frameworks import extras_of, has_common_release
 

@@ -22,7 +22,7 @@ from cuwheel.base.system.regular_files import read_bytes
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.python_code import PythonCode, names_of
-from cuwheel.check.audit.rules.python_imports import evaluated_by
+from cuwheel.check.audit.rules.python.imports import evaluated_by
 
 
 def _by_name(table: dict[int, str]) -> dict[str, int]:
