@@ -125,6 +125,10 @@ OPENED = "import ctypes, os\nctypes.CDLL(os.path.dirname(__file__) + '/libx.so')
 IMPORTING: dict[str, str | Code] = {"pkg/__init__.py": OPENED}
 OPENS_DRIVER = "import ctypes\nctypes.CDLL('libcuda.so.1', ctypes.RTLD_GLOBAL)\n"
 MALLOC = "void *malloc(unsigned long n) { return 0; }\nvoid free(void *p) { }\n" + MODULE
+# In glibc since 2.27.
+MEMFD: dict[str, str | Code] = {LIB: Code(calling("memfd_create"))}
+OF_2014 = "cp312-cp312-manylinux_2_17_x86_64"
+PIP_CONF = f"{DATA}/data/pip.conf"
 WITH_M, JAX_PLUGIN = CP312.replace("-cp312", "-cp312m"), "jax-cuda13-plugin==0.7.0"
 LOST_COPY = {
     LIB: Code(needs=("libone.so.1",)),
@@ -153,6 +157,10 @@ FAULTY: tuple[
     ("allocator", warning, ("library", EXTENSION), {EXTENSION: Code(MALLOC)}, {}),
     ("driver", error, (SYMBOL, LIB), {LIB: Code(CALLS), **IMPORTING}, {"requires": (RUNTIME13,)}),
     ("pyd", note, ("library", "pkg/a.pyd"), {"pkg/a.pyd": ""}, {}),
+    ("memfd", note, ("platform tag", LIB), MEMFD, {"tag": OF_2014, "requires": ("torch>=2.6",)}),
+    ("memfd 2", error, ("platform tag", LIB), MEMFD, {"tag": OF_2014, "requires": ("torch>=2.5",)}),
+    ("pip.conf", warning, ("secret", PIP_CONF), {PIP_CONF: "[global]\n"}, {}),
+    ("torch<2.2", error, (META, "METADATA"), {}, {"requires": ("torch<2.2",)}),
     ("cp312m", error, ("tag", f"pkg-1.2.3-{WITH_M}.whl"), {}, {"tag": WITH_M}),
     ("14.99", error, (META, "METADATA"), {}, {"requires": (f"{RUNTIME13}==13.99.*",)}),
     ("jax", error, (META, "METADATA"), {}, {"requires": ("jax==0.8.0", JAX_PLUGIN)}),
@@ -2708,3 +2716,19 @@ def test_sound_wheel_passes(
     plant: Plant, tmp_path: Path, build: Callable[[str | Code], bytes]
 ) -> None:
     assert [item for item in found(plant, tmp_path, build) if item[0] != "note"] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "files"),
+    [
+        ("secret", {"pkg/.env": f"TOKEN = '{TOKEN}'\nKEY = '{NGC_KEY}'\n"}),
+        (NEEDED, {f"pkg/{folder}/libx.so": Code(needs=("libavutil.so.57",)) for folder in "ab"}),
+    ],
+    ids=["secrets of a file", "copies of a library"],
+)
+def test_one_cause_is_one_finding(
+    rule: str, files: dict[str, str | Code], tmp_path: Path, build: Callable[[str | Code], bytes]
+) -> None:
+    plant = Plant("", ("", "", ""), files, {"tag": CP312})
+
+    assert len([item for item in found(plant, tmp_path, build) if item[1] == rule]) == 1
