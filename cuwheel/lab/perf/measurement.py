@@ -231,17 +231,15 @@ class _Measurement:
             self._agree(case, others)
             return
         length = max(1, case.facts["host_calls"])  # calls that are timed together
-        players = [Player(worker=first, subject="package", seconds=length * answer["seconds"])]
+        players = [_player(first, answer, length)]
         for worker in others:  # the first of them is checked too: a wrong one decides nothing
             old = _prepare(worker, case, checks=worker is others[0])
             if case.wrong(old):
                 case.blame("the old wheel's result is wrong here, so it can't be compared with")
             case.agree(old)
-            seconds = length * old["seconds"]
-            players.append(Player(worker=worker, subject="package", seconds=seconds))
+            players.append(_player(worker, old, length))
         if "rival_seconds" in answer:
-            seconds = length * answer["rival_seconds"]
-            players.append(Player(worker=first, subject="rival", seconds=seconds))
+            players.append(_player(first, answer, length, "rival"))
         with setup.watching() as clocks:
             is_quick, by_host = self._request.is_quick, _by_host(case, setup)
             play(case.facts, players, is_quick=is_quick, by_host=by_host, factor=factor)
@@ -383,6 +381,22 @@ def _prepare(worker: ProbeProcess, case: MeasuredCase, *, checks: bool) -> dict[
     """Prepare a case; a small one that takes minutes counts as a crash: its kernel never ends."""
     limit = _SMALL_LIMIT if case.facts["is_grid"] else CALL_LIMIT
     return dict(worker.call("prepare", timeout=limit, case=case.name, checks=checks))
+
+
+def _player(
+    worker: ProbeProcess,
+    answer: Mapping[str, Any],
+    length: int,
+    subject: Literal["package", "rival"] = "package",
+) -> Player:
+    """Return what is measured, by a worker's answer; so many calls are timed at once."""
+    prefix = "rival_" if subject == "rival" else ""
+    return Player(
+        worker=worker,
+        subject=subject,
+        seconds=length * answer[f"{prefix}seconds"],
+        processors=answer[f"{prefix}processors"],
+    )
 
 
 def _by_host(case: MeasuredCase, setup: Setup) -> bool:

@@ -41,6 +41,7 @@ _MOST_CALLS = 50  # in a sample
 _FEWEST, _ROUNDS, _QUICK_ROUNDS = 9, 30, 12
 _LONGEST = 15.0  # seconds of all rounds of a case, about, unless the fewest take longer
 _FLUSH = 1e-4  # seconds that the L2 is written over between two calls
+_SEVERAL = 1.5  # busy processors from which calls have several threads
 _MOMENT = 0.2  # seconds in which the host's processors are watched
 
 
@@ -295,12 +296,14 @@ class Player:
 
     Attributes:
         seconds: of a call, or of those that are timed together; they decide the number of calls.
+        processors: of the host, that its calls keep busy.
         rounds: seconds of a call, the typical one of each round.
     """
 
     worker: ProbeProcess
     subject: Literal["package", "rival"]
     seconds: float
+    processors: float = 1.0
     rounds: list[float] = field(default_factory=list)
 
 
@@ -316,13 +319,15 @@ def play(
 
     Of a sample the median counts; by the host's clock (`by_host`) the least, since what else the
     host does only adds to the time. All then take turns on one of the host's processors: some are
-    farther from the GPU.
+    farther from the GPU. Not where a call has threads of its own: they would take turns too, and
+    those that wait for each other in a loop hardly ever end (llama.cpp's on the CPU).
     """
     name, typical = case["name"], min if by_host else statistics.median
     each = sum(_calls(player.seconds) * (player.seconds + _FLUSH) for player in players)
     most = _QUICK_ROUNDS if is_quick else _ROUNDS
     count = max(_FEWEST, min(most, int(_LONGEST / each)))
-    more = {"processor": idle_processor()} if by_host else {}
+    is_single = all(player.processors < _SEVERAL for player in players)
+    more = {"processor": idle_processor()} if by_host and is_single else {}
     order = list(players)
     chance = random.Random(f"{name} {factor}")  # noqa: S311 - an order, the same in each run
     for _ in range(factor * count):

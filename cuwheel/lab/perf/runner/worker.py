@@ -73,6 +73,7 @@ _REPEATING = 1.5  # seconds, after which only the fewest are made
 _FEWEST_LEVELS = 5  # readings of the memory in use, one after each call
 _LEAK = 1 << 20  # bytes by which both halves of the calls grow where memory leaks
 _HASHED = 1 << 30  # bytes of an output of which the digest is taken
+_SHORTEST = 1e-9  # seconds; nothing is divided by zero
 _TEAM_WARM_CALLS = 5  # of several processes, which have to make equally many
 
 
@@ -144,9 +145,10 @@ class ProbeWorker:
         if current.is_timed and not checks:
             self._read_kernels(current)  # from then on the profiler slows the host, in all alike
         if current.is_timed:
-            answer["seconds"] = self._warm_up(current.call, current.host_calls)
+            answer |= self._warm_up(current.call, current.host_calls)
             if current.rival and checks and not answer["rival_failure"]:
-                answer["rival_seconds"] = self._warm_up(current.rival, current.host_calls)
+                rival = self._warm_up(current.rival, current.host_calls)
+                answer |= {f"rival_{name}": value for name, value in rival.items()}
         return {**answer, "peak": self.framework.peak()}
 
     def touch(self, case: str) -> None:
@@ -301,18 +303,18 @@ class ProbeWorker:
             return {"kernels": [], "unread": str(problem)}
         return {"kernels": kernels, "unread": ""}
 
-    def _warm_up(self, function: Callable[..., Any], host_calls: int) -> float:
-        """Return the median seconds of the calls that warm up."""
+    def _warm_up(self, function: Callable[..., Any], host_calls: int) -> dict[str, float]:
+        """Return the median seconds of calls that warm up, and how many processors they need."""
         times: list[float] = []
-        if self.seat.size > 1:
-            times = [self._call(function, host_calls)[0] for _ in range(_TEAM_WARM_CALLS)]
-            return statistics.median(times)
-        started = time.perf_counter()
-        while len(times) < _WARM_CALLS or time.perf_counter() - started < _WARM_SECONDS:
+        started, busy = time.perf_counter(), time.process_time()
+        is_team = self.seat.size > 1
+        while not _is_warm(len(times), time.perf_counter() - started, is_team=is_team):
             times.append(self._call(function, host_calls)[0])
-            if time.perf_counter() - started > _LONG:
-                break
-        return statistics.median(times)
+        seconds = time.perf_counter() - started
+        return {
+            "seconds": statistics.median(times),
+            "processors": (time.process_time() - busy) / max(seconds, _SHORTEST),
+        }
 
     def _call(self, function: Callable[..., Any], host_calls: int) -> tuple[float, object]:
         self.calls += 1
@@ -328,6 +330,14 @@ class ProbeWorker:
         self.inputs, self.last = [], None
         gc.collect()
         self.framework.forget()
+
+
+def _is_warm(calls: int, seconds: float, *, is_team: bool) -> bool:
+    """Return True if so many calls, in so many seconds, suffice to warm up."""
+    if is_team:
+        return calls >= _TEAM_WARM_CALLS
+    is_enough = calls >= _WARM_CALLS and seconds >= _WARM_SECONDS
+    return is_enough or (calls > 0 and seconds > _LONG)
 
 
 @contextlib.contextmanager

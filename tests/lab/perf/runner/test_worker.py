@@ -47,10 +47,34 @@ def test_profiler_is_loaded_in_each_timed_process(
     worker.cases = {"a": case}
     worker.framework = SimpleNamespace(reset_peak=lambda: None, peak=lambda: 0)
     monkeypatch.setattr(worker, "_forget", lambda: None)
-    monkeypatch.setattr(worker, "_warm_up", lambda *_: 1.0)
+    monkeypatch.setattr(worker, "_warm_up", lambda *_: {"seconds": 1.0})
     for name in ("_read_kernels", "_check"):
         monkeypatch.setattr(worker, name, read_kernels)
 
     worker.prepare("a", checks=checks)
 
     assert read == [case]
+
+
+@pytest.mark.parametrize(("threads", "size"), [(1, 1), (8, 1), (8, 2)])
+def test_warming_up_counts_busy_processors(
+    monkeypatch: pytest.MonkeyPatch, threads: int, size: int
+) -> None:
+    now = [0.0]
+    made: list[int] = []
+
+    def call(*_: object) -> tuple[float, None]:
+        now[0] += 0.0625
+        made.append(1)
+        return 0.0625, None
+
+    worker = ProbeWorker.__new__(ProbeWorker)
+    worker.seat = SimpleNamespace(size=size)
+    monkeypatch.setattr(worker, "_call", call)
+    clocks = {"perf_counter": lambda: now[0], "process_time": lambda: threads * now[0]}
+    monkeypatch.setattr("worker.time", SimpleNamespace(**clocks))
+
+    warm = worker._warm_up(call, 0)
+
+    assert warm == {"seconds": 0.0625, "processors": threads}
+    assert len(made) == 5
