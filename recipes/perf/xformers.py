@@ -460,6 +460,8 @@ def attention_outputs(function: Callable[..., Any], row: Row, *values: Any) -> A
 def attention_case(row: Row) -> Case:
     """Attention by CUTLASS's kernels."""
     is_single = row["dtype"] == "float32"
+    # Gradients of one query share the rounding of one output: 1.7 times, an H200 had.
+    roundings = 3.0 if row["what"] != "forward" and row["lengths"][0] == 1 else 1.5
     return case_of(
         row,
         attention_inputs,
@@ -468,7 +470,7 @@ def attention_case(row: Row) -> Case:
         label="attention",
         joined={"lengths": "x", "widths": "x"},
         # Of float32 a product is three of tensor cores'.
-        limit=5e-5 if is_single else 1.5 * rounding_of(row["dtype"]),
+        limit=5e-5 if is_single else roundings * rounding_of(row["dtype"]),
         units=None if is_single else ATTENTION_UNITS[row["what"]],
         block_factor=16.0,
         block_reason="rows that see few keys have larger errors, and gradients nearly cancel",
