@@ -1,5 +1,7 @@
 """Tasks as Slurm jobs: each on one node, again where the node was lost, never twice at once.
 
+Those with equal needs that are ready together are one job array, such as the shards of a build.
+
 submitit writes the job's script, and transfers the task and its result. This module decides
 (docs/adr/0024) which jobs are lost and which ones a restarted run takes over, and ends the job on a
 node that only seems to be dead before the next one begins.
@@ -8,6 +10,7 @@ node that only seems to be dead before the next one begins.
 from __future__ import annotations
 
 import re
+import secrets
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +37,7 @@ from cuwheel.lab.matrix.slurm_job import (
     submit,
 )
 
+_SUBMISSIONS = ".submissions"  # the folder of submitit's files
 _TICK = 1.0  # seconds between two searches for results
 _LEASE = 5.0  # seconds in which a job that was given up ends its program
 # Statuses of a program that was ended with its job, or for its memory: by the signal, or as shells
@@ -112,11 +116,13 @@ class SlurmExecutor:
                     fix="check that `squeue` works here, then run the same command again",
                 )
             cells = [self._cell(task, jobs) for task in tasks]
+            self._tidy(cells)
             try:
                 yield from self._results(cells)
             except BaseException:
                 self._cancel(cells)
                 raise
+            self._tidy([])
 
     def _cell(self, task: Task, jobs: Sequence[SlurmJob]) -> _Cell:
         """Continue the job of a killed run that is for the same task; end those for others."""
@@ -134,6 +140,14 @@ class SlurmExecutor:
         cancel(job for attempt in attempts for job in attempt.own(jobs))
         remove_tree(self.folder / task.name)
         return _Cell(task=task, memory=task.memory, not_before=time.monotonic() + _LEASE)
+
+    def _tidy(self, cells: Sequence[_Cell]) -> None:
+        """Remove submitit's files, but for jobs that go on."""
+        attempts = [cell.attempt.submission for cell in cells if cell.attempt]
+        needed = {submission.folder for submission in attempts if submission}
+        for folder in (self.folder / _SUBMISSIONS).glob("*"):
+            if folder not in needed:
+                remove_tree(folder)
 
     def _results(self, cells: list[_Cell]) -> Iterator[TaskResult]:
         checked = float("-inf")
@@ -172,29 +186,45 @@ class SlurmExecutor:
             and cell.not_before <= time.monotonic()
             and open_.isdisjoint(cell.task.after)
         )
+        groups: dict[tuple[int, int], list[_Cell]] = {}
         for cell, _ in zip(ready, range(free), strict=False):
-            self._submit(cell)
+            groups.setdefault((cell.task.cores, cell.memory), []).append(cell)
+        for group in groups.values():
+            self._submit(group)
 
-    def _submit(self, cell: _Cell) -> None:
-        attempt = new_attempt(self.folder, cell.task, cell.attempts + 1)
+    def _submit(self, cells: Sequence[_Cell]) -> None:
+        """Submit cells with equal needs; each alone where Slurm refuses all of them at once."""
+        attempts = [new_attempt(self.folder, cell.task, cell.attempts + 1) for cell in cells]
+        folder = self.folder / _SUBMISSIONS / secrets.token_hex(4)
         try:
-            number = submit(
-                cell.task,
-                attempt,
-                memory=cell.memory,
+            numbers = submit(
+                [(cell.task, attempt) for cell, attempt in zip(cells, attempts, strict=True)],
+                folder,
+                memory=cells[0].memory,
                 partition=self.partition,
                 time_limit=self.time_limit,
             )
         except RefusedError as error:
-            remove_tree(attempt.folder)
+            for path in (folder, *(attempt.folder for attempt in attempts)):
+                remove_tree(path)
+            self._refuse(cells, error)
+            return
+        for cell, attempt, number in zip(cells, attempts, numbers, strict=True):
+            cell.attempt, cell.attempts, cell.over_since = attempt, attempt.number, None
+            cell.unlocked_at = 0
+            self._note(cell, f"job {number} submitted")
+
+    def _refuse(self, cells: Sequence[_Cell], error: RefusedError) -> None:
+        for cell in cells:
             cell.not_before = time.monotonic() + self.interval
-            cell.given_up = own_jobs() is not None
-            if cell.given_up:
-                self._log(cell, f"sbatch fails: {error}")
-            return  # otherwise the controller doesn't answer, and is tried again
-        cell.attempt, cell.attempts, cell.over_since = attempt, attempt.number, None
-        cell.unlocked_at = 0
-        self._note(cell, f"job {number} submitted")
+        if own_jobs() is None:
+            return  # the controller doesn't answer, and is tried again
+        if len(cells) > 1:  # such as more than MaxArraySize
+            for cell in cells:
+                self._submit([cell])
+            return
+        cells[0].given_up = True
+        self._log(cells[0], f"sbatch fails: {error}")
 
     def _check_jobs(self, cells: list[_Cell]) -> None:
         jobs = own_jobs()
@@ -247,7 +277,8 @@ class SlurmExecutor:
     def _log(self, cell: _Cell, what: str) -> str:
         """Report an event of a task, also in its log with the last output of its job."""
         self._note(cell, what)
-        logs = sorted(cell.attempt.folder.glob("*_log.err")) if cell.attempt else []
+        submission = cell.attempt.submission if cell.attempt else None
+        logs = submission.logs() if submission else []
         lines = [line for path in logs for line in read_end(path).splitlines()]
         cell.task.log.parent.mkdir(parents=True, exist_ok=True)
         with cell.task.log.open("a") as log:

@@ -1,9 +1,12 @@
 """One attempt at a task as a Slurm job: its submission, the folder shared with the node, its run.
 
-<task>/<number>-<8 digits>/     an attempt; the comment of its Slurm job is this folder's path
+<task>/<number>-<8 digits>/     an attempt
     wanted                      removed by the caller to end the job
+    submission.json             the submission that it is in, and its place there
     started                     made by the job, which then is the only one that may run
-    <job>_0_result.pkl          submitit's, with what `run_attempt` returned
+    result.json                 written last
+.submissions/<8 digits>/        submitit's files of one or several attempts, which Slurm runs as a
+                                job array; this path is the jobs' comment
 
 Jobs are listed by `squeue`, which needs no accounting database: small clusters have none, and
 `sacct`, from which submitit reads a job's state, does.
@@ -15,11 +18,13 @@ import contextlib
 import errno
 import hashlib
 import io
+import itertools
+import json
 import os
 import secrets
 import socket
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import submitit
@@ -58,6 +63,33 @@ class RefusedError(Exception):
     """An error of `sbatch`, with its message."""
 
 
+@dataclass(frozen=True)
+class Submission:
+    """The place of an attempt in what was submitted at once.
+
+    Attributes:
+        folder: submitit's.
+        index: in the job array.
+        count: of attempts; 1: it is no array.
+    """
+
+    folder: Path
+    index: int
+    count: int
+
+    def has(self, job: SlurmJob) -> bool:
+        """Return True if it is the job of this attempt: by number, or by comment without one."""
+        number, _, index = job.id.partition("_")
+        is_of_folder = job.comment == str(self.folder)
+        is_known = is_of_folder or (self.folder / f"{number}_submission.sh").exists()
+        return is_known and (self.count == 1 or index == str(self.index))
+
+    def logs(self) -> list[Path]:
+        """Return the files with the job's own errors."""
+        index = "" if self.count == 1 else f"_{self.index}"
+        return sorted(self.folder.glob(f"[0-9]*{index}_0_log.err"))
+
+
 class NotWantedError(Exception):
     """An attempt that the caller has given up, or that another job runs."""
 
@@ -83,11 +115,24 @@ class Attempt:
         """The file that the job makes and locks."""
         return self.folder / "started"
 
+    @property
+    def result(self) -> Path:
+        """The file with the result."""
+        return self.folder / "result.json"
+
+    @property
+    def submission(self) -> Submission | None:
+        """What it was submitted in; None: it wasn't."""
+        path = self.folder / "submission.json"
+        if not path.exists():
+            return None
+        facts = json.loads(read_text(path))
+        return Submission(Path(facts["folder"]), facts["index"], facts["count"])
+
     def own(self, jobs: Iterable[SlurmJob]) -> list[SlurmJob]:
-        """Return its jobs: by number, or by comment where sbatch printed none."""
-        suffix = "_submission.sh"
-        numbers = {path.name.removesuffix(suffix) for path in self.folder.glob(f"[0-9]*{suffix}")}
-        return [job for job in jobs if job.id in numbers or job.comment == str(self.folder)]
+        """Return its jobs."""
+        submission = self.submission
+        return [job for job in jobs if submission and submission.has(job)]
 
     def is_for(self, task: Task) -> bool:
         """Return True if it is still wanted, and for this task."""
@@ -140,25 +185,40 @@ def attempts_at(folder: Path, name: str) -> list[Attempt]:
     return sorted((Attempt(path) for path in paths), key=lambda attempt: attempt.number)
 
 
-def submit(task: Task, attempt: Attempt, *, memory: int, partition: str, time_limit: int) -> str:
-    """Submit one job, and return its number.
+def submit(
+    attempts: Sequence[tuple[Task, Attempt]],
+    folder: Path,
+    *,
+    memory: int,
+    partition: str,
+    time_limit: int,
+) -> list[str]:
+    """Submit attempts at tasks with equal needs, several as one job array; return their numbers.
 
     Args:
-        memory: bytes for the task.
+        folder: for submitit's files.
+        memory: bytes for each task.
         partition: empty: the cluster's default.
         time_limit: minutes.
 
     Raises:
-        RefusedError: Slurm refuses it.
+        RefusedError: Slurm refuses them.
     """
-    executor = submitit.SlurmExecutor(attempt.folder)
+    tasks, places = zip(*attempts, strict=True)
+    folder.mkdir(parents=True)
+    for index, attempt in enumerate(places):
+        facts = {"folder": str(folder), "index": index, "count": len(attempts)}
+        write_atomically(attempt.folder / "submission.json", json.dumps(facts))
+    names = [task.name for task in tasks]
+    executor = submitit.SlurmExecutor(folder)
     executor.update_parameters(
-        job_name=task.name,
-        comment=str(attempt.folder),
+        job_name=_job_name(names),
+        comment=str(folder),
         partition=partition or None,
         time=time_limit,
-        cpus_per_task=task.cores,
+        cpus_per_task=tasks[0].cores,
         mem=f"{-(-(memory + _MARGIN) // MIB)}M",
+        array_parallelism=len(attempts),
         wckey=None,  # submitit's own is refused where such keys are checked
         use_srun=False,  # since Slurm 22.05 `srun` doesn't hand the job's cores on
         # The executor starts a lost job again, so Slurm must not.
@@ -167,19 +227,24 @@ def submit(task: Task, attempt: Attempt, *, memory: int, partition: str, time_li
     try:
         # submitit prints sbatch's message, and its error holds it too.
         with _without_user_settings(), contextlib.redirect_stderr(io.StringIO()):
-            return executor.submit(run_attempt, task, attempt).job_id
+            return [job.job_id for job in executor.map_array(run_attempt, tasks, places)]
     except (FailedJobError, FailedSubmissionError) as error:
         raise RefusedError(str(error).strip()) from error
 
 
+def _job_name(names: Sequence[str]) -> str:
+    """Return what all names begin with: `cell.shard` of `cell.shard-1-of-3` and the others."""
+    first, last = min(names), max(names)
+    pairs = zip(first, last, strict=False)
+    same = "".join(one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return same.rstrip(".-") or first
+
+
 def result_of(attempt: Attempt) -> TaskResult | None:
     """Return the result if there is one; listing the folder refreshes a network disk's cache."""
-    for path in attempt.folder.glob("*_result.pkl"):
-        number = path.name.partition("_")[0]
-        job: submitit.SlurmJob[TaskResult] = submitit.SlurmJob(attempt.folder, number)
-        if job.exception() is None:
-            return job.result()
-    return None
+    if attempt.result not in attempt.folder.iterdir():
+        return None
+    return TaskResult(**json.loads(read_text(attempt.result)))
 
 
 @contextlib.contextmanager
@@ -211,6 +276,7 @@ def run_attempt(task: Task, attempt: Attempt) -> TaskResult:
         result = _run_program(task, attempt)
         if not _is_wanted(attempt):
             raise NotWantedError
+        write_atomically(attempt.result, json.dumps(asdict(result)))
     return result
 
 
@@ -295,7 +361,7 @@ def check_slurm(partition: str) -> None:
 
 def own_jobs() -> list[SlurmJob] | None:
     """Return the user's jobs, also those that just ended; None where the controller fails."""
-    command = ["squeue", "--noheader", "--states=all", f"--user={os.getuid()}"]
+    command = ["squeue", "--noheader", "--array", "--states=all", f"--user={os.getuid()}"]
     status, output = _run([*command, f"--format={_FORMAT}"])
     if status:
         return None

@@ -19,6 +19,7 @@ from cuwheel.base.errors import PreflightError
 from cuwheel.lab.matrix.building import TaskResult
 from cuwheel.lab.matrix.slurm_executor import SlurmExecutor
 from tests.support.machines.slurm import (
+    LONGEST_ARRAY,
     NODES,
     Event,
     Slurm,
@@ -153,6 +154,34 @@ def test_runs_each_task_once_on_both_nodes(
     assert {result.where for result in results} == set(NODES)
     assert counts(tmp_path, "end") == {task.name: 1 for task in tasks}
     assert len(slurm.all_jobs()) - before == len(tasks)
+    assert not list(executor.folder.glob(".submissions/*"))
+
+
+@pytest.mark.usefixtures("slurm")
+def test_submits_equal_tasks_as_one_array(
+    executor: SlurmExecutor, notes: list[str], tmp_path: Path
+) -> None:
+    wide = dataclasses.replace(make_task(tmp_path, "wide"), memory=32 << 20)
+    shards = [make_task(tmp_path, f"cell.shard-{number}") for number in (1, 2, 3)]
+
+    list(executor.run([*shards, wide]))
+
+    jobs = {note.split(": job ")[0]: note.split()[-2] for note in notes if " submitted" in note}
+    assert len({jobs[shard.name].partition("_")[0] for shard in shards}) == 1
+    assert [jobs[shard.name].partition("_")[2] for shard in shards] == ["0", "1", "2"]
+    assert "_" not in jobs["wide"]
+
+
+@pytest.mark.usefixtures("slurm")
+def test_submits_tasks_alone_where_an_array_is_refused(
+    executor: SlurmExecutor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SBATCH_ARRAY_INX", "0-3")  # not the user's to set
+    cells = [make_task(tmp_path, f"cell-{number}") for number in range(LONGEST_ARRAY + 1)]
+
+    results = list(executor.run(cells))
+
+    assert {(result.status, result.attempts) for result in results} == {(0, 1)}
 
 
 @pytest.mark.usefixtures("slurm")

@@ -1,21 +1,24 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
 from cuwheel.base.errors import PreflightError
-from cuwheel.lab.matrix.building import Task
+from cuwheel.lab.matrix.building import Task, TaskResult
 from cuwheel.lab.matrix.slurm_job import (
     Attempt,
     NotWantedError,
     SlurmJob,
+    Submission,
     attempts_at,
     check_slurm,
     fingerprint,
     new_attempt,
+    result_of,
     run_attempt,
 )
 
@@ -45,8 +48,11 @@ def attempt(tmp_path: Path, task: Task) -> Attempt:
 
 
 def test_runs_an_attempt_once(task: Task, attempt: Attempt) -> None:
+    assert result_of(attempt) is None
+
     assert run_attempt(task, attempt).status == 0
 
+    assert result_of(attempt) == TaskResult(name="cell", status=0, where=socket.gethostname())
     with pytest.raises(NotWantedError):
         run_attempt(task, attempt)
 
@@ -75,15 +81,23 @@ def test_missing_program_has_failed(task: Task, attempt: Attempt) -> None:
     assert "no-such-program could not be started" in task.log.read_text()
 
 
-def test_finds_its_jobs_by_number_or_comment(attempt: Attempt) -> None:
-    (attempt.folder / "17_submission.sh").touch()
+@pytest.mark.parametrize(("count", "found"), [(1, ["17", "18"]), (12, ["17_1", "18_1"])])
+def test_finds_its_jobs_by_number_or_comment(tmp_path: Path, count: int, found: list[str]) -> None:
+    (tmp_path / "17_submission.sh").touch()
+    comments = {"17": "(null)", "18": str(tmp_path), "19": f"{tmp_path}0"}
     jobs = [
-        SlurmJob(id="17", state="RUNNING", node="n1", comment="(null)"),
-        SlurmJob(id="18", state="RUNNING", node="n1", comment=str(attempt.folder)),
-        SlurmJob(id="19", state="RUNNING", node="n1", comment=f"{attempt.folder}0"),
+        SlurmJob(id=f"{number}{index}", state="RUNNING", node="n1", comment=comment)
+        for number, comment in comments.items()
+        for index in ([""] if count == 1 else ["_1", "_11", "_0"])
     ]
 
-    assert [job.id for job in attempt.own(jobs)] == ["17", "18"]
+    submission = Submission(tmp_path, index=1, count=count)
+
+    assert [job.id for job in jobs if submission.has(job)] == found
+
+
+def test_attempt_without_submission_has_no_job(attempt: Attempt) -> None:
+    assert not attempt.own([SlurmJob(id="1", state="RUNNING", node="n1", comment="")])
 
 
 def test_is_for_the_same_task(task: Task, attempt: Attempt) -> None:

@@ -21,6 +21,7 @@ from cuwheel.lab.matrix.building import Task
 from tests.support.requirements import require
 
 NODES = ("node1", "node2")
+LONGEST_ARRAY = 13  # jobs of an array
 _TIME_LIMIT = 300.0  # seconds
 
 # No control groups, which a container has no right to: nodes look each second what a job takes.
@@ -51,6 +52,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SchedulerParameters=sched_interval=1,sched_min_interval=100000,bf_interval=1
 ReturnToService=2
+MaxArraySize={longest_array}
 SlurmdTimeout=10
 MessageTimeout=2
 KillWait=2
@@ -151,11 +153,11 @@ class Slurm:
 
     def jobs(self) -> list[str]:
         """Numbers of the jobs that wait or run."""
-        return self.ask("squeue", "--noheader", "--format=%i").split()
+        return self.ask("squeue", "--noheader", "--array", "--format=%i").split()
 
     def all_jobs(self) -> list[str]:
         """Numbers of all jobs that there have been."""
-        return self.ask("squeue", "--noheader", "--states=all", "--format=%i").split()
+        return self.ask("squeue", "--noheader", "--array", "--states=all", "--format=%i").split()
 
 
 @contextlib.contextmanager
@@ -175,7 +177,11 @@ def slurm_cluster(folder: Path) -> Iterator[Slurm]:
     # TMPDIR may be too long for a socket's path: unix(7) has room for 107 bytes.
     with tempfile.TemporaryDirectory(prefix="cuwheel-slurm-", dir="/tmp") as sockets:
         text = _CONFIGURATION.format(
-            folder=folder, sockets=sockets, ports=ports, user=getpass.getuser()
+            folder=folder,
+            sockets=sockets,
+            ports=ports,
+            user=getpass.getuser(),
+            longest_array=LONGEST_ARRAY,
         )
         (folder / "slurm.conf").write_text(text)
         cluster = Slurm(folder=folder, sockets=Path(sockets), daemons={})
