@@ -23,7 +23,6 @@ import errno  # noqa: E402
 import faulthandler  # noqa: E402
 import importlib  # noqa: E402
 import importlib.machinery  # noqa: E402
-import importlib.metadata  # noqa: E402
 import importlib.util  # noqa: E402
 import json  # noqa: E402
 import platform  # noqa: E402
@@ -34,6 +33,7 @@ import traceback  # noqa: E402
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to import
 if TYPE_CHECKING:
+    import importlib.metadata
     from collections.abc import Iterator
     from typing import Any
 
@@ -100,6 +100,8 @@ def _managed() -> str:
 
 def _distributions() -> Iterator[dict[str, object]]:
     """Yield each distribution on the path; a damaged one must not hide the others."""
+    import importlib.metadata  # noqa: PLC0415 - it takes half of Python's start
+
     for distribution in importlib.metadata.distributions():
         place = str(getattr(distribution, "_path", ""))
         try:
