@@ -2658,9 +2658,10 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str | Code], by
 
 def program(folder: Path, code: Code) -> Path:
     stubs = [make_library(folder / name, flags=(f"-Wl,-soname,{name}",)) for name in code.needs]
-    (folder / "main.c").write_text(code.text)
-    words = ("gcc", "-fPIE", "-pie", folder / "main.c", "-Wl,--no-as-needed", *stubs, *code.flags)
-    return compile_file(folder / "tool", *words)
+    source = folder / "main.c"
+    source.write_text(code.text)
+    flags = ("-Wl,--no-as-needed", "-fPIE", "-pie")
+    return compile_file(folder / "tool", "gcc", source, *flags, *stubs, *code.flags)
 
 
 def versioned(folder: Path, code: str) -> Path:
