@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import csv
 import dataclasses
+import functools
 import hashlib
 import io
 import os
 import random
 import re
+import shutil
+import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +27,7 @@ from cuwheel.base.fetch.retry import RetryPolicy
 from cuwheel.base.paths import ROOT
 from cuwheel.base.system import process
 from cuwheel.base.system.console import Console
+from cuwheel.base.system.files import remove_tree
 from cuwheel.base.system.pythons import Interpreter, own_python
 from cuwheel.build.pipeline.machine import read_machine
 from cuwheel.build.recipe.catalogue import find_recipe, load_catalogue
@@ -162,36 +167,75 @@ def write_compiler(folder: Path, name: str, version: str) -> Path:
     return path
 
 
-_COMPILED: dict[tuple[object, ...], bytes] = {}  # by all that a compiler is given
 _SOURCES = frozenset({".c", ".cpp", ".cu"})
-_READS_MORE = ("-I", "-L", "-l", "@")  # options that name files which the key hasn't
+_READS_MORE = ("-I", "-L", "@")  # options that name files which the key hasn't
+_TOOLS = ("gcc", "g++", "as", "ld")  # that compilers run
+_C_LIBRARY = ("/usr/include/stdio.h", "/var/lib/dpkg/status")  # change with what is installed
+_COMPILED = Caller(os.environ).cache / "test-compiled"
 
 
 def compile_library(path: Path, *words: str | Path) -> Path:
-    """Run a compiler: `words` are it and its arguments; it writes the library `path`.
+    """Run a compiler: `words` are it and its arguments; it writes the library `path`."""
+    return compile_file(path, *words, "-shared")
 
-    What a test before has compiled from the same text is copied.
-    """
+
+def compile_file(path: Path, *words: str | Path) -> Path:
+    """Run a compiler for `path`; what one wrote from the same text in any run is copied."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    key = (os.environ["PATH"], *map(_as_read, words))
-    if content := _COMPILED.get(key):
-        path.write_bytes(content)
+    programs = [Path(shutil.which(word) or word) for word in (words[0], *_TOOLS)]
+    parts = (*map(_identity, programs), *map(_as_read, words[1:]))
+    kept = _kept_folder() / hashlib.sha256(repr(parts).encode()).hexdigest()
+    with contextlib.suppress(FileNotFoundError):
+        path.write_bytes(kept.read_bytes())
         path.chmod(0o755)
         return path
-    process.run([*words, "-shared", "-o", path], env={"PATH": os.environ["PATH"]})
-    if not any(str(word).startswith(_READS_MORE) for word in words):
-        _COMPILED[key] = path.read_bytes()
+    process.run([*words, "-o", path], env={"PATH": os.environ["PATH"]})
+    home = programs[0].parent.parent
+    if not any(_is_of_this_run(word, path, home) for word in (*words[1:], *map(str, programs))):
+        part = kept.with_name(f"{kept.name}.{os.getpid()}")
+        part.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(path.read_bytes())
+        part.replace(kept)
     return path
 
 
-def _as_read(word: str | Path) -> object:
-    if not isinstance(word, Path):
-        return word
-    place = word.name if word.suffix in _SOURCES else word
-    return (place, word.read_bytes() if word.is_file() else b"")
+@functools.cache
+def _kept_folder() -> Path:
+    """The folder for what was compiled with this C library; that for an older one goes."""
+    facts = [_identity(Path(name)) for name in _C_LIBRARY]
+    folder = _COMPILED / hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+    for older in () if folder.exists() else _COMPILED.glob("*"):
+        remove_tree(older)
+    return folder
 
 
-def compile_cuda(path: Path, home: Path, source: Path, *flags: str) -> Path:
+def _identity(program: Path) -> tuple[object, ...]:
+    """What changes when another is installed in its place."""
+    if not program.exists():
+        return (str(program),)
+    status = program.stat()
+    return (str(program), status.st_size, status.st_mtime_ns)
+
+
+def _as_read(word: str | Path) -> tuple[str, ...]:
+    """A word; of a file its content, and what of its path gets into the result."""
+    if not isinstance(word, Path) or not word.is_file():
+        return (str(word),)
+    content = word.read_bytes()
+    is_named = word.suffix in _SOURCES or b"\0%s\0" % word.name.encode() in content  # by soname
+    return (word.name if is_named else str(word), hashlib.sha256(content).hexdigest())
+
+
+def _is_of_this_run(word: str | Path, path: Path, home: Path) -> bool:
+    """Return True for a word that another run doesn't have, or with files that the key hasn't."""
+    if isinstance(word, Path) and word.suffix in _SOURCES:
+        return b'#include "' in word.read_bytes()
+    text = _as_read(word)[0]
+    reads_more = text.startswith(_READS_MORE) and not text.startswith(f"-L{home}/")
+    return reads_more or tempfile.gettempdir() in text or str(path.parent.parent) in text
+
+
+def compile_cuda(path: Path, home: Path, source: Path, *flags: str | Path) -> Path:
     """Compile a library with a toolkit's nvcc; it finds the toolkit's libraries without rpath."""
     return compile_library(
         path, home / "bin" / "nvcc", "-ccbin=g++", "-Xcompiler=-fPIC", source, *flags
@@ -201,9 +245,7 @@ def compile_cuda(path: Path, home: Path, source: Path, *flags: str) -> Path:
 def compile_device_file(path: Path, home: Path, source: Path, arch: str) -> Path:
     """Compile a file of device code alone; its suffix says of what kind: cubin, fatbin, ptx."""
     kind = f"-{path.suffix.removeprefix('.')}"
-    words = (home / "bin" / "nvcc", "-ccbin=g++", kind, f"-arch=sm_{arch}", source, "-o", path)
-    process.run(words, env={"PATH": os.environ["PATH"]})
-    return path
+    return compile_file(path, home / "bin" / "nvcc", "-ccbin=g++", kind, f"-arch=sm_{arch}", source)
 
 
 def write_wheel(  # noqa: PLR0913 - the facts of a wheel, each with a default

@@ -266,8 +266,14 @@ class EnvironmentDiagnosis:
 
     def _owners_of(self, modules: Iterable[str]) -> frozenset[str]:
         """Return the projects that modules are of, which need not be required: numpy, for torch."""
-        names, installed = frozenset(modules), self._environment.distributions.values()
-        return frozenset(own.name for own in installed if not names.isdisjoint(modules_of(own)))
+        names = frozenset(modules)
+        return frozenset(name for name, own in self._modules.items() if not names.isdisjoint(own))
+
+    @functools.cached_property
+    def _modules(self) -> dict[str, tuple[str, ...]]:
+        """The modules of each project."""
+        installed = self._environment.distributions.values()
+        return {own.name: modules_of(own) for own in installed}
 
     def _needed(self, examined: tuple[Distribution, ...]) -> frozenset[str]:
         """Return the packages that are examined, and what they require."""

@@ -28,8 +28,14 @@ def inputs(tmp_path: Path) -> BuildInputs:
     return make_inputs(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def toolbox(module_path: Path, shared_cache: Path) -> Path:
+    """A thousand links take longer to make than these tests: the folder is the user's."""
+    return obtain_toolbox(make_workspace(module_path, cache=shared_cache))
+
+
 @pytest.fixture
-def own_compiler(inputs: BuildInputs) -> BuildInputs:
+def own_compiler(inputs: BuildInputs, toolbox: Path) -> BuildInputs:
     """Inputs of a build with the toolchain's compiler; the machine has a toolbox."""
     prefix = inputs.toolchain.home
     compilers = {"gcc": prefix / "bin" / "triplet-gcc", "g++": prefix / "bin" / "triplet-g++"}
@@ -51,7 +57,6 @@ def own_compiler(inputs: BuildInputs) -> BuildInputs:
     machine = dataclasses.replace(
         inputs.machine, host_compiler=compilers["g++"], c_compiler=compilers["gcc"]
     )
-    toolbox = obtain_toolbox(make_workspace(inputs.tree.parent))
     return dataclasses.replace(inputs, toolchain=toolchain, machine=machine, toolbox=toolbox)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import io
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from cuwheel.base.system.console import Console, silent_console
 from cuwheel.build.finish.slim import slim_wheel
 from cuwheel.check.audit.verdict import audit_wheel
 from cuwheel.cli.dispatch import run_command
+from tests.support.check.environments import make_env
 from tests.support.documents import read_document
 from tests.support.factories import compile_cuda, write_wheel
 
@@ -55,6 +55,12 @@ def library(folder: Path, cuda_home: Path, source: Path) -> Path:
 @pytest.fixture(scope="module")
 def wheel(folder: Path, library: Path) -> Path:
     return write_wheel(folder, {"pkg/_C.so": library, "pkg/__init__.py": b""}, version="1.0+cu130")
+
+
+@pytest.fixture(scope="module")
+def python(folder: Path) -> str:
+    """The Python of an environment without packages: a process gets links to all that it has."""
+    return str(make_env(folder).python)
 
 
 def _fatbins(library: Path) -> list[bytes]:
@@ -224,23 +230,28 @@ def test_audit_takes_code_that_runs_there(tmp_path: Path, library: Path) -> None
         ("raise ImportError(__file__)", "both fail alike: ImportError: pkg/__init__.py"),
     ],
 )
-def test_both_wheels_are_imported(
-    library: Path, tmp_path: Path, code: str, expected: str, capsys: pytest.CaptureFixture[str]
+def test_both_wheels_are_imported(  # noqa: PLR0913, PLR0917 - two facts and fixtures
+    library: Path,
+    python: str,
+    tmp_path: Path,
+    code: str,
+    expected: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     wheel = write_wheel(tmp_path, {"pkg/_C.so": library, "pkg/__init__.py": code.encode()})
-    words = [str(wheel), "--arch", "90", "--to", str(tmp_path / "slim"), "--python", sys.executable]
+    words = [str(wheel), "--arch", "90", "--to", str(tmp_path / "slim"), "--python", python]
 
     run_command("slim", words, Console(rich.console.Console(width=200)))
 
     assert expected in " ".join(capsys.readouterr().out.split())
 
 
-def test_wheel_that_loads_otherwise_is_refused(library: Path, tmp_path: Path) -> None:
+def test_wheel_that_loads_otherwise_is_refused(library: Path, python: str, tmp_path: Path) -> None:
     code = b"from importlib.metadata import version\nassert version('pkg') == '1.0'\n"
     wheel = write_wheel(
         tmp_path, {"pkg/_C.so": library, "pkg/__init__.py": code}, name="pkg", version="1.0"
     )
-    words = [str(wheel), "--arch", "90", "--to", str(tmp_path / "slim"), "--python", sys.executable]
+    words = [str(wheel), "--arch", "90", "--to", str(tmp_path / "slim"), "--python", python]
 
     with pytest.raises(SmokeError, match="doesn't load as"):
         run_command("slim", words, Console())

@@ -7,7 +7,6 @@ wheel of `SOUND` has no error and no warning.
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -15,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from cuwheel.base.system import process
-from tests.support.factories import compile_library
+from tests.support.factories import compile_file, compile_library
 from tests.support.packages.defective_wheels import audited, breaches, make_library, rpath
 
 CP312 = "cp312-cp312-manylinux_2_39_x86_64"
@@ -2660,18 +2658,10 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str | Code], by
 
 def program(folder: Path, code: Code) -> Path:
     stubs = [make_library(folder / name, flags=(f"-Wl,-soname,{name}",)) for name in code.needs]
-    (folder / "main.c").write_text(code.text)
-    words: list[str | Path] = [
-        "gcc",
-        "-fPIE",
-        "-pie",
-        folder / "main.c",
-        "-Wl,--no-as-needed",
-        *stubs,
-        *code.flags,
-    ]
-    process.run([*words, "-o", folder / "tool"], env={"PATH": os.environ["PATH"]})
-    return folder / "tool"
+    source = folder / "main.c"
+    source.write_text(code.text)
+    flags = ("-Wl,--no-as-needed", "-fPIE", "-pie")
+    return compile_file(folder / "tool", "gcc", source, *flags, *stubs, *code.flags)
 
 
 def versioned(folder: Path, code: str) -> Path:

@@ -24,19 +24,19 @@ from tests.support.packages.defective_wheels import (
 )
 
 
-def make_static(folder: Path, home: Path, *flags: str) -> Path:
+def make_static(folder: Path, home: Path, *flags: str | Path) -> Path:
     """A library with a linked runtime."""
     source = folder / "twice.cu"
     source.write_text("__global__ void twice(float *p) { p[threadIdx.x] *= 2; }\n")
     return compile_cuda(folder / "lib.so", home, source, "-arch=sm_90", f"-L{home}/lib", *flags)
 
 
-def needing(folder: Path, soname: str) -> tuple[str, ...]:
+def needing(folder: Path, soname: str) -> tuple[str | Path, ...]:
     """Return the flags of nvcc for a library that needs another."""
     source = folder / "stub.c"
     source.write_text("int answer(void) { return 42; }\n")
     stub = compile_library(folder / soname, "gcc", "-fPIC", source, f"-Wl,-soname,{soname}")
-    return ("-Xlinker", "--no-as-needed", "-Xlinker", str(stub))
+    return ("-Xlinker", "--no-as-needed", "-Xlinker", stub)
 
 
 def test_finds_nothing_in_sound_wheel(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ _ELF = b"\x7fELF"
 _POINTER = b"version https://git-lfs."  # the beginning of what Git LFS has instead of a file
 POINTER = "is a pointer of Git LFS, not the file itself"
 STRAY = frozenset({"benchmarks", "docs", "examples", "test", "tests"})  # packaged by mistake
+_OUTSIDE = STRAY | {".."}
 _DEBIANS = "dist-packages"  # pip writes its name into what it installs there
 _PIECE = 1 << 20  # bytes that are read at once
 _LINE = 512  # bytes at the beginning of a program
@@ -239,14 +240,12 @@ def _shared(
 
 def module_files(distribution: Distribution) -> Iterator[RecordedFile]:
     """Yield its Python files and libraries below site-packages, without stray folders."""
-    outside = {"..", *STRAY}
-    return _recorded(
-        distribution,
-        lambda inside: (
-            (inside.endswith(".py") or _is_library(inside))
-            and inside.partition("/")[0] not in outside
-        ),
-    )
+    return _recorded(distribution, _is_of_module)
+
+
+def _is_of_module(inside: str) -> bool:
+    is_wanted = inside.endswith(".py") or _is_library(inside)
+    return is_wanted and inside.partition("/")[0] not in _OUTSIDE
 
 
 def _recorded(
@@ -287,12 +286,15 @@ def _is_library(name: str) -> bool:
 def modules_of(distribution: Distribution) -> tuple[str, ...]:
     """Return the names to import a distribution by; neither private ones nor stray folders."""
     modules: dict[str, None] = {}
-    for file in module_files(distribution):
+    for file in _recorded(distribution, lambda inside: _is_top(inside) and _is_of_module(inside)):
         first, *rest = file.path.relative_to(distribution.site).parts
-        if rest in ([], ["__init__.py"]):
-            modules[first if rest else first.partition(".")[0]] = None
+        modules[first if rest else first.partition(".")[0]] = None
     names = tuple(name for name in modules if not name.startswith("_"))
     return names or _modules_of_editable(distribution)
+
+
+def _is_top(inside: str) -> bool:
+    return inside.partition("/")[2] in {"", "__init__.py"}
 
 
 def _modules_in_namespaces(distribution: Distribution) -> tuple[str, ...]:

@@ -23,7 +23,6 @@ import errno  # noqa: E402
 import faulthandler  # noqa: E402
 import importlib  # noqa: E402
 import importlib.machinery  # noqa: E402
-import importlib.metadata  # noqa: E402
 import importlib.util  # noqa: E402
 import json  # noqa: E402
 import platform  # noqa: E402
@@ -34,7 +33,8 @@ import traceback  # noqa: E402
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to import
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+    from importlib.metadata import Distribution
     from typing import Any
 
 _OF_GPUS = ("CUDA_", "JAX_", "LD_", "NUMBA_", "NVIDIA_")  # beginnings of variables
@@ -65,6 +65,8 @@ class EnvironmentAnswer:
 
 def write_facts(answer: EnvironmentAnswer) -> None:
     """Write the facts of the interpreter, then its distributions."""
+    import importlib.metadata  # noqa: PLC0415 - half of Python's start; others need none
+
     version = platform.python_version()
     answer.write(
         version=version,
@@ -87,7 +89,8 @@ def write_facts(answer: EnvironmentAnswer) -> None:
             "sys_platform": sys.platform,
         },
     )
-    answer.write(started=sorted(_EARLY), distributions=list(_distributions()))
+    found = importlib.metadata.distributions()
+    answer.write(started=sorted(_EARLY), distributions=list(_distributions(found)))
 
 
 def _managed() -> str:
@@ -98,9 +101,11 @@ def _managed() -> str:
     return path if os.path.isfile(path) else ""  # noqa: PTH113
 
 
-def _distributions() -> Iterator[dict[str, object]]:
+def _distributions(
+    found: Iterable[Distribution],
+) -> Iterator[dict[str, object]]:
     """Yield each distribution on the path; a damaged one must not hide the others."""
-    for distribution in importlib.metadata.distributions():
+    for distribution in found:
         place = str(getattr(distribution, "_path", ""))
         try:
             fields = _distribution(distribution)
@@ -109,7 +114,7 @@ def _distributions() -> Iterator[dict[str, object]]:
         yield {"place": place, **fields}
 
 
-def _text(distribution: importlib.metadata.Distribution, name: str) -> str | None:
+def _text(distribution: Distribution, name: str) -> str | None:
     """Return a file of a distribution's metadata; None where there is none.
 
     Raises:
@@ -128,7 +133,7 @@ def _text(distribution: importlib.metadata.Distribution, name: str) -> str | Non
         return stream.read(_TEXT)
 
 
-def _distribution(distribution: importlib.metadata.Distribution) -> dict[str, object]:
+def _distribution(distribution: Distribution) -> dict[str, object]:
     text = _text(distribution, "METADATA") or _text(distribution, "PKG-INFO") or ""
     if "\0" in text:  # as files have it after a power failure
         return {"name": "", "fault": "its metadata contain a zero byte"}
@@ -149,7 +154,7 @@ def _distribution(distribution: importlib.metadata.Distribution) -> dict[str, ob
     }
 
 
-def _libraries(distribution: importlib.metadata.Distribution, record: str | None) -> Iterator[str]:
+def _libraries(distribution: Distribution, record: str | None) -> Iterator[str]:
     """Yield the shared libraries in a distribution's RECORD, or without one those on disk."""
     if record is None:
         for top in (_text(distribution, "top_level.txt") or "").split():

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import os
 import struct
 from pathlib import Path
 
@@ -22,8 +21,7 @@ from cuwheel.base.formats.binaries.fatbin import (
     hop_fatbins,
 )
 from cuwheel.base.formats.binaries.windows import Windows
-from cuwheel.base.system import process
-from tests.support.factories import compile_cuda, compile_library
+from tests.support.factories import compile_cuda, compile_file, compile_library
 
 _TILE_IR = 128
 _SM_100 = "-gencode=arch=compute_100,code=sm_100"
@@ -200,11 +198,7 @@ def test_sorts_archs_by_age() -> None:
 
 
 def _nvcc(output: Path, home: Path, source: Path, *flags: str) -> Path:
-    nvcc = home / "bin" / "nvcc"
-    process.run(
-        [nvcc, "-ccbin=g++", *flags, source, "-o", output], env={"PATH": os.environ["PATH"]}
-    )
-    return output
+    return compile_file(output, home / "bin" / "nvcc", "-ccbin=g++", *flags, source)
 
 
 def _container(arch: str, size: int = 40, kind: int = 2) -> bytes:

@@ -110,9 +110,7 @@ class _Plant:
         source = self.folder.parent / "code.c"
         stub = self.folder.parent / soname
         compile_library(stub, "gcc", "-fPIC", source, f"-Wl,-soname,{soname}")
-        compile_library(
-            self.folder / member, "gcc", "-fPIC", source, "-Wl,--no-as-needed", str(stub)
-        )
+        compile_library(self.folder / member, "gcc", "-fPIC", source, "-Wl,--no-as-needed", stub)
 
     def add_neighbour(self) -> None:
         """Add a library, and one that needs it."""
