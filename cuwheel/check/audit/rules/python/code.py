@@ -18,7 +18,7 @@ from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by, project_of_module
 from cuwheel.check.audit.python_code import Import, PythonCode, names_of, own_level
-from cuwheel.check.audit.rules.python.files import file_findings
+from cuwheel.check.audit.rules.python.files import file_findings, is_shared
 from cuwheel.check.audit.rules.python.imports import ImportOrder, constant_findings
 from cuwheel.check.audit.rules.python.projects import project_findings
 from cuwheel.check.audit.rules.python.releases import (
@@ -230,7 +230,7 @@ def _missing_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFindin
     """Yield imports of modules that the wheel's own package doesn't have."""
     done: set[str] = set()
     for item in (*code.imports, *code.rest_imports):
-        if _is_shared(item.module, case):
+        if is_shared(item.module, case):
             continue
         missing = [lacking] if (lacking := code.lacks(item.module)) else []
         is_module = item.module in code.modules and item.importer in code.run
@@ -245,12 +245,6 @@ def _missing_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFindin
                 is_run = item.importer in code.run or item.importer in case.started
                 yield finding(item.importer, _RULE, fact, "error" if is_run else "warning")
             done.add(name)
-
-
-def _is_shared(module: str, case: AuditCase) -> bool:
-    """Return True if a required project may add modules to a package of the wheel."""
-    own = canonicalize_name(module.partition(".")[0])
-    return any(name.startswith(own) and name != case.project for name in case.required)
 
 
 def _undeclared_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:

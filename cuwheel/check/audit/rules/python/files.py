@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from packaging.utils import canonicalize_name
+
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, finding
@@ -44,18 +46,13 @@ _RULE = "Python code"
 # Methods of a path.
 _READERS = frozenset({"read_text", "read_bytes", "iterdir", "open", "stat", "chmod"})
 # Functions with a file's name: of Python, NumPy, pandas, PyTorch.
-_FUNCTIONS = LOADERS | {"open", "load", "loadtxt", "genfromtxt", "fromfile", "read_csv", "listdir"}
-_FUNCTIONS |= {
-    "chmod",
-    "fileConfig",
-    "scandir",
-    "stat",
-    "getsize",
-    "run_path",
-    "ZipFile",
-    "SourceFileLoader",
-    "ExtensionFileLoader",
-}
+_FUNCTIONS = frozenset(
+    {"open", "load", "loadtxt", "genfromtxt", "fromfile", "read_csv", "listdir", "chmod"}
+    | {"fileConfig", "scandir", "stat", "getsize", "run_path", "ZipFile", "SourceFileLoader"}
+    | {"ExtensionFileLoader"}
+)
+# Modules with functions of these names that pass a name on to the loader as it is.
+_OF_LOADERS = frozenset({"_ctypes", "cffi", "ctypes", "tensorflow", "torch"})
 # Functions with a package's and a file's.
 _DATA = frozenset({"get_data", "read_text", "read_binary", "open_text", "open_binary"})
 _DATA |= {"resource_string", "resource_stream", "resource_listdir"}
@@ -238,7 +235,14 @@ def _is_missing(path: PurePosixPath, case: AuditCase) -> bool:
     """Return True for a path in a package of the wheel, which has an `__init__`, without a file."""
     installed = set(filter(None, map(installed_path, case.scan.names)))
     is_there = path in installed or any(path in other.parents for other in installed)
+    is_there |= is_shared(path.parts[0], case)
     return not is_there and PurePosixPath(path.parts[0], "__init__.py") in installed
+
+
+def is_shared(module: str, case: AuditCase) -> bool:
+    """Return True if a required project may add files to a package of the wheel."""
+    own = canonicalize_name(module.partition(".")[0])
+    return any(name.startswith(own) and name != case.project for name in case.required)
 
 
 def _is_unversioned(name: str) -> bool:
@@ -611,14 +615,32 @@ def _paths_of(call: ast.Call, values: Values) -> Iterator[str]:
         path = values.folder(call.args[0])
     elif name in _DATA and len(call.args) > 1:
         path = joined([values.folder(call.args[0]), values.text(call.args[1])])
+    elif name in LOADERS and call.args:
+        path = _loaded_by(call, values)
     elif name in _FUNCTIONS and call.args and (name != "open" or _is_reading(call, 1)):
         is_path = name in {"SourceFileLoader", "ExtensionFileLoader"}
         path = values.text(call.args[-1 if is_path else 0])
         is_relative = name == "open" and isinstance(call.func, ast.Name)
-        path = path if path and (path.startswith("/") or name in LOADERS or is_relative) else None
+        path = path if path and (path.startswith("/") or is_relative) else None
     if path:
         yield path
     yield from _sources(call, values)
+
+
+def _loaded_by(call: ast.Call, values: Values) -> str | None:
+    """Return the library that a call loads; None: it isn't known, or the wheel's function does."""
+    function = values.of(call.func)
+    texts = values.texts(call.args)
+    if isinstance(function, Foreign) and function.name.startswith("numpy."):  # of ctypeslib
+        name, folder = (*texts, None, None)[:2]
+        file = name if not name or ".so" in name else f"{name}.so"
+        folder = os.path.dirname(folder) if folder and folder.endswith(".py") else folder
+        return joined([folder, file])
+    if isinstance(function, Foreign):
+        is_loader = function.name.partition(".")[0] in _OF_LOADERS
+    else:
+        is_loader = function is None and not isinstance(call.func, ast.Name)
+    return texts[0] if is_loader else None
 
 
 def _is_reading(call: ast.Call, position: int) -> bool:

@@ -97,6 +97,9 @@ class ImportOrder:
         if not _is_for_types(node):
             for part in own_level(node):
                 self._bound[module].update(names_of(part))
+                if isinstance(part, ast.ImportFrom) and part.names[0].name == "*":
+                    target = self._code.target(module, part)
+                    self._bound[module] |= self._code.bound(target) or set()
 
     def _import(self, node: ast.Import, module: str) -> None:
         for alias in node.names:
@@ -133,7 +136,6 @@ class ImportOrder:
             self.faults.append(
                 ImportFault(self._code.modules[module], f"{fact}isn't defined", False)
             )
-        self._bound[module] |= self._code.bound(target) or set()
 
     def _is_late(self, target: str, name: str, module: str) -> bool:
         """Return True if a module that has only begun to run binds a name later."""
