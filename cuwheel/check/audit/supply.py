@@ -55,12 +55,14 @@ class Fault(NamedTuple):
         verb: of the sentence about one library.
         verbs: of that about several.
         rest: of both.
+        cause: one that other needs have too, for the text doesn't show it; empty: none.
     """
 
     severity: Severity
     verb: str
     verbs: str
     rest: str = ""
+    cause: str = ""
 
 
 class Supply(NamedTuple):
@@ -317,7 +319,8 @@ class Chain:
                 rest += f": {other}, which is, has the library for another CUDA"
             if lost:  # the same cause, which has one finding
                 rest += f"; no rpath entry points to {component.site_folder}"
-            faults.append(Fault(severity, "comes", "come", rest))
+            cause = "requirements" if component.cuda else ""
+            faults.append(Fault(severity, "comes", "come", rest, cause))
         elif wrong := self.conditions.contradiction(component):
             rest = (
                 f"from {component.distribution}{component.releases}, but the wheel requires {wrong}"
@@ -325,7 +328,7 @@ class Chain:
             faults.append(Fault(self._severity("error"), "comes", "come", rest))
         if lost and not missing:
             rest = f"in {component.site_folder}, but no rpath entry points there"
-            faults.append(Fault(lost, "is", "are", rest))
+            faults.append(Fault(lost, "is", "are", rest, "search"))
         supplier = f"{component.distribution} ({component.site_folder})"
         supply = Supply(library.name, soname, supplier, condition, tuple(faults))
         return _loaded_before(supply, loader)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
@@ -66,15 +66,46 @@ def _needed_findings(chain: Chain) -> Iterator[AuditFinding]:
     for file, fault in same:
         if file in names and len(needs[_NUMBER.sub("", file), fault]) > 1:
             groups.setdefault(fault, []).append(file)
-    for (file, fault), sonames in same.items():
-        verb = fault.verbs if len(sonames) > 1 else fault.verb
-        fact = f"{', '.join(sonames)} {verb} {fault.rest}".rstrip()
-        group = groups.get(fault, [])
-        if file in group[1:]:
-            continue
-        if file in group:
-            fact += f"; code loads it or one of {len(group) - 1} others for other releases of these"
-        yield finding(file, "needed library", fact, fault.severity)
+    firsts = {
+        (file, fault): sonames
+        for (file, fault), sonames in same.items()
+        if file not in groups.get(fault, [])[1:]
+    }
+    for parts in _causes(firsts) if not chain.case.contract else [[key] for key in firsts]:
+        first, *others = dict.fromkeys(file for file, _ in parts)
+        needed: dict[Fault, dict[str, None]] = {}
+        for file, fault in parts:
+            needed.setdefault(fault, {}).update(dict.fromkeys(firsts[file, fault]))
+        facts = [_fact(fault, list(sonames)) for fault, sonames in needed.items()]
+        if len(group := groups.get(parts[0][1], [])) > 1 and first in group:
+            facts.append(f"code loads it or one of {len(group) - 1} others for other releases of")
+            facts[-1] += " these"
+        if others:
+            more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+            is_same = all({*firsts.get((first, fault), ())} == {*needed[fault]} for fault in needed)
+            start = "the same in" if is_same else "some of these are needed by"
+            facts.append(f"{start} {', '.join(others[:_SHOWN])}{more}")
+        yield finding(first, "needed library", "; ".join(facts), parts[0][1].severity)
+
+
+def _fact(fault: Fault, sonames: Sequence[str]) -> str:
+    verb = fault.verbs if len(sonames) > 1 else fault.verb
+    return f"{', '.join(sonames)} {verb} {fault.rest}".rstrip()
+
+
+def _causes(
+    needs: Mapping[tuple[str, Fault], Sequence[str]],
+) -> Iterable[list[tuple[str, Fault]]]:
+    """Return needs by what has to be mended: together, or else of the same library."""
+    groups: dict[tuple[str, ...], list[tuple[str, Fault]]] = {}
+    for (file, fault), sonames in needs.items():
+        key = (fault.severity, fault.cause or f"{fault.verb} {fault.rest}")
+        place = () if fault.cause else (sonames[0],)
+        for other, parts in groups.items() if not fault.cause else ():
+            if other[:2] == key and any(set(sonames) & set(needs[part]) for part in parts):
+                place = other[2:]
+        groups.setdefault((*key, *place), []).append((file, fault))
+    return groups.values()
 
 
 def _alternatives(case: AuditCase) -> frozenset[str]:
@@ -85,6 +116,8 @@ def _alternatives(case: AuditCase) -> frozenset[str]:
     stems: dict[str, list[str]] = {}
     for library, _ in case.host_libraries if case.scan.loaders else ():
         stems.setdefault(_NUMBER.sub("", library.name), []).append(library.name)
+    if not case.scan.sources.keys() >= {*case.scan.loaders}:
+        return frozenset()  # a large module, which wasn't read, may have the names
     text = b"\n".join(map(case.scan.sources.__getitem__, case.scan.loaders))
     names = (name for same in stems.values() if len(same) > 1 for name in same)
     files = ((name, PurePosixPath(name).name.partition(".so")[0].encode()) for name in names)

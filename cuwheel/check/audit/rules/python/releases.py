@@ -252,7 +252,8 @@ def _lacks(module: str, name: str) -> bool:
 def source_of(module: str) -> bytes:
     """Return the code of a module of the standard library; empty for one that isn't in Python."""
     try:
-        spec = PathFinder.find_spec(module, [sysconfig.get_path("stdlib")])
+        folder = Path(sysconfig.get_path("stdlib"), *module.split(".")[:-1])
+        spec = PathFinder.find_spec(module, [str(folder)])
         is_file = spec is not None and spec.origin and spec.origin.endswith(".py")
         is_module = is_file and spec is not None and not spec.submodule_search_locations
         return read_bytes(Path(spec.origin)) if is_module and spec and spec.origin else b""
