@@ -39,7 +39,7 @@ _BUILD = re.compile(r"^cp3\d+")
 _STATIC_TLS = 1664 + 128
 _ORIGINS = ("$ORIGIN", "${ORIGIN}")
 _ANYBODYS, _STUBS = re.compile(r"/(tmp|var/tmp|dev/shm)(/|$)"), re.compile(r"/.*/stubs/?$")
-_SYSTEMS = re.compile(r"/usr/local/(cuda|lib)|/usr/lib|/lib|/opt/cuda")
+_SYSTEMS = re.compile(r"/usr/local/(cuda|lib)|(/usr)?/lib(64)?(/[^/]+-linux-gnu)?/?$|/opt/cuda")
 _RECENT = ("x86-64-v3", "x86-64-v4")  # which CPUs in use lack
 _OF_ARCH = re.compile(r"\d{2}|volta|turing|ampere|ada|hopper|blackwell")
 _NAMED_GPU = re.compile(r"(?i)sm[-_ ]?\d\d|hopper|blackwell|[HB][123]00|RTX|compute capabilit")
@@ -240,8 +240,10 @@ def _is_risky(entry: str, elf: Elf, case: AuditCase) -> bool:
     """
     if _STUBS.match(entry):  # it holds the driver's library under names without a number
         return any(map(is_from_driver, elf.needed))
-    if not entry.startswith(("/", *_ORIGINS)) or _ANYBODYS.match(entry):
+    if _ANYBODYS.match(entry):
         return True
+    if not entry.startswith(("/", *_ORIGINS)):  # few programs have a system's library there
+        return any(name not in case.system and "ld-linux" not in name for name in elf.needed)
     path = elf.search_path
     is_before = any(other.startswith(_ORIGINS) for other in path[path.index(entry) + 1 :])
     others = (name for name in elf.needed if name in case.own or components_of(name))
@@ -407,7 +409,7 @@ def _lto_findings(name: str, code: DeviceCode, case: AuditCase) -> Iterator[Audi
         opened = () if library.cudart else library.opened  # the runtime opens the driver
         texts += (*elf.needed, *opened, *elf.driver_functions, *library.undefined)
     is_linked = any(map(_LINKS.match, texts)) or bool(case.gpu_projects)
-    is_linked |= any(map(_LINKER.search, case.scan.sources.values()))
+    is_linked |= any(map(_LINKER.search, case.scan.sources.values())) or case.is_supplier
     is_alone = code.lto and not (code.sass or code.ptx or code.tile)
     if is_alone and not is_linked and name != case.scan.file_name:
         fact = f"it has only LTO-IR ({_archs('lto', code.lto)}), which nvJitLink or the driver has "

@@ -6,7 +6,7 @@ import re
 import sys
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
@@ -41,8 +41,11 @@ _SHARED = frozenset(
     | {"helpers", "home", "kernels", "models", "notebooks", "ops", "opt", "root", "tmp", "tools"}
     | {"usr", "utils", "var"}
 )
-# Of a prefix, which no program looks for there: without modules they are only lost.
-_PREFIX = frozenset({"etc", "include", "lib", "lib32", "lib64", "libexec", "man", "share"})
+# Of these, which people read or start, no code imports a module.
+_READ = frozenset(
+    {"build", "doc", "docs", "example", "examples", "man", "notebooks", "scripts", "share"}
+    | {"test", "tests"}
+)
 _SHARED_FILES = frozenset(
     {"__init__.py", "common.py", "config.py", "conftest.py", "constants.py", "helpers.py"}
     | {"main.py", "setup.py", "test.py", "tests.py", "utils.py", "version.py"}
@@ -147,7 +150,10 @@ def member_findings(case: AuditCase) -> Iterator[AuditFinding]:
     if case.contract and case.scan.size > case.contract.max_size:
         fact = f"{show_size(case.scan.size)}, the recipe allows {show_size(case.contract.max_size)}"
         yield finding(case.scan.file_name, "size", fact)
+    measured = [leak.name for leak in case.scan.leaks if leak.text.endswith(COVERAGE)]
     for leak in case.scan.leaks:
+        if leak.text.endswith(COVERAGE) and leak.name != measured[0]:
+            continue
         times = f"; {leak.count} paths of that folder" if leak.count > 1 else ""
         # The paths in a copy of NVIDIA's library are of NVIDIA's machines.
         severity = "note" if is_grafted(leak.name) else case.severity("note")
@@ -156,6 +162,7 @@ def member_findings(case: AuditCase) -> Iterator[AuditFinding]:
             severity, fact = "warning", f"it names {leak.text}, a file of the build machine"
         if leak.text.endswith(COVERAGE):
             severity, fact = "warning", f"compiled with --coverage, it writes {leak.text}"
+            fact += f"; the same in {', '.join(measured[1:])}" if measured[1:] else ""
         yield finding(leak.name, "build path", fact, severity)
     for name, text in case.scan.sources.items():
         if name.endswith(".py") and (path := _BUILDERS.search(text)):
@@ -212,13 +219,13 @@ def _empty_findings(case: AuditCase) -> Iterator[AuditFinding]:
 
 def _graft_findings(case: AuditCase) -> Iterator[AuditFinding]:
     sonames = {library.name: elf.soname for library, elf in case.host_libraries}
+    yield from _driver_findings(sonames, case)
     # A wheel may have 200,000 files, and few are libraries or lie where repair tools put them.
     for name in (path for path in case.scan.names if ".so" in path or ".libs/" in path):
         file = name_before_graft(PurePosixPath(name).name)
-        if is_from_driver(sonames.get(name, "")) or is_from_driver(file):
-            fact = "it belongs to the GPU's driver, and has to match the one on the user's machine"
-            yield finding(name, "grafted library", fact)
-        elif _OF_GLIBC.fullmatch(file) and case.is_read:
+        if _is_drivers(name, sonames):
+            continue
+        if _OF_GLIBC.fullmatch(file) and case.is_read:
             fact = "a part of glibc, which has to be of one build with the system's other parts"
             yield finding(name, "grafted library", fact)
         elif is_grafted(name) and not case.is_supplier and not _is_bundled(file, case.contract):
@@ -241,6 +248,20 @@ def _graft_findings(case: AuditCase) -> Iterator[AuditFinding]:
             fact = "it was copied from the build machine, and is not in the recipe's `bundles`"
             yield finding(name, "grafted library", fact)
         yield from _dlopen_findings(name, file, case)
+
+
+def _is_drivers(name: str, sonames: Mapping[str, str]) -> bool:
+    file = name_before_graft(PurePosixPath(name).name)
+    return is_from_driver(sonames.get(name, "")) or is_from_driver(file)
+
+
+def _driver_findings(sonames: Mapping[str, str], case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield the first of the driver's libraries; repair tools copy what it needs with it."""
+    names = [name for name in case.scan.names if ".so" in name and _is_drivers(name, sonames)]
+    if names:
+        fact = "it belongs to the GPU's driver, and has to match the one on the user's machine"
+        fact += f"; the same in {', '.join(names[1:])}" if names[1:] else ""
+        yield finding(names[0], "grafted library", fact)
 
 
 def _is_frameworks(file: str, case: AuditCase) -> bool:
@@ -294,6 +315,8 @@ def _renamed_findings(case: AuditCase) -> Iterator[AuditFinding]:
         name_before_graft(name): name for name in case.own if name_before_graft(name) != name
     }
     for library, elf in case.host_libraries if renamed else ():
+        if _is_drivers(library.name, {library.name: elf.soname}):
+            continue  # it has to go itself
         known = {*map(name_before_graft, (*elf.needed, elf.soname)), *case.own}
         component = component_of_copy(PurePosixPath(library.name).name)
         expected = component.opens if component else ()  # has a finding of its own
@@ -360,8 +383,11 @@ def _top_level_findings(case: AuditCase) -> Iterator[AuditFinding]:
         size = show_size(sum(case.scan.contents[name].size for name in names))
         what = f"{plural(len(names), 'file')}, {size}" if place.endswith("/") else size
         fact = f"{what}: installed directly into site-packages, among other packages' files"
-        is_lost = place.rstrip("/") in _PREFIX and not any(name.endswith(".py") for name in names)
-        yield finding(place, "top level", fact, "note" if is_lost else "warning")
+        # Others' modules of these names are hidden, or overwritten.
+        is_package = f"{place}__init__.py" in names
+        is_module = any(name.endswith(".py") for name in names) and place[:-1] not in _READ
+        severity: Severity = "warning" if is_package or is_module else "note"
+        yield finding(place, "top level", fact, severity)
 
 
 def _collision_findings(case: AuditCase) -> Iterator[AuditFinding]:

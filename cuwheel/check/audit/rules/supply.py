@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.base.system.versions import version_key
 from cuwheel.check.audit.case import AuditCase
-from cuwheel.check.audit.findings import AuditFinding, Severity, finding
+from cuwheel.check.audit.findings import SEVERITIES, AuditFinding, Severity, finding
 from cuwheel.check.audit.scan import ScannedLibrary
 from cuwheel.check.audit.supply import Chain, Fault
 from cuwheel.check.audit.symbols import SymbolNeeds
@@ -72,20 +72,24 @@ def _needed_findings(chain: Chain) -> Iterator[AuditFinding]:
         if file not in groups.get(fault, [])[1:]
     }
     for parts in _causes(firsts) if not chain.case.contract else [[key] for key in firsts]:
+        parts = sorted(parts, key=lambda part: SEVERITIES.index(part[1].severity))
         first, *others = dict.fromkeys(file for file, _ in parts)
+        worst = parts[0][1].severity
         needed: dict[Fault, dict[str, None]] = {}
+        own: dict[Fault, dict[str, None]] = {}
         for file, fault in parts:
-            needed.setdefault(fault, {}).update(dict.fromkeys(firsts[file, fault]))
+            for table in (needed, own) if file == first else (needed,):
+                same_fault = table.setdefault(fault._replace(severity=worst), {})
+                same_fault.update(dict.fromkeys(firsts[file, fault]))
         facts = [_fact(fault, list(sonames)) for fault, sonames in needed.items()]
         if len(group := groups.get(parts[0][1], [])) > 1 and first in group:
             facts.append(f"code loads it or one of {len(group) - 1} others for other releases of")
             facts[-1] += " these"
         if others:
             more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
-            is_same = all({*firsts.get((first, fault), ())} == {*needed[fault]} for fault in needed)
-            start = "the same in" if is_same else "some of these are needed by"
+            start = "the same in" if own == needed else "some of these are needed by"
             facts.append(f"{start} {', '.join(others[:_SHOWN])}{more}")
-        yield finding(first, "needed library", "; ".join(facts), parts[0][1].severity)
+        yield finding(first, "needed library", "; ".join(facts), worst)
 
 
 def _fact(fault: Fault, sonames: Sequence[str]) -> str:
@@ -99,7 +103,8 @@ def _causes(
     """Return needs by what has to be mended: together, or else of the same library."""
     groups: dict[tuple[str, ...], list[tuple[str, Fault]]] = {}
     for (file, fault), sonames in needs.items():
-        key = (fault.severity, fault.cause or f"{fault.verb} {fault.rest}")
+        kind = "note" if fault.severity == "note" else ""  # one that decides on a condition
+        key = (kind, fault.cause or f"{fault.verb} {fault.rest}")
         place = () if fault.cause else (sonames[0],)
         for other, parts in groups.items() if not fault.cause else ():
             if other[:2] == key and any(set(sonames) & set(needs[part]) for part in parts):
@@ -201,8 +206,9 @@ def _torch_majors(library: ScannedLibrary, case: AuditCase) -> set[int]:
     """Return the CUDA majors of the allowed releases of PyTorch with a library's symbols."""
     needs = SymbolNeeds(case=case)
     fit = needs.torch_fit(library) if needs.is_torch_judged else None
+    fitting = fit.fitting if fit else needs.loads_with() or ()  # all of the wheel's are loaded
     allowed = needs.torch_requirement or SpecifierSet()
-    releases = (release.rpartition(".")[0] for release in (fit.fitting if fit else ()))
+    releases = (".".join(release.split(".")[:2]) for release in fitting)
     known = (r for r in releases if has_common_release(SpecifierSet(f"=={r}.*"), allowed))
     return {int(toolkit.partition(".")[0]) for r in known if (toolkit := torch_toolkit(r))}
 
@@ -323,7 +329,9 @@ def _older_findings(
         if extras_of(Requirement(line), case.markers) and has_common_release(older, allowed):
             fact = f"it needs {function}, which {project} has from {release} on, but "
             fact += f"{project}{allowed} is required"
-            yield finding(library, "needed library", fact, "warning")
+            # A bare name brings the newest release, unless an environment has an older one.
+            severity: Severity = "warning" if len(allowed) else "note"
+            yield finding(library, "needed library", fact, severity)
 
 
 def _exclude_findings(case: AuditCase) -> Iterator[AuditFinding]:

@@ -18,7 +18,7 @@ from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by, project_of_module
 from cuwheel.check.audit.python_code import Import, PythonCode, names_of, own_level
-from cuwheel.check.audit.rules.python.files import file_findings, is_shared
+from cuwheel.check.audit.rules.python.files import REFUSES, file_findings, is_shared
 from cuwheel.check.audit.rules.python.imports import ImportOrder, constant_findings
 from cuwheel.check.audit.rules.python.projects import project_findings
 from cuwheel.check.audit.rules.python.releases import (
@@ -68,6 +68,15 @@ _PROGRAM = re.compile(r"(python|pip)(3(\.\d+)?)?|activate|easy_install|pyvenv|uv
 
 def python_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield findings about code that an import always runs, and about entry points."""
+    found = list(_code_findings(case))
+    refused = {case.code.modules[root] for root in case.code.roots}
+    refused &= {item.file for item in found if item.fact.endswith(REFUSES)}
+    for item in found:  # what else such a package has doesn't matter
+        if not refused or item.file in refused or item.severity == "note":
+            yield item
+
+
+def _code_findings(case: AuditCase) -> Iterator[AuditFinding]:
     code = case.code
     yield from _syntax_findings(code, case)
     yield from _rest_findings(code, case)

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.check.audit.case import AuditCase
-from cuwheel.check.audit.findings import AuditFinding, finding
+from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by
 from cuwheel.check.audit.python_code import full_name, imported_names
 from cuwheel.check.audit.rules.python.machine import (
@@ -83,6 +83,8 @@ _ASKS = re.compile(rb"hasattr|getattr|AttributeError")
 _OF_C = frozenset({"calloc", "fflush", "free", "malloc", "memcpy", "memset", "printf", "strlen"})
 _SHARED = re.compile(r"/(tmp|var/tmp|dev/shm)/")  # folders of all users
 _MAX_ITEMS = 64  # of a loop
+REFUSES = "the import fails"
+"""The end of what is found about a module that raises an error."""
 _IMPORTERS = frozenset({"importlib.import_module", "builtins.__import__"})
 _FILES = frozenset({"builtins.open", "io.open", "os.makedirs", "os.mkdir", "logging.FileHandler"})
 
@@ -174,13 +176,15 @@ def _ninja_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield modules that compile with PyTorch, which needs ninja, where nothing names it."""
     named = any(b"ninja" in source for source in case.scan.sources.values())
     is_there = named or "ninja" in {*case.required, *(installed_by(case.required) or ())}
+    # Else such code is for users who have a PyTorch, and its tools.
+    severity: Severity = "warning" if "torch" in case.required else "note"
     for member in () if is_there else (*case.code.run, *case.code.rest):
         if _COMPILES.search(case.scan.sources[member]):
             names = imported_names(case.code.nodes(member))
             for call in (node for node in case.code.nodes(member) if isinstance(node, ast.Call)):
                 if full_name(call.func, names) in _JIT:
                     fact = f"line {call.lineno} compiles with PyTorch, which needs ninja: no "
-                    yield finding(member, _RULE, f"{fact}requirement installs it", "warning")
+                    yield finding(member, _RULE, f"{fact}requirement installs it", severity)
                     break
 
 
@@ -367,7 +371,7 @@ class _Files:
             if isinstance(node, ast.Raise):
                 if self._depth == 0:
                     fact = f"raises {ast.unparse(node.exc)[:60] if node.exc else 'an error'}: "
-                    effect = Effect(self._member, node.lineno, f"{fact}the import fails", "error")
+                    effect = Effect(self._member, node.lineno, fact + REFUSES, "error")
                     self._add([effect])
                 return None
             if not self._step(node, values) and any(isinstance(n, _LEAVES) for n in ast.walk(node)):

@@ -200,6 +200,8 @@ def project_findings(case: AuditCase) -> Iterator[AuditFinding]:
         project = canonicalize_name(each.name)
         name = "cupy" if package_of(project) == "cupy" else str(project)
         allowed[name] = allowed.get(name, SpecifierSet()) & each.specifier
+        if name in _WHEELS and case.tags and (oldest := oldest_wheel(name, case)):
+            allowed[name] &= SpecifierSet(f">={oldest}")  # older ones have no wheel
         yield from _python_findings(each, case)
     faults = {
         name: fault
