@@ -301,11 +301,11 @@ class PythonCode:
                 if minor := _minor_of_annotation(part):
                     yield node.lineno, ast.unparse(part), minor
 
-    def annotations(self, member: str, node: ast.stmt) -> Iterator[ast.AST]:
-        """Yield the parts of annotations that an import evaluates, as Pythons before 3.14 do."""
+    def annotations(self, member: str, node: ast.stmt) -> Iterator[ast.expr]:
+        """Yield annotations that an import evaluates, as Pythons before 3.14 do."""
         is_lazy = bool(_FUTURE.search(self.sources.get(member, b"")))
         if not is_lazy and not any(getattr(part, "type_params", ()) for part in ast.walk(node)):
-            yield from chain.from_iterable(map(ast.walk, _evaluated([node])))
+            yield from _evaluated([node])
 
     def nodes(self, member: str) -> Iterator[ast.AST]:
         """Yield all parts of a module's code."""

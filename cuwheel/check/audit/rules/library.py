@@ -239,7 +239,7 @@ def _is_risky(entry: str, elf: Elf, case: AuditCase) -> bool:
     system's own, if it is searched before the wheel's. Elsewhere only the build machine has them.
     """
     if _STUBS.match(entry):  # it holds the driver's library under names without a number
-        return any(map(is_from_driver, elf.needed))
+        return any(is_from_driver(f"{name}.1") for name in elf.needed if not is_from_driver(name))
     if _ANYBODYS.match(entry):
         return True
     if not entry.startswith(("/", *_ORIGINS)):  # few programs have a system's library there

@@ -379,14 +379,18 @@ def _top_level_findings(case: AuditCase) -> Iterator[AuditFinding]:
             first in _SHARED_FILES or PurePosixPath(first).suffix not in _OWN_FILES
         ):
             folders[first].append(name)
+    placed: dict[Severity, list[tuple[str, str]]] = {}
     for place, names in sorted(folders.items()):
         size = show_size(sum(case.scan.contents[name].size for name in names))
         what = f"{plural(len(names), 'file')}, {size}" if place.endswith("/") else size
-        fact = f"{what}: installed directly into site-packages, among other packages' files"
         # Others' modules of these names are hidden, or overwritten.
         is_package = f"{place}__init__.py" in names
         is_module = any(name.endswith(".py") for name in names) and place[:-1] not in _READ
         severity: Severity = "warning" if is_package or is_module else "note"
+        placed.setdefault(severity, []).append((place, what))
+    for severity, ((place, what), *others) in placed.items():
+        fact = f"{what}: installed directly into site-packages, among other packages' files"
+        fact += f"; so is {', '.join(other for other, _ in others)}" if others else ""
         yield finding(place, "top level", fact, severity)
 
 

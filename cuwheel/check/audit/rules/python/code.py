@@ -238,6 +238,7 @@ def _may_be_new(problem: SyntaxError, oldest: int | None) -> bool:
 def _missing_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield imports of modules that the wheel's own package doesn't have."""
     done: set[str] = set()
+    lost: dict[tuple[str, Severity], list[str]] = {}
     for item in (*code.imports, *code.rest_imports):
         if is_shared(item.module, case):
             continue
@@ -250,10 +251,13 @@ def _missing_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFindin
         ]
         for name in missing:
             if name not in done:
-                fact = f"line {item.line} imports {name}, which isn't in the wheel"
                 is_run = item.importer in code.run or item.importer in case.started
-                yield finding(item.importer, _RULE, fact, "error" if is_run else "warning")
+                key: tuple[str, Severity] = (item.importer, "error" if is_run else "warning")
+                lost.setdefault(key, []).append(f"line {item.line} imports {name}")
             done.add(name)
+    for (member, severity), places in lost.items():
+        verb = "aren't" if len(places) > 1 else "isn't"
+        yield finding(member, _RULE, f"{', '.join(places)}, which {verb} in the wheel", severity)
 
 
 def _undeclared_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
@@ -277,7 +281,7 @@ def _undeclared_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFin
         # A plugin, `jax-cuda13-pjrt`, is imported by what it extends.
         if not any(name.startswith(f"{project}-") for name in (*case.required, case.project)):
             yield _undeclared(item, project, case)
-        done.add(project)
+        done |= {project, *((installed_by((project,)) or ()) if project in _FRAMEWORKS else ())}
 
 
 def _undeclared(item: Import, project: str, case: AuditCase) -> AuditFinding:
