@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
@@ -72,24 +73,32 @@ def _needed_findings(chain: Chain) -> Iterator[AuditFinding]:
         if file not in groups.get(fault, [])[1:]
     }
     for parts in _causes(firsts) if not chain.case.contract else [[key] for key in firsts]:
-        parts = sorted(parts, key=lambda part: SEVERITIES.index(part[1].severity))
-        first, *others = dict.fromkeys(file for file, _ in parts)
-        worst = parts[0][1].severity
-        needed: dict[Fault, dict[str, None]] = {}
-        own: dict[Fault, dict[str, None]] = {}
-        for file, fault in parts:
-            for table in (needed, own) if file == first else (needed,):
-                same_fault = table.setdefault(fault._replace(severity=worst), {})
-                same_fault.update(dict.fromkeys(firsts[file, fault]))
-        facts = [_fact(fault, list(sonames)) for fault, sonames in needed.items()]
-        if len(group := groups.get(parts[0][1], [])) > 1 and first in group:
-            facts.append(f"code loads it or one of {len(group) - 1} others for other releases of")
-            facts[-1] += " these"
-        if others:
-            more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
-            start = "the same in" if own == needed else "some of these are needed by"
-            facts.append(f"{start} {', '.join(others[:_SHOWN])}{more}")
-        yield finding(first, "needed library", "; ".join(facts), worst)
+        item = _joined(parts, firsts)
+        if len(group := groups.get(parts[0][1], [])) > 1 and item.file in group:
+            fact = f"; code loads it or one of {len(group) - 1} others for other releases of these"
+            item = replace(item, fact=item.fact + fact)
+        yield item
+
+
+def _joined(
+    parts: Sequence[tuple[str, Fault]], needs: Mapping[tuple[str, Fault], Sequence[str]]
+) -> AuditFinding:
+    """Return one finding for needs with the same cause, at the library that it hits most."""
+    ordered = sorted(parts, key=lambda part: SEVERITIES.index(part[1].severity))
+    first, *others = dict.fromkeys(file for file, _ in ordered)
+    worst = ordered[0][1].severity
+    needed: dict[Fault, dict[str, None]] = {}
+    own: dict[Fault, dict[str, None]] = {}
+    for file, fault in ordered:
+        for table in (needed, own) if file == first else (needed,):
+            sonames = table.setdefault(fault._replace(severity=worst), {})
+            sonames.update(dict.fromkeys(needs[file, fault]))
+    facts = [_fact(fault, list(sonames)) for fault, sonames in needed.items()]
+    if others:
+        more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+        start = "the same in" if own == needed else "some of these are needed by"
+        facts.append(f"{start} {', '.join(others[:_SHOWN])}{more}")
+    return finding(first, "needed library", "; ".join(facts), worst)
 
 
 def _fact(fault: Fault, sonames: Sequence[str]) -> str:
@@ -105,7 +114,7 @@ def _causes(
     for (file, fault), sonames in needs.items():
         kind = "note" if fault.severity == "note" else ""  # one that decides on a condition
         key = (kind, fault.cause or f"{fault.verb} {fault.rest}")
-        place = () if fault.cause else (sonames[0],)
+        place: tuple[str, ...] = () if fault.cause else (sonames[0],)
         for other, parts in groups.items() if not fault.cause else ():
             if other[:2] == key and any(set(sonames) & set(needs[part]) for part in parts):
                 place = other[2:]

@@ -638,7 +638,7 @@ def _loaded_by(call: ast.Call, values: Values) -> str | None:
     if isinstance(function, Foreign) and function.name.startswith("numpy."):  # of ctypeslib
         name, folder = (*texts, None, None)[:2]
         file = name if not name or ".so" in name else f"{name}.so"
-        folder = os.path.dirname(folder) if folder and folder.endswith(".py") else folder
+        folder = str(PurePosixPath(folder or "").parent) if str(folder).endswith(".py") else folder
         return joined([folder, file])
     if isinstance(function, Foreign):
         is_loader = function.name.partition(".")[0] in _OF_LOADERS
