@@ -106,7 +106,7 @@ _LEFT_OVER = re.compile(
 )
 # Of systems, tools and profilers, which run nothing.
 _CACHES = re.compile(
-    r"(^|/)(\.DS_Store|Thumbs\.db|desktop\.ini|\.coverage|\.(ipynb_checkpoints|mypy_cache|idea|vscode"
+    r"(^|/)(__MACOSX/.*|\._[^/]+|\.DS_Store|Thumbs\.db|desktop\.ini|\.coverage|\.(ipynb_checkpoints|mypy_cache|idea|vscode"
     r"|pytest_cache|ruff_cache|tox|nox|hypothesis)/.*"
     r"|Dockerfile|\.travis\.yml|\.gitlab-ci\.yml|compile_commands\.json|[^/]+\.(orig|rej|bak)"
     r"|[^/]+\.(nsys-rep|ncu-rep|qdrep|nvvp|nvprof|whl|egg|gch|pch|i{1,2}|o|pyo|egg-link|cudafe1\.\w+|log|dwo|debug))$"
@@ -190,6 +190,7 @@ def _secret_findings(case: AuditCase) -> Iterator[AuditFinding]:
 def layout_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield findings about files in a wrong place, and about copies."""
     yield from _copy_findings(case)
+    yield from _soname_findings(case)
     yield from _top_level_findings(case)
     yield from _byte_code_findings(case)
     yield from _data_findings(case)
@@ -363,6 +364,18 @@ def _copy_findings(case: AuditCase) -> Iterator[AuditFinding]:
                 f"than needed when unpacked: also as {', '.join(others[:_SHOWN])}{more}"
             )
             yield finding(first, "library copies", fact, case.severity("note"))
+
+
+def _soname_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield libraries with one soname and other content: the loader takes the first for both."""
+    known: dict[str, str] = {}
+    for library, elf in case.host_libraries:
+        first = known.setdefault(elf.soname, library.name) if elf.soname else library.name
+        is_other = case.scan.contents[first].digest != case.scan.contents[library.name].digest
+        if is_other and elf.soname in case.needed:
+            fact = f"{first} has the soname {elf.soname} too, and other content: what needs that "
+            fact += "gets the one that the process has loaded first"
+            yield finding(library.name, "library copies", fact, "note")
 
 
 def _top_level_findings(case: AuditCase) -> Iterator[AuditFinding]:

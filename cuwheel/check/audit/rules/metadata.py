@@ -28,6 +28,7 @@ from cuwheel.check.audit.installed_projects import (
     WITHOUT_WHEELS,
     misnamed,
     released,
+    unknown_extras,
 )
 from cuwheel.check.audit.tags import list_tags, minor_of, policy_of
 from cuwheel.check.cuda.frameworks import (
@@ -321,6 +322,9 @@ def _module_findings(case: AuditCase) -> Iterator[AuditFinding]:
             is_vital = any(map(case.code.is_always_loaded, names.values()))
             severity = "error" if is_for_others or is_vital else case.severity("warning")
             yield finding(next(iter(names.values())), "tag", fact, severity)
+        elif others := sorted(minors - {*required} if None not in required else ()):
+            fact = f"only Python 3.{others[0]} can import it, and no tag is for that"
+            yield finding(names[others[0]], "tag", fact, "note")
 
 
 def _fits_python(tag: Tag, python: str | None) -> bool:
@@ -531,6 +535,8 @@ def _alone_findings(required: Requirement, case: AuditCase) -> Iterator[AuditFin
     elif not has_common_release(required.specifier, required.specifier):
         fact = f"no release meets {required}: no installer takes the wheel"
         severity = "error" if is_always else "warning"
+    elif extras := unknown_extras(name, required.extras):
+        fact = f"{name} has no extra {' or '.join(extras)}: installers leave out what it stands for"
     elif is_always:
         fact, severity = _project_fault(name, case)
     if fact:

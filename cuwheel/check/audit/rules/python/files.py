@@ -41,6 +41,7 @@ from cuwheel.check.audit.rules.python.values import (
     runs_of,
 )
 from cuwheel.check.cuda.suppliers import is_cuda_library, is_from_driver
+from cuwheel.check.cuda.toolkits import GONE_HEADERS, TOOLKITS
 
 _RULE = "Python code"
 # Methods of a path.
@@ -70,6 +71,14 @@ _RUNS_COMPILER = re.compile(rb"\bcpp_extension\b|nvrtc|RawModule|RawKernel|Sourc
 # No header of the toolkit's or PyTorch's has such a name in its own folder; of others no more than
 # the wheel's folders is known.
 _OWN_HEADERS = (".cuh", ".cu", ".inl")
+_ARCH_FLAG = re.compile(
+    rb"[\"' =,](?:arch=compute|-arch=sm|code=sm|--gpu-architecture=\w+)_(\d{2,3})\b"
+)
+_ASKS_CUDA = re.compile(rb"version\.cuda|(?i:cuda_version)|get_device_capability|runtimeGetV")
+_WITHOUT_TEXTURES = 13  # CUDA major
+_HERE = re.compile(rb"__file__|\bfiles\(|get_data|resource")
+# Functions with the folder of headers, libraries or a package for CMake.
+_GIVES = re.compile(r"^get_(\w+_)?(include|lib|library|cmake)(_?(dirs?|paths?|folder))?$")
 _LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEPTH = 4  # of calls
@@ -113,9 +122,11 @@ def file_findings(case: AuditCase) -> Iterator[AuditFinding]:
     yield from query_findings(dict.fromkeys(files.queries), case)
     yield from effect_findings(files.effects, case)
     yield from _compiled_findings(files, case)
+    yield from _later_findings(files, case)
     yield from _ninja_findings(case)
     yield from _symbol_findings(files, case)
     yield from _include_findings(case)
+    yield from _flag_findings(case)
 
 
 def _judged(opened: _Opened, case: AuditCase) -> Iterator[AuditFinding]:
@@ -157,6 +168,20 @@ def _written_findings(files: _Files, case: AuditCase) -> Iterator[AuditFinding]:
             )
             fact += f"{where} is read-only the import fails"
             yield finding(written.member, _RULE, fact, "warning")
+
+
+def _later_findings(files: _Files, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield files of the package that functions always read, and that aren't in it."""
+    for member in (*case.code.run, *case.code.rest):
+        source = case.code.sources[member]
+        if not _HERE.search(source) or _MAKES.search(source) or b"write" in source:
+            continue
+        for name, line, path in files.read_later(member):
+            own = PurePosixPath(os.path.normpath(path))
+            if own.is_relative_to(SITE) and _is_missing(own.relative_to(SITE), case):
+                fact = f"line {line}: calling {name} needs {own.relative_to(SITE)}, which isn't in "
+                yield finding(member, _RULE, f"{fact}the wheel", "warning")
+                break
 
 
 def _compiled_findings(files: _Files, case: AuditCase) -> Iterator[AuditFinding]:
@@ -319,6 +344,30 @@ class _Files:
                     bind(node.targets[0], inner.of(node.value), inner)
             for call in (node for node in nodes if isinstance(node, ast.Call)):
                 yield from ((call.lineno, path) for path in _sources(call, inner))
+
+    def read_later(self, member: str) -> Iterator[tuple[str, int, str]]:
+        """Yield functions that surely read files of known names, with lines and these names."""
+        scope = self.scope(member)
+        for function in self._functions(member):
+            inner = scope.inner(dict.fromkeys(a.arg for a in function.args.args))
+            queue = list(function.body)
+            for node in queue:
+                if isinstance(node, ast.Assign):
+                    bind(node.targets[0], inner.of(node.value), inner)
+                elif isinstance(node, (ast.Import, ast.ImportFrom)):
+                    self._import(node, inner)
+                elif isinstance(node, ast.With):
+                    queue += node.body
+                elif not isinstance(node, (ast.Expr, ast.Return)):
+                    break  # what follows may not run
+                value = getattr(node, "value", None)
+                parts = [item.context_expr for item in getattr(node, "items", ())]
+                parts += [value] if value else []
+                for call, _ in (pair for part in parts for pair in _calls(part, inner)):
+                    yield from ((function.name, call.lineno, p) for p in _paths_of(call, inner))
+                is_folder = isinstance(node, ast.Return) and _GIVES.search(function.name)
+                if is_folder and (path := inner.text(value)) and path.startswith(str(SITE)):
+                    yield function.name, node.lineno, path
 
     def _functions(self, member: str) -> Iterator[ast.FunctionDef]:
         for node in self._code.statements(member):
@@ -687,6 +736,9 @@ def _include_findings(case: AuditCase) -> Iterator[AuditFinding]:
         source, _ = queue.popitem()
         done.add(source)
         for included in case.scan.includes.get(source, ()):
+            if included in GONE_HEADERS:
+                yield from _gone_findings(source, included, case)
+                continue
             there = _members_for(source, included, members[PurePosixPath(included).name])
             queue |= dict.fromkeys(name for name in there if name not in done)
             if (
@@ -696,6 +748,26 @@ def _include_findings(case: AuditCase) -> Iterator[AuditFinding]:
             ):
                 fact = f"it includes {included}, which isn't in the wheel, and is compiled when the"
                 yield finding(source, _RULE, f"{fact} package runs", "warning")
+
+
+def _gone_findings(source: str, header: str, case: AuditCase) -> Iterator[AuditFinding]:
+    if (case.named_cuda or max(case.cuda, default=0)) >= _WITHOUT_TEXTURES:
+        fact = f"it includes {header}, which CUDA {_WITHOUT_TEXTURES} doesn't have any more, and is"
+        yield finding(source, _RULE, f"{fact} compiled when the package runs", "warning")
+
+
+def _flag_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield archs that the nvcc of the named CUDA refuses, in options of what code compiles."""
+    major = case.named_cuda or max(case.cuda, default=0)
+    known = {arch for toolkit in TOOLKITS if toolkit.major == major for arch in toolkit.archs}
+    for member in (*case.code.run, *case.code.rest) if known else ():
+        source = case.code.sources[member]
+        if not _RUNS_COMPILER.search(source) or _ASKS_CUDA.search(source):
+            continue
+        archs = dict.fromkeys(match.decode() for match in _ARCH_FLAG.findall(source))
+        if wrong := [arch for arch in archs if arch not in known and int(arch) < int(min(known))]:
+            fact = f"it compiles with sm_{', sm_'.join(wrong)}, which the nvcc of CUDA {major} "
+            yield finding(member, _RULE, f"{fact}refuses", "warning")
 
 
 def _is_named(name: str, code: bytes) -> bool:

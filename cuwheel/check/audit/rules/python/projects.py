@@ -34,7 +34,7 @@ _SHOWN = 3  # files in one finding
 _CHOICES = (ast.If, ast.Try, ast.For, ast.While)
 _REMOVED = {
     "numpy": {
-        "1.24": "int float complex object typeDict",
+        "1.24": "int float complex object str typeDict unicode bool<2.0 long<2.0",
         "2.0": "AxisError ComplexWarning DataSource Inf Infinity NAN NINF NZERO NaN PINF PZERO "
         "RankWarning TooHardError VisibleDeprecationWarning add_docstring add_newdoc "
         "add_newdoc_ufunc alltrue asfarray byte_bounds cast cfloat clongfloat compat complex_ "
@@ -283,7 +283,10 @@ def _faults(project: str, allowed: SpecifierSet, case: AuditCase) -> dict[str, _
                 severity = "note"  # a bare name brings the newest release
             lack = _Lack(fact, severity, table is _REMOVED, project, release)
             package = _PACKAGES.get(project, project)
-            for name in names.split():
+            for text in names.split():
+                name, _, again = text.partition("<")  # one that came back
+                if again and has_common_release(SpecifierSet(f">={again}"), served):
+                    continue
                 faults[f"{package}.{name}" if package and name not in _TOPS else name] = lack
     return faults
 
@@ -352,7 +355,7 @@ def _evaluated(node: ast.stmt) -> Iterator[ast.AST]:
 @cache
 def _pattern(names: tuple[str, ...]) -> re.Pattern[bytes]:
     texts = sorted({re.escape(name.rpartition(".")[2]) for name in names})
-    return re.compile(rf"\.(?:{'|'.join(texts)})\b".encode())
+    return re.compile(rf"(?:\.|\bimport )(?:{'|'.join(texts)})\b".encode())
 
 
 def _names_used(
@@ -366,6 +369,8 @@ def _names_used(
                 yield node.lineno, f"{known[first]}.{rest}"
         elif isinstance(node, ast.ImportFrom) and node.col_offset and node.module:  # in a function
             yield node.lineno, node.module
+        elif isinstance(node, ast.Import) and node.col_offset:
+            yield from ((node.lineno, alias.name) for alias in node.names)
 
 
 # Functions that raise PackageNotFoundError (importlib.metadata) or DistributionNotFound.
