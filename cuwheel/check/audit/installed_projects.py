@@ -52,7 +52,9 @@ _SHARED = frozenset({"cuda", "cv2", "google", "mpl_toolkits", "nvidia", "jax_plu
 _CONDA = "isn't there: it is a package of conda"
 _UNSUFFIXED = (
     *("cublas", "cuda-cupti", "cuda-nvcc", "cuda-nvrtc", "cuda-runtime", "cufft", "curand"),
-    *("cusolver", "cusparse", "nvjitlink", "nvtx"),
+    *("cusolver", "cusparse", "nvjitlink", "nvtx", "cuda-cccl", "cuda-crt", "cuda-culibos"),
+    *("cuda-cuxxfilt", "cuda-opencl", "cuda-profiler-api", "cuda-sanitizer-api", "cufile", "npp"),
+    *("nvfatbin", "nvjpeg", "nvml-dev", "nvptxcompiler", "nvvm"),
 )
 _MISNAMED = {
     "pytorch": "is no PyTorch, which is called torch",
@@ -61,6 +63,7 @@ _MISNAMED = {
     "nvidia-tensorrt": "has no wheel: it is called tensorrt",
     **dict.fromkeys(("cudatoolkit", "pytorch-cuda", "cudnn", "cuda-cudart", "libcublas"), _CONDA),
     "python": "isn't there: Requires-Python states it",
+    **dict.fromkeys(("nvidia-cudnn", "nvidia-nccl"), "is empty: its name ends in -cu12 or -cu13"),
     **dict.fromkeys(
         (f"nvidia-{name}-cu13" for name in _UNSUFFIXED),
         "is empty: for CUDA 13 its name has no suffix",
@@ -69,12 +72,19 @@ _MISNAMED = {
 # Projects that a requirement can't mean: why. Each looked for with pip, November 2026.
 # NVIDIA's suffixes have one number of CUDA, `-cu12`, CuPy's `12x`.
 _OTHER_SUFFIX = re.compile(
-    rf"nvidia-({'|'.join(_UNSUFFIXED)}|cudnn|nccl)-cu1\d\d|cupy-cuda1[2-9]\d?|cupy-cu1\d\w?"
+    rf"nvidia-({'|'.join(_UNSUFFIXED)}|cudnn|nccl)-cu1(\d\d|[4-9])|cupy-cuda1[2-9]\d?|cupy-cu1\d\w?"
 )
 # Of NVIDIA's wheels whose releases count as CUDA's do.
 _RELEASED = re.compile(
     r"nvidia-(?:cublas|cuda-cupti|cuda-nvrtc|cuda-nvcc|cuda-runtime|nvjitlink|nvtx)(?:-cu(1\d))?"
 )
+# All extras of projects whose extras people make up: cuda-toolkit 12.8.2 and 13.5.0, torch 2.11.
+_EXTRAS = {
+    "cuda-toolkit": "all cccl crt cublas cudart cudla cufft cufile culibos cuobjdump cupti curand "
+    "cusolver cusparse cuxxfilt npp nvcc nvdisasm nvfatbin nvjitlink nvjpeg nvml nvptxcompiler "
+    "nvrtc nvtx nvvm opencl profiler sanitizer tileiras",
+    "torch": "opt-einsum optree pyyaml",
+}
 OF_MODULES = {
     "attr": "attrs",
     "cv2": "opencv-python",
@@ -125,6 +135,17 @@ def misnamed(project: str) -> str:
     return _MISNAMED.get(project, fallback if _OTHER_SUFFIX.fullmatch(project) else "")
 
 
+def unknown_extras(project: str, extras: Iterable[str]) -> list[str]:
+    """Return the extras that a project doesn't have, as far as its extras are known."""
+    known = _EXTRAS.get(project)
+    own = map(_normal, extras)
+    return sorted(set(own) - {*known.split()}) if known else []
+
+
+def _normal(name: str) -> str:
+    return _NORMAL.sub("-", name).lower()
+
+
 def released(project: str) -> str:
     """Return which releases a wheel of NVIDIA's has, by the CUDA in its name; empty: unknown."""
     match = _RELEASED.fullmatch(project)
@@ -152,4 +173,4 @@ def project_of_module(module: str) -> str:
     top, *inner = module.split(".")
     if top in _SHARED:
         return _PROJECTS.get(".".join((top, *inner[:1])), "")
-    return _PROJECTS.get(top, _NORMAL.sub("-", top).lower())
+    return _PROJECTS.get(top, _normal(top))

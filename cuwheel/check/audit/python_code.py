@@ -223,6 +223,26 @@ class PythonCode:
         imported = (*names, *(item.module for item in items))
         return frozenset(self.modules[name] for name in imported if name in self.modules)
 
+    def tries(self, name: str) -> bool:
+        """Return True if code imports a module of a name only where it can do without."""
+        word = re.compile(rb"^(?=.*\bimport\b).*\b%b\b" % re.escape(name.encode()), re.MULTILINE)
+        users = [member for member, source in self.sources.items() if word.search(source)]
+        tried = {
+            item
+            for member in users
+            for node in self.nodes(member)
+            if isinstance(node, ast.Try) and any(map(_catches_import, node.handlers))
+            for item in ast.walk(node)
+        }
+        imports = [
+            node
+            for member in users
+            for node in self.nodes(member)
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+            and any(alias.name.rpartition(".")[2] == name for alias in node.names)
+        ]
+        return bool(imports) and tried.issuperset(imports)
+
     def lacks(self, module: str) -> str:
         """Return the part of a module's name that isn't in the wheel's package; empty: none.
 
@@ -281,11 +301,11 @@ class PythonCode:
                 if minor := _minor_of_annotation(part):
                     yield node.lineno, ast.unparse(part), minor
 
-    def annotations(self, member: str, node: ast.stmt) -> Iterator[ast.AST]:
-        """Yield the parts of annotations that an import evaluates, as Pythons before 3.14 do."""
+    def annotations(self, member: str, node: ast.stmt) -> Iterator[ast.expr]:
+        """Yield annotations that an import evaluates, as Pythons before 3.14 do."""
         is_lazy = bool(_FUTURE.search(self.sources.get(member, b"")))
         if not is_lazy and not any(getattr(part, "type_params", ()) for part in ast.walk(node)):
-            yield from chain.from_iterable(map(ast.walk, _evaluated([node])))
+            yield from _evaluated([node])
 
     def nodes(self, member: str) -> Iterator[ast.AST]:
         """Yield all parts of a module's code."""
@@ -526,6 +546,13 @@ def _suffix(file: str) -> str:
             return suffix
     match = _EXTENSION.search(file)
     return match[0] if match else ""
+
+
+def _catches_import(handler: ast.ExceptHandler) -> bool:
+    """Return True for `except ImportError`, and for one that has no raise."""
+    text = ast.unparse(handler.type) if handler.type else "Exception"
+    is_any = any(name in text for name in ("ImportError", "ModuleNotFound", "Exception", "OSError"))
+    return is_any and not any(isinstance(part, ast.Raise) for part in ast.walk(handler))
 
 
 def parents_of(module: str) -> list[str]:

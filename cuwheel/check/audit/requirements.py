@@ -178,7 +178,7 @@ class SupplierConditions:
 
     def is_sibling(self, component: Component) -> bool:
         """Return True for the other part of a project, as of tensorrt-cu12, which requires both."""
-        stem, _, _ = self.case.project.rpartition("-")
+        stem, _, _ = self.case.project.replace("-dispatch-", "-").rpartition("-")
         return bool(stem) and component.distribution.rpartition("-")[0] == stem
 
     def is_loaded(self, pattern: str) -> bool:

@@ -35,6 +35,7 @@ from cuwheel.base.formats.binaries.fatbin import (
     code_of_ptx,
     fatbins_of,
 )
+from cuwheel.base.formats.binaries.instructions import needs_avx512
 from cuwheel.base.formats.binaries.windows import Window, Windows
 from cuwheel.base.formats.wheel.archive import member_faults, open_wheel
 from cuwheel.base.formats.wheel.metadata import is_library
@@ -44,6 +45,7 @@ from cuwheel.base.system.files import sha256_of_file
 from cuwheel.base.system.regular_files import open_file
 from cuwheel.check.audit.leaked_paths import Leak, LeakFinder
 from cuwheel.check.cuda.suppliers import cuda_major_of, stem_of
+from cuwheel.check.cuda.toolkits import GONE_HEADERS
 
 _BATCH = 1 << 20  # bytes that go from one thread to the other at once; less costs switches
 _BATCH_LENGTH = 128  # pieces likewise: files can be empty, and each has zlib's state of 45 kB
@@ -79,7 +81,8 @@ _PRIVATE_KEY = rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+(?:b3Blbn[\w+/]+\s+)?([\w
 # Sources that a package may compile when it runs, and the files that they include.
 _COMPILED = (".cu", ".cuh", ".cpp", ".cc", ".h", ".hpp", ".inl")
 _DIRECTIVE = re.compile(
-    rb'^[ \t]*#[ \t]*(?:(if\w*)|(endif)|include[ \t]*"([^"\n]{1,200})")', re.MULTILINE
+    rb'^[ \t]*#[ \t]*(?:(if\w*)|(endif)|include[ \t]*(?:"([^"\n]{1,200})"|<([^>\n]{1,200})>))',
+    re.MULTILINE,
 )
 # A key of its owner, or a token of a service, in the forms that GitHub's secret scanning lists.
 _SECRETS = (
@@ -132,6 +135,7 @@ class ScannedLibrary:
         uses_cffi: it imports cffi's module.
         opened: libraries that its code names, where it calls `dlopen`.
         code_sizes: bytes of its device code of each kind, of all sections.
+        needs_avx512: its code has instructions of AVX-512, and doesn't ask for them.
         is_core: it is the memory of a process that crashed.
         undefined: required symbols without a library and a version; weak ones are left out.
         exports: None where they can't be read, as of 32 bits.
@@ -141,6 +145,7 @@ class ScannedLibrary:
     elf: Elf | None
     device_code: DeviceCode | None
     damage: str = ""
+    needs_avx512: bool = False
     is_core: bool = False
     cudart: str = ""
     numpy: int = 0
@@ -494,6 +499,8 @@ class MemberReading:
                 elf = read_elf(stream)
                 cudart = self._read_cudart(stream, elf)
                 undefined, exports = _read_symbols(stream, elf)
+                text = elf.section(".text") if elf.machine == "EM_X86_64" else None
+                is_wide = text is not None and needs_avx512(stream, text)
             code = self._code_of_library(elf)
         except (ElfFormatError, FatbinFormatError) as problem:
             return ScannedLibrary(name=self.name, elf=elf, device_code=None, damage=str(problem))
@@ -502,6 +509,7 @@ class MemberReading:
             elf=elf,
             device_code=code,
             cudart=cudart,
+            needs_avx512=is_wide,
             numpy=(2 if b"_core" in self._numpy else 1) if self._numpy else 0,
             numpy_target=self._numpy_target,
             uses_cffi=self._uses_cffi,
@@ -560,13 +568,18 @@ def _read_symbols(stream: IO[bytes], elf: Elf) -> tuple[tuple[str, ...], Exports
 
 
 def _includes_of(text: bytearray) -> tuple[str, ...]:
-    """Return what a source includes in quotes, outside of conditions but a guard of the whole."""
+    """Return what a source includes in quotes, outside of conditions but a guard of the whole.
+
+    In angle brackets only headers count that CUDA has no more.
+    """
     names: list[str] = []
     depth = 0
-    for number, (start, end, name) in enumerate(_DIRECTIVE.findall(text)):
+    for number, (start, end, quoted, angled) in enumerate(_DIRECTIVE.findall(text)):
         is_guard = number == 0 and start == b"ifndef"
         depth += bool(start) - bool(end and depth) - is_guard
-        names += [name.decode(errors="replace")] if name and depth == 0 else []
+        name = (quoted or angled).decode(errors="replace")
+        is_counted = bool(name) and depth == 0 and (bool(quoted) or name in GONE_HEADERS)
+        names += [name] if is_counted else []
     return tuple(names[: limits.FAULTS])
 
 

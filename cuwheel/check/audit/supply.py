@@ -22,6 +22,7 @@ from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import SEVERITIES, Severity
 from cuwheel.check.audit.requirements import SupplierConditions
 from cuwheel.check.audit.scan import ScannedLibrary
+from cuwheel.check.audit.tags import minor_of
 from cuwheel.check.cuda.components import Component, component_by_name
 from cuwheel.check.cuda.frameworks import has_common_release, preloads
 from cuwheel.check.cuda.suppliers import (
@@ -43,6 +44,7 @@ _BY_CHOICE = re.compile(
     rb"\b(try|def|if|suppress|nvidia|glob|listdir|iterdir|scandir|import_module|RTLD_GLOBAL"
     rb"|find_library|find_spec|environ)\b"
 )
+_OF_PYTHON = re.compile(r"\.cpython-3(\d+)t?-")
 # Wheels have them under names of their own, if at all.
 _OF_COMPILER = re.compile(r"lib(gfortran|quadmath)\.so")
 _OF_OTHER_TORCH = re.compile(r"lib(c10|torch)_(hip|xpu)\w*\.so")
@@ -55,12 +57,14 @@ class Fault(NamedTuple):
         verb: of the sentence about one library.
         verbs: of that about several.
         rest: of both.
+        cause: one that other needs have too, for the text doesn't show it; empty: none.
     """
 
     severity: Severity
     verb: str
     verbs: str
     rest: str = ""
+    cause: str = ""
 
 
 class Supply(NamedTuple):
@@ -317,7 +321,8 @@ class Chain:
                 rest += f": {other}, which is, has the library for another CUDA"
             if lost:  # the same cause, which has one finding
                 rest += f"; no rpath entry points to {component.site_folder}"
-            faults.append(Fault(severity, "comes", "come", rest))
+            cause = "requirements" if component.cuda else ""
+            faults.append(Fault(severity, "comes", "come", rest, cause))
         elif wrong := self.conditions.contradiction(component):
             rest = (
                 f"from {component.distribution}{component.releases}, but the wheel requires {wrong}"
@@ -325,7 +330,7 @@ class Chain:
             faults.append(Fault(self._severity("error"), "comes", "come", rest))
         if lost and not missing:
             rest = f"in {component.site_folder}, but no rpath entry points there"
-            faults.append(Fault(lost, "is", "are", rest))
+            faults.append(Fault(lost, "is", "are", rest, "search"))
         supplier = f"{component.distribution} ({component.site_folder})"
         supply = Supply(library.name, soname, supplier, condition, tuple(faults))
         return _loaded_before(supply, loader)
@@ -358,7 +363,15 @@ class Chain:
         )
         is_lost |= self._is_opening_lost(library, soname, component)
         severity = self._severity_of_lost(library, soname, component.site_folder)
+        if not is_lost and self._is_passed(soname):
+            severity = "note"
         return self._severity("error" if is_lost else severity), loader
+
+    def _is_passed(self, soname: str) -> bool:
+        """Return True if Python code names a library, and one of the wheel's may load it then."""
+        text = re.compile(rb"[\"'/]%b[\"']" % re.escape(soname.encode()))
+        may_load = any(elf.uses_dlopen for _, elf in self.case.host_libraries)
+        return may_load and any(map(text.search, self.case.scan.sources.values()))
 
     def _unsupplied(self, library: ScannedLibrary, soname: str) -> Supply:
         loaders = sorted({dep.by for dep in self.case.dependencies if preloads(dep.by, soname)})
@@ -413,6 +426,8 @@ class Chain:
         is_vital |= self.case.code.is_always_loaded(library.name)
         # NVIDIA's wheels have libraries for other machines, which others open by name.
         severity: Severity = "error" if is_vital and not self.case.is_supplier else "warning"
+        if (self.case.is_supplier and not self._is_needed(library)) or self._is_tried(library):
+            severity = "note"  # for users who have what it needs, as an MPI
         if self.case.contract:
             severity = "error"
         elif self.conditions.has_alternatives:
@@ -434,6 +449,18 @@ class Chain:
             return Fault(severity, "is", "are", rest)
         rest = "in the wheel, nor on every system that its tag covers"
         return Fault(severity, "is neither", "are neither", rest)
+
+    def _is_tried(self, library: ScannedLibrary) -> bool:
+        """Return True for a module that code does without, or that is for another Python."""
+        code, file = self.case.code, PurePosixPath(library.name).name
+        match, minors = _OF_PYTHON.search(file), {minor_of(tag) for tag in self.case.tags}
+        if match and minors and None not in minors and int(match[1]) not in minors:
+            return True
+        return not code.is_always_loaded(library.name) and code.tries(file.partition(".")[0])
+
+    def _is_needed(self, library: ScannedLibrary) -> bool:
+        graph = self.case.loader_graph
+        return library.name not in graph.roots or self.case.is_loaded(library.name)
 
     def _transitive(self) -> Iterator[Supply]:
         """Yield the supplies of what NVIDIA's own libraries need, breadth first."""
@@ -469,11 +496,15 @@ class Chain:
                 continue
             required = self.conditions.required_releases(component)
             if any(has_common_release(SpecifierSet(releases), allowed) for allowed in required):
+                mended = SpecifierSet(releases.replace("<", ">="))
+                is_mended = any(has_common_release(mended, allowed) for allowed in required)
                 rest = (
                     f"not found through the rpath of {component.distribution}{releases}: it has "
                     "to be loaded first"
                 )
-                faults = (Fault("warning", "is", "are", rest),)
+                # Installers take the newest of the allowed releases.
+                severity: Severity = "note" if is_mended else "warning"
+                faults = (Fault(severity, "is", "are", rest),)
                 label = f"{soname} of {component.distribution}"
                 yield Supply(label, pattern, "a library loaded before", faults=faults)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from cuwheel.base.formats.binaries.archs import DeviceCode
 from cuwheel.check.audit.case import AuditCase, Contract
@@ -30,10 +29,10 @@ from cuwheel.check.audit.scan import WheelScan, join_codes, scan_wheel
 from cuwheel.check.audit.supply import Chain, Supply
 from cuwheel.check.audit.symbols import SymbolNeeds
 
-# Of what libraries need. Repair tools leave a plugin where the build installed it; packages have
-# one library for each of several releases.
+# Of what libraries need: one cause in the wheel, as its requirements or the machine that built it,
+# is behind the same words.
 _OF_COPIES = ("platform tag", "needed library", "mixed CUDA majors")
-_DIGITS, _SHOWN = re.compile(r"\d+"), 3  # files in one finding
+_SHOWN = 3  # files in one finding
 _Rule = Callable[[AuditCase], Iterable[AuditFinding]]
 
 
@@ -122,11 +121,11 @@ def judge(case: AuditCase) -> AuditResult:
 
 
 def _merged(findings: Iterable[AuditFinding], case: AuditCase) -> Iterator[AuditFinding]:
-    """Yield findings, one for all copies and variants of a third-party wheel's library."""
+    """Yield findings, one for all libraries of a third-party wheel with the same fault."""
     groups: dict[tuple[str, ...], list[AuditFinding]] = {}
     for item in dict.fromkeys(findings):
         is_copied = item.rule in _OF_COPIES and not case.contract
-        file = _DIGITS.sub("", PurePosixPath(item.file).name) if is_copied else item.file
+        file = "" if is_copied else item.file
         groups.setdefault((item.severity, item.rule, item.fact, file), []).append(item)
     for first, *others in groups.values():
         places = ", ".join(item.file for item in others[:_SHOWN])

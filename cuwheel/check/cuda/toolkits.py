@@ -173,6 +173,14 @@ def toolkit_by_release(release: str) -> Toolkit:
     )
 
 
+GONE_HEADERS = frozenset(
+    f"{name}.h{suffix}"
+    for name in ("texture_fetch_functions", "surface_functions")
+    for suffix in ("", "pp")
+) | {"cuda_surface_types.h", "cuda_texture_types.h"}
+"""Headers of texture and surface references, which CUDA 13 doesn't have any more."""
+
+
 def check_archs(owner: str, toolkit: Toolkit, archs: tuple[str, ...]) -> None:
     """Raise RecipeError for all archs that the toolkit's nvcc doesn't know."""
     unknown = [arch for arch in archs if arch not in toolkit.archs]

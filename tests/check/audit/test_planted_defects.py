@@ -140,6 +140,38 @@ VARIANTS: dict[str, str | Code] = {
     **{f"pkg/libx{n}.so": Code(needs=(f"libavutil.so.5{n}",)) for n in (4, 5)},
 }
 BOTH = "cp311.cp312-cp311.cp312-manylinux_2_28_x86_64"
+
+
+def two_of_one_soname(*names: str) -> dict[str, str | Code]:
+    """Return two modules, each with the function of a name in a library of its own folder."""
+    files: dict[str, str | Code] = {"pkg/__init__.py": "from . import _C, _D\n"}
+    for name, folder, module in zip(names, "ab", (EXTENSION, OTHER), strict=True):
+        soname = "libfoo.so.1"
+        text = calling(name) + MODULE.replace("_C", module[4:6])
+        files[module] = Code(text, (soname,), (f"-Wl,-rpath,$ORIGIN/{folder}",))
+        own = f"int {name}(void) {{ return {ord(folder)}; }}\n"
+        files[f"pkg/{folder}/{soname}"] = Code(own, flags=(f"-Wl,-soname,{soname}",))
+    return files
+
+
+INIT = "pkg/__init__.py"
+# Loops with `-march` for AVX-512, and one more function that asks the CPU.
+LOOPS = (
+    "void f(float *a, float *b, int n) { for (int i = 0; i < n; i++) a[i] = a[i] * b[i] + i; }\n"
+)
+LOOPS += MODULE + LOOPS.replace("f(float", "g(double").replace("float", "double")
+WIDE = Code(LOOPS, flags=("-O3", "-march=x86-64-v4", "-mprefer-vector-width=512"))
+ASKING = Code(LOOPS + '__asm__("cpuid\\n");\n', flags=WIDE.flags)
+CUPY = f"import cupy\n{HERE}cupy.RawModule(code=(here / 'k.cu').read_text())\n"
+TEXTURES: dict[str, str | Code] = {INIT: CUPY, "pkg/k.cu": "#include <cuda_texture_types.h>\n"}
+SM_60: dict[str, str | Code] = {
+    INIT: f"{HERE}{LOAD}def f(): load('k', ['/x/k.cu'], extra_cuda_cflags=['-arch=sm_60'])\n"
+}
+READS_LATER = f"{HERE}def f(): return (here / 'a.cu').read_text()\n"
+LOADS_LATER = f"{HERE}import ctypes\ndef f():\n    return ctypes.CDLL(str(here / 'liby.so'))\n"
+INCLUDE = f"{HERE}def get_include(): return str(here / 'include')\n"
+NP_BOOL = "import numpy as np\ndef f(x): return x.astype(np.bool)\n"
+RESOURCES = "def f():\n    import pkg_resources\n    return pkg_resources\n"
 FAULTY: tuple[
     tuple[
         str,
@@ -164,6 +196,33 @@ FAULTY: tuple[
     ("jax", error, (META, "METADATA"), {}, {"requires": ("jax==0.8.0", JAX_PLUGIN)}),
     ("extra", note, (META, "METADATA"), {}, {"metadata": "\npip install 'pkg[x]'\n"}),
     ("FFmpeg", warning, (NEEDED, "pkg/libx4.so"), VARIANTS, {}),
+    ("read later", warning, (PY, INIT), {INIT: READS_LATER}, {}),
+    ("loaded later", warning, (PY, INIT), {INIT: LOADS_LATER}, {}),
+    ("include folder", warning, (PY, INIT), {INIT: INCLUDE}, {}),
+    ("AVX-512", warning, ("platform tag", EXTENSION), {EXTENSION: WIDE}, {}),
+    ("textures", warning, (PY, "pkg/k.cu"), TEXTURES, {"requires": ("cupy-cuda13x",)}),
+    ("sm_60", warning, (PY, INIT), SM_60, {"name": "pkg_cu13", "requires": ("torch", "ninja")}),
+    ("extra of cuda", warning, (META, "METADATA"), {}, {"requires": ("cuda-toolkit[cudnn]",)}),
+    ("np.bool", warning, (PY, INIT), {INIT: NP_BOOL}, {"requires": ("numpy>=1.22,<1.27",)}),
+    ("pkg_resources", warning, (PY, INIT), {INIT: RESOURCES}, SETUPTOOLS),
+    ("empty project", error, (META, "METADATA"), {}, {"requires": ("nvidia-cufile-cu13",)}),
+    ("cu14", error, (META, "METADATA"), {}, {"requires": ("nvidia-cudnn-cu14",)}),
+    (
+        "one soname",
+        note,
+        ("library copies", "pkg/b/libfoo.so.1"),
+        two_of_one_soname("one", "one"),
+        {},
+    ),
+    (
+        "other Python",
+        note,
+        ("tag", EXTENSION.replace("312", "311")),
+        {EXTENSION: Code(MODULE), EXTENSION.replace("312", "311"): Code(MODULE)},
+        {},
+    ),
+    ("macOS", note, ("build path", "__MACOSX/pkg/._x"), {"__MACOSX/pkg/._x": ""}, {}),
+    ("_version", note, ("name", "pkg/_version.py"), package("", _version="__version__='9'\n"), {}),
 )
 QUIET: tuple[tuple[str, dict[str, str | Code], dict[str, Any]], ...] = (
     ("allocator", {"pkg/libtcmalloc.so": Code(MALLOC)}, {}),
@@ -177,19 +236,62 @@ QUIET: tuple[tuple[str, dict[str, str | Code], dict[str, Any]], ...] = (
         {"requires": (RUNTIME13,)},
     ),
     ("torch", NEEDS13, {"requires": (RUNTIME13, "torch>=2.9")}),
+    ("AVX-512", {EXTENSION: ASKING}, {}),
+    ("textures", TEXTURES, {"requires": ("cupy-cuda12x",)}),
+    ("sm_60", SM_60, {"name": "pkg_cu12", "requires": ("torch", "ninja")}),
+    ("extra of cuda", {}, {"requires": ("cuda-toolkit[cublas]",)}),
+    ("np.bool", {INIT: NP_BOOL}, {"requires": ("numpy>=2",)}),
+    ("read later", {INIT: READS_LATER, "pkg/a.cu": ""}, {}),
+    ("made later", {INIT: READS_LATER.replace("def", "import subprocess\ndef")}, {}),
+    (
+        "ctypeslib",
+        {
+            INIT: "import numpy, os\nfrom .a import load_library\nload_library('libx')\n"
+            "numpy.ctypeslib.load_library('libx', os.path.dirname(__file__))\n",
+            "pkg/a.py": "def load_library(name, *names): ...\n",
+            LIB: Code(),
+        },
+        {"requires": ("numpy",)},
+    ),
+    (
+        "star import in a choice",
+        package(
+            "import os\nif os.name == 'posix':\n    from .a import *\nolder = f\ndef f(): ...\n",
+            a="def f(): ...\n",
+        ),
+        {},
+    ),
+    (
+        "lambda in an annotation",
+        package("from typing import Annotated\nclass A:\n    x: Annotated[int, lambda v: v] = 1\n"),
+        {},
+    ),
+    ("importlib.abc", package("from importlib.abc import Loader, MetaPathFinder\n"), {}),
+    ("numpy of 3.12", package("import numpy.exceptions\n"), {"requires": ("numpy>=1.24",)}),
+    (
+        "bare numpy",
+        package("import numpy.exceptions\n"),
+        {"requires": ("numpy",), "python": ">=3.8"},
+    ),
+    (
+        "passed to a library",
+        {
+            EXTENSION: Code(opening("libx.so") + MODULE),
+            LIB: Code(needs=(CUDART13,)),
+            INIT: "LIBRARIES = ['libcudart.so.13']\n",
+        },
+        {"requires": (RUNTIME13,)},
+    ),
+    ("AMD", {"pkg/a.co": Code(header=((18, 224),))}, {}),
+    (
+        "tried module",
+        {
+            EXTENSION: Code(MODULE, ("libtbb.so.12",)),
+            INIT: "def f():\n    try:\n        from . import _C\n    except ImportError: ...\n",
+        },
+        {},
+    ),
 )
-
-
-def two_of_one_soname(*names: str) -> dict[str, str | Code]:
-    """Return two modules, each with the function of a name in a library of its own folder."""
-    files: dict[str, str | Code] = {"pkg/__init__.py": "from . import _C, _D\n"}
-    for name, folder, module in zip(names, "ab", (EXTENSION, OTHER), strict=True):
-        soname = "libfoo.so.1"
-        text = calling(name) + MODULE.replace("_C", module[4:6])
-        files[module] = Code(text, (soname,), (f"-Wl,-rpath,$ORIGIN/{folder}",))
-        own = f"int {name}(void) {{ return {ord(folder)}; }}\n"
-        files[f"pkg/{folder}/{soname}"] = Code(own, flags=(f"-Wl,-soname,{soname}",))
-    return files
 
 
 DEFECTS = (
@@ -1186,7 +1288,7 @@ SOUND = (
             ("FLAGS = 1 | 2\ndef f(x: FLAGS | FLAGS): ...\n", ">=3.9"),
             ('__all__ = ["f"]\ndef __getattr__(name): ...\n', ">=3.9"),
             (f'{HERE}text = (here / "__init__.py").read_text()\n', ">=3.9"),
-            (f'{HERE}def f(): return (here / "a.cu").read_text()\n', ">=3.9"),
+            (f'{HERE}def f(x):\n    if x: return (here / "a.cu").read_text()\n', ">=3.9"),
             (f'{HERE}f = lambda: open(here / "a.cu")\n', ">=3.9"),
             (f'{HERE}if not (here / "a").exists(): ...\nx = (here / "a").read_text()\n', ">=3.9"),
             ('import ctypes\nctypes.CDLL("libcuda.so.1")\n', ">=3.9"),
@@ -2713,8 +2815,21 @@ def test_sound_wheel_passes(
     [
         ("secret", {"pkg/.env": f"TOKEN = '{TOKEN}'\nKEY = '{NGC_KEY}'\n"}),
         (NEEDED, {f"pkg/{folder}/libx.so": Code(needs=("libavutil.so.57",)) for folder in "ab"}),
+        (
+            NEEDED,
+            {
+                f"pkg/lib{name}.so": Code(needs=(soname,))
+                for name, soname in (("x", CUDART), ("y", CUBLAS))
+            },
+        ),
+        (TOP, {"tests/__init__.py": "", "utils/__init__.py": ""}),
+        (
+            "grafted library",
+            {f"pkg.libs/{n}-0a1b2c3d.so.1": Code() for n in ("libcuda", "libnvcuvid")},
+        ),
+        (PY, package("import pkg.a\n", a="from . import b\nfrom . import c\n")),
+        (PY, package("raise ImportError\nfrom . import a\n", a="import pkg.b\n")),
     ],
-    ids=["secrets of a file", "copies of a library"],
 )
 def test_one_cause_is_one_finding(
     rule: str, files: dict[str, str | Code], tmp_path: Path, build: Callable[[str | Code], bytes]

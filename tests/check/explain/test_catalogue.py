@@ -11,6 +11,7 @@ import yaml
 from cuwheel.base.errors import EXIT_CODES
 from cuwheel.base.paths import ROOT
 from cuwheel.check.audit.findings import RULES
+from cuwheel.check.cuda.toolkits import GONE_HEADERS
 from cuwheel.check.explain.catalogue import FailureCause, Weight, causes, groups, signs
 from cuwheel.check.explain.explanation import Explainer
 from cuwheel.check.explain.log_text import blocks, undecorated
@@ -47,6 +48,13 @@ def test_samples_have_their_cause(explainer: Explainer) -> None:
 
     assert all(cause.examples for cause in known_causes())
     assert wrong == {}
+
+
+@pytest.mark.parametrize("header", sorted(GONE_HEADERS))
+def test_knows_the_headers_that_audit_finds(header: str, explainer: Explainer) -> None:
+    log = f"a.cu:1:10: fatal error: {header}: No such file or directory"
+
+    assert "cuda12-texture-ref-removed" in slugs_of(log, explainer)
 
 
 def test_each_pattern_has_a_sample() -> None:

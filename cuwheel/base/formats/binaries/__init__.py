@@ -9,6 +9,7 @@ __all__ = [
     "elf_image",
     "elf_symbols",
     "fatbin",
+    "instructions",
     "kernel_code",
     "windows",
 ]

@@ -190,7 +190,7 @@ class Elf:
     @property
     def is_host_code(self) -> bool:
         """True if strip and patchelf may change it: linked, and not for the GPU."""
-        return self.is_linked and self.machine != _CUDA_MACHINE
+        return self.is_linked and self.machine not in (_CUDA_MACHINE, "EM_AMDGPU")
 
     @property
     def is_cubin(self) -> bool:

@@ -188,8 +188,10 @@ def _named_cuda_findings(case: AuditCase) -> Iterator[AuditFinding]:
 def _version_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield another release in the package's `__version__` than the wheel's."""
     stated = _version(case)
-    member = case.code.modules.get(case.project.replace("-", "_"), "")
-    for node in case.code.statements(member) if stated else ():
+    top = case.project.replace("-", "_")
+    modules = (top, f"{top}._version", f"{top}.version")
+    members = [case.code.modules.get(module, "") for module in modules if stated]
+    for member, node in ((each, node) for each in members for node in case.code.statements(each)):
         names = [getattr(target, "id", "") for target in getattr(node, "targets", ())]
         value = node.value if isinstance(node, ast.Assign) else None
         if "__version__" in names and isinstance(value, ast.Constant):

@@ -39,8 +39,9 @@ _BUILD = re.compile(r"^cp3\d+")
 _STATIC_TLS = 1664 + 128
 _ORIGINS = ("$ORIGIN", "${ORIGIN}")
 _ANYBODYS, _STUBS = re.compile(r"/(tmp|var/tmp|dev/shm)(/|$)"), re.compile(r"/.*/stubs/?$")
-_SYSTEMS = re.compile(r"/usr/local/(cuda|lib)|/usr/lib|/lib|/opt/cuda")
+_SYSTEMS = re.compile(r"/usr/local/(cuda|lib)|(/usr)?/lib(64)?(/[^/]+-linux-gnu)?/?$|/opt/cuda")
 _RECENT = ("x86-64-v3", "x86-64-v4")  # which CPUs in use lack
+_WIDE = re.compile(rb"(?i)avx-?512|x86-64-v4|skylake|icelake|sapphire|znver[45]")
 _OF_ARCH = re.compile(r"\d{2}|volta|turing|ampere|ada|hopper|blackwell")
 _NAMED_GPU = re.compile(r"(?i)sm[-_ ]?\d\d|hopper|blackwell|[HB][123]00|RTX|compute capabilit")
 _AMPERE = 80  # an arch
@@ -67,6 +68,7 @@ def library_findings(case: AuditCase) -> Iterator[AuditFinding]:
         if elf.refuses_load:
             continue  # the loader reads no more
         yield from _machine_findings(library.name, elf, case)
+        yield from _wide_findings(library, elf, case)
         yield from _import_findings(library.name, elf, case)
         yield from version_findings(library, elf, case)
         yield from _page_findings(library.name, elf, case)
@@ -112,6 +114,16 @@ def _machine_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFin
         is_lost = case.is_imported(name) and elf.instruction_set in _RECENT
         severity = case.severity("error" if is_lost else "warning")
         yield finding(name, "platform tag", fact, severity)
+
+
+def _wide_findings(library: ScannedLibrary, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield a library that CPUs without AVX-512 can't run, and that is no choice of several."""
+    texts = (case.scan.metadata.encode(), *case.scan.sources.values())
+    is_chosen = bool(_WIDE.search(library.name.encode())) or any(map(_WIDE.search, texts))
+    if library.needs_avx512 and case.policies and not (elf.instruction_set or is_chosen):
+        fact = "its code has instructions of AVX-512, and doesn't ask whether the CPU has them: on "
+        fact += "others, as most of laptops, the process ends; compile it without -march=native"
+        yield finding(library.name, "platform tag", fact, case.severity("warning"))
 
 
 def _import_findings(name: str, elf: Elf, case: AuditCase) -> Iterator[AuditFinding]:
@@ -239,9 +251,11 @@ def _is_risky(entry: str, elf: Elf, case: AuditCase) -> bool:
     system's own, if it is searched before the wheel's. Elsewhere only the build machine has them.
     """
     if _STUBS.match(entry):  # it holds the driver's library under names without a number
-        return any(map(is_from_driver, elf.needed))
-    if not entry.startswith(("/", *_ORIGINS)) or _ANYBODYS.match(entry):
+        return any(is_from_driver(f"{name}.1") for name in elf.needed if not is_from_driver(name))
+    if _ANYBODYS.match(entry):
         return True
+    if not entry.startswith(("/", *_ORIGINS)):  # few programs have a system's library there
+        return any(name not in case.system and "ld-linux" not in name for name in elf.needed)
     path = elf.search_path
     is_before = any(other.startswith(_ORIGINS) for other in path[path.index(entry) + 1 :])
     others = (name for name in elf.needed if name in case.own or components_of(name))
@@ -407,7 +421,7 @@ def _lto_findings(name: str, code: DeviceCode, case: AuditCase) -> Iterator[Audi
         opened = () if library.cudart else library.opened  # the runtime opens the driver
         texts += (*elf.needed, *opened, *elf.driver_functions, *library.undefined)
     is_linked = any(map(_LINKS.match, texts)) or bool(case.gpu_projects)
-    is_linked |= any(map(_LINKER.search, case.scan.sources.values()))
+    is_linked |= any(map(_LINKER.search, case.scan.sources.values())) or case.is_supplier
     is_alone = code.lto and not (code.sass or code.ptx or code.tile)
     if is_alone and not is_linked and name != case.scan.file_name:
         fact = f"it has only LTO-IR ({_archs('lto', code.lto)}), which nvJitLink or the driver has "

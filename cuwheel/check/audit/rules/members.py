@@ -6,7 +6,7 @@ import re
 import sys
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
@@ -41,8 +41,11 @@ _SHARED = frozenset(
     | {"helpers", "home", "kernels", "models", "notebooks", "ops", "opt", "root", "tmp", "tools"}
     | {"usr", "utils", "var"}
 )
-# Of a prefix, which no program looks for there: without modules they are only lost.
-_PREFIX = frozenset({"etc", "include", "lib", "lib32", "lib64", "libexec", "man", "share"})
+# Of these, which people read or start, no code imports a module.
+_READ = frozenset(
+    {"build", "doc", "docs", "example", "examples", "man", "notebooks", "scripts", "share"}
+    | {"test", "tests"}
+)
 _SHARED_FILES = frozenset(
     {"__init__.py", "common.py", "config.py", "conftest.py", "constants.py", "helpers.py"}
     | {"main.py", "setup.py", "test.py", "tests.py", "utils.py", "version.py"}
@@ -103,7 +106,7 @@ _LEFT_OVER = re.compile(
 )
 # Of systems, tools and profilers, which run nothing.
 _CACHES = re.compile(
-    r"(^|/)(\.DS_Store|Thumbs\.db|desktop\.ini|\.coverage|\.(ipynb_checkpoints|mypy_cache|idea|vscode"
+    r"(^|/)(__MACOSX/.*|\._[^/]+|\.DS_Store|Thumbs\.db|desktop\.ini|\.coverage|\.(ipynb_checkpoints|mypy_cache|idea|vscode"
     r"|pytest_cache|ruff_cache|tox|nox|hypothesis)/.*"
     r"|Dockerfile|\.travis\.yml|\.gitlab-ci\.yml|compile_commands\.json|[^/]+\.(orig|rej|bak)"
     r"|[^/]+\.(nsys-rep|ncu-rep|qdrep|nvvp|nvprof|whl|egg|gch|pch|i{1,2}|o|pyo|egg-link|cudafe1\.\w+|log|dwo|debug))$"
@@ -147,7 +150,10 @@ def member_findings(case: AuditCase) -> Iterator[AuditFinding]:
     if case.contract and case.scan.size > case.contract.max_size:
         fact = f"{show_size(case.scan.size)}, the recipe allows {show_size(case.contract.max_size)}"
         yield finding(case.scan.file_name, "size", fact)
+    measured = [leak.name for leak in case.scan.leaks if leak.text.endswith(COVERAGE)]
     for leak in case.scan.leaks:
+        if leak.text.endswith(COVERAGE) and leak.name != measured[0]:
+            continue
         times = f"; {leak.count} paths of that folder" if leak.count > 1 else ""
         # The paths in a copy of NVIDIA's library are of NVIDIA's machines.
         severity = "note" if is_grafted(leak.name) else case.severity("note")
@@ -156,6 +162,7 @@ def member_findings(case: AuditCase) -> Iterator[AuditFinding]:
             severity, fact = "warning", f"it names {leak.text}, a file of the build machine"
         if leak.text.endswith(COVERAGE):
             severity, fact = "warning", f"compiled with --coverage, it writes {leak.text}"
+            fact += f"; the same in {', '.join(measured[1:])}" if measured[1:] else ""
         yield finding(leak.name, "build path", fact, severity)
     for name, text in case.scan.sources.items():
         if name.endswith(".py") and (path := _BUILDERS.search(text)):
@@ -183,6 +190,7 @@ def _secret_findings(case: AuditCase) -> Iterator[AuditFinding]:
 def layout_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield findings about files in a wrong place, and about copies."""
     yield from _copy_findings(case)
+    yield from _soname_findings(case)
     yield from _top_level_findings(case)
     yield from _byte_code_findings(case)
     yield from _data_findings(case)
@@ -212,13 +220,13 @@ def _empty_findings(case: AuditCase) -> Iterator[AuditFinding]:
 
 def _graft_findings(case: AuditCase) -> Iterator[AuditFinding]:
     sonames = {library.name: elf.soname for library, elf in case.host_libraries}
+    yield from _driver_findings(sonames, case)
     # A wheel may have 200,000 files, and few are libraries or lie where repair tools put them.
     for name in (path for path in case.scan.names if ".so" in path or ".libs/" in path):
         file = name_before_graft(PurePosixPath(name).name)
-        if is_from_driver(sonames.get(name, "")) or is_from_driver(file):
-            fact = "it belongs to the GPU's driver, and has to match the one on the user's machine"
-            yield finding(name, "grafted library", fact)
-        elif _OF_GLIBC.fullmatch(file) and case.is_read:
+        if _is_drivers(name, sonames):
+            continue
+        if _OF_GLIBC.fullmatch(file) and case.is_read:
             fact = "a part of glibc, which has to be of one build with the system's other parts"
             yield finding(name, "grafted library", fact)
         elif is_grafted(name) and not case.is_supplier and not _is_bundled(file, case.contract):
@@ -241,6 +249,20 @@ def _graft_findings(case: AuditCase) -> Iterator[AuditFinding]:
             fact = "it was copied from the build machine, and is not in the recipe's `bundles`"
             yield finding(name, "grafted library", fact)
         yield from _dlopen_findings(name, file, case)
+
+
+def _is_drivers(name: str, sonames: Mapping[str, str]) -> bool:
+    file = name_before_graft(PurePosixPath(name).name)
+    return is_from_driver(sonames.get(name, "")) or is_from_driver(file)
+
+
+def _driver_findings(sonames: Mapping[str, str], case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield the first of the driver's libraries; repair tools copy what it needs with it."""
+    names = [name for name in case.scan.names if ".so" in name and _is_drivers(name, sonames)]
+    if names:
+        fact = "it belongs to the GPU's driver, and has to match the one on the user's machine"
+        fact += f"; the same in {', '.join(names[1:])}" if names[1:] else ""
+        yield finding(names[0], "grafted library", fact)
 
 
 def _is_frameworks(file: str, case: AuditCase) -> bool:
@@ -294,6 +316,8 @@ def _renamed_findings(case: AuditCase) -> Iterator[AuditFinding]:
         name_before_graft(name): name for name in case.own if name_before_graft(name) != name
     }
     for library, elf in case.host_libraries if renamed else ():
+        if _is_drivers(library.name, {library.name: elf.soname}):
+            continue  # it has to go itself
         known = {*map(name_before_graft, (*elf.needed, elf.soname)), *case.own}
         component = component_of_copy(PurePosixPath(library.name).name)
         expected = component.opens if component else ()  # has a finding of its own
@@ -342,6 +366,18 @@ def _copy_findings(case: AuditCase) -> Iterator[AuditFinding]:
             yield finding(first, "library copies", fact, case.severity("note"))
 
 
+def _soname_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield libraries with one soname and other content: the loader takes the first for both."""
+    known: dict[str, str] = {}
+    for library, elf in case.host_libraries:
+        first = known.setdefault(elf.soname, library.name) if elf.soname else library.name
+        is_other = case.scan.contents[first].digest != case.scan.contents[library.name].digest
+        if is_other and elf.soname in case.needed:
+            fact = f"{first} has the soname {elf.soname} too, and other content: what needs that "
+            fact += "gets the one that the process has loaded first"
+            yield finding(library.name, "library copies", fact, "note")
+
+
 def _top_level_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield findings about files directly in site-packages."""
     folders: dict[str, list[str]] = defaultdict(list)
@@ -356,12 +392,19 @@ def _top_level_findings(case: AuditCase) -> Iterator[AuditFinding]:
             first in _SHARED_FILES or PurePosixPath(first).suffix not in _OWN_FILES
         ):
             folders[first].append(name)
+    placed: dict[Severity, list[tuple[str, str]]] = {}
     for place, names in sorted(folders.items()):
         size = show_size(sum(case.scan.contents[name].size for name in names))
         what = f"{plural(len(names), 'file')}, {size}" if place.endswith("/") else size
+        # Others' modules of these names are hidden, or overwritten.
+        is_package = f"{place}__init__.py" in names
+        is_module = any(name.endswith(".py") for name in names) and place[:-1] not in _READ
+        severity: Severity = "warning" if is_package or is_module else "note"
+        placed.setdefault(severity, []).append((place, what))
+    for severity, ((place, what), *others) in placed.items():
         fact = f"{what}: installed directly into site-packages, among other packages' files"
-        is_lost = place.rstrip("/") in _PREFIX and not any(name.endswith(".py") for name in names)
-        yield finding(place, "top level", fact, "note" if is_lost else "warning")
+        fact += f"; so is {', '.join(other for other, _ in others)}" if others else ""
+        yield finding(place, "top level", fact, severity)
 
 
 def _collision_findings(case: AuditCase) -> Iterator[AuditFinding]:

@@ -28,6 +28,7 @@ from cuwheel.check.audit.installed_projects import (
     WITHOUT_WHEELS,
     misnamed,
     released,
+    unknown_extras,
 )
 from cuwheel.check.audit.tags import list_tags, minor_of, policy_of
 from cuwheel.check.cuda.frameworks import (
@@ -156,7 +157,7 @@ def _tag_findings(case: AuditCase) -> Iterator[AuditFinding]:
     scan = case.scan
     lines = {text: _tags_in(text) for text in header(scan.tags_text, "tag")}
     written = frozenset[Tag]().union(*lines.values())
-    for text in (text for text, tags in lines.items() if not tags):
+    for text in (text for text, tags in lines.items() if not tags and case.tags):
         fact = f"WHEEL has the tag {text or '(nothing)'}, but a tag has three parts"
         yield finding("WHEEL", "tag", fact)
     if not scan.tags_text:
@@ -321,6 +322,9 @@ def _module_findings(case: AuditCase) -> Iterator[AuditFinding]:
             is_vital = any(map(case.code.is_always_loaded, names.values()))
             severity = "error" if is_for_others or is_vital else case.severity("warning")
             yield finding(next(iter(names.values())), "tag", fact, severity)
+        elif others := sorted(minors - {*required} if None not in required else ()):
+            fact = f"only Python 3.{others[0]} can import it, and no tag is for that"
+            yield finding(names[others[0]], "tag", fact, "note")
 
 
 def _fits_python(tag: Tag, python: str | None) -> bool:
@@ -463,6 +467,7 @@ def _requirement_findings(case: AuditCase) -> Iterator[AuditFinding]:
         group = by_name.setdefault(canonicalize_name(each.name), [])
         if "" in extras_of(each, case.markers) and len(group) < _OF_ONE_NAME:
             group.append(each)
+    yield from _local_findings(case)
     for each in case.requirements:
         yield from _alone_findings(each, case)
     for first, second in chain.from_iterable(combinations(group, 2) for group in by_name.values()):
@@ -496,11 +501,24 @@ def _is_for_x86(case: AuditCase) -> bool:
     return any(name == "any" or name.endswith("x86_64") for name in case.platforms)
 
 
+def _local_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield requirements of local versions, by a wheel that is not of one itself."""
+    locals_ = [
+        f"{canonicalize_name(required.name)}{each}"
+        for required in case.requirements
+        if "" in extras_of(required, case.markers) and not required.url
+        for each in required.specifier
+        if "+" in each.version
+    ]
+    if locals_ and "+" not in case.scan.dist_info:
+        fact = f"the public index has no local versions, as {', '.join(locals_)}: pip finds "
+        fact += f"{'these' if len(locals_) > 1 else 'it'} only with the address of another index "
+        yield finding("METADATA", "metadata", f"{fact}(--extra-index-url)", "warning")
+
+
 def _alone_findings(required: Requirement, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield a requirement that the index refuses, or that no release of the index meets."""
     name, is_always = canonicalize_name(required.name), "" in extras_of(required, case.markers)
-    own = case.scan.dist_info.removesuffix(".dist-info")
-    locals_ = [str(each) for each in required.specifier if "+" in each.version]
     fact, severity = "", "warning"
     if required.url:
         fact = f"{name} is required from an address, which the index refuses: {required.url}"
@@ -517,9 +535,8 @@ def _alone_findings(required: Requirement, case: AuditCase) -> Iterator[AuditFin
     elif not has_common_release(required.specifier, required.specifier):
         fact = f"no release meets {required}: no installer takes the wheel"
         severity = "error" if is_always else "warning"
-    elif is_always and locals_ and "+" not in own:
-        fact = f"the public index has no local versions, as {name}{locals_[0]}: pip finds it only "
-        fact += "with the address of another index (--extra-index-url)"
+    elif extras := unknown_extras(name, required.extras):
+        fact = f"{name} has no extra {' or '.join(extras)}: installers leave out what it stands for"
     elif is_always:
         fact, severity = _project_fault(name, case)
     if fact:

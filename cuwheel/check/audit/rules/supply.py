@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
@@ -13,7 +14,7 @@ from packaging.specifiers import SpecifierSet
 from cuwheel.base.formats.wheel.metadata import project_of
 from cuwheel.base.system.versions import version_key
 from cuwheel.check.audit.case import AuditCase
-from cuwheel.check.audit.findings import AuditFinding, Severity, finding
+from cuwheel.check.audit.findings import SEVERITIES, AuditFinding, Severity, finding
 from cuwheel.check.audit.scan import ScannedLibrary
 from cuwheel.check.audit.supply import Chain, Fault
 from cuwheel.check.audit.symbols import SymbolNeeds
@@ -66,15 +67,59 @@ def _needed_findings(chain: Chain) -> Iterator[AuditFinding]:
     for file, fault in same:
         if file in names and len(needs[_NUMBER.sub("", file), fault]) > 1:
             groups.setdefault(fault, []).append(file)
-    for (file, fault), sonames in same.items():
-        verb = fault.verbs if len(sonames) > 1 else fault.verb
-        fact = f"{', '.join(sonames)} {verb} {fault.rest}".rstrip()
-        group = groups.get(fault, [])
-        if file in group[1:]:
-            continue
-        if file in group:
-            fact += f"; code loads it or one of {len(group) - 1} others for other releases of these"
-        yield finding(file, "needed library", fact, fault.severity)
+    firsts = {
+        (file, fault): sonames
+        for (file, fault), sonames in same.items()
+        if file not in groups.get(fault, [])[1:]
+    }
+    for parts in _causes(firsts) if not chain.case.contract else [[key] for key in firsts]:
+        item = _joined(parts, firsts)
+        if len(group := groups.get(parts[0][1], [])) > 1 and item.file in group:
+            fact = f"; code loads it or one of {len(group) - 1} others for other releases of these"
+            item = replace(item, fact=item.fact + fact)
+        yield item
+
+
+def _joined(
+    parts: Sequence[tuple[str, Fault]], needs: Mapping[tuple[str, Fault], Sequence[str]]
+) -> AuditFinding:
+    """Return one finding for needs with the same cause, at the library that it hits most."""
+    ordered = sorted(parts, key=lambda part: SEVERITIES.index(part[1].severity))
+    first, *others = dict.fromkeys(file for file, _ in ordered)
+    worst = ordered[0][1].severity
+    needed: dict[Fault, dict[str, None]] = {}
+    own: dict[Fault, dict[str, None]] = {}
+    for file, fault in ordered:
+        for table in (needed, own) if file == first else (needed,):
+            sonames = table.setdefault(fault._replace(severity=worst), {})
+            sonames.update(dict.fromkeys(needs[file, fault]))
+    facts = [_fact(fault, list(sonames)) for fault, sonames in needed.items()]
+    if others:
+        more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+        start = "the same in" if own == needed else "some of these are needed by"
+        facts.append(f"{start} {', '.join(others[:_SHOWN])}{more}")
+    return finding(first, "needed library", "; ".join(facts), worst)
+
+
+def _fact(fault: Fault, sonames: Sequence[str]) -> str:
+    verb = fault.verbs if len(sonames) > 1 else fault.verb
+    return f"{', '.join(sonames)} {verb} {fault.rest}".rstrip()
+
+
+def _causes(
+    needs: Mapping[tuple[str, Fault], Sequence[str]],
+) -> Iterable[list[tuple[str, Fault]]]:
+    """Return needs by what has to be mended: together, or else of the same library."""
+    groups: dict[tuple[str, ...], list[tuple[str, Fault]]] = {}
+    for (file, fault), sonames in needs.items():
+        kind = "note" if fault.severity == "note" else ""  # one that decides on a condition
+        key = (kind, fault.cause or f"{fault.verb} {fault.rest}")
+        place: tuple[str, ...] = () if fault.cause else (sonames[0],)
+        for other, parts in groups.items() if not fault.cause else ():
+            if other[:2] == key and any(set(sonames) & set(needs[part]) for part in parts):
+                place = other[2:]
+        groups.setdefault((*key, *place), []).append((file, fault))
+    return groups.values()
 
 
 def _alternatives(case: AuditCase) -> frozenset[str]:
@@ -85,6 +130,8 @@ def _alternatives(case: AuditCase) -> frozenset[str]:
     stems: dict[str, list[str]] = {}
     for library, _ in case.host_libraries if case.scan.loaders else ():
         stems.setdefault(_NUMBER.sub("", library.name), []).append(library.name)
+    if not case.scan.sources.keys() >= {*case.scan.loaders}:
+        return frozenset()  # a large module, which wasn't read, may have the names
     text = b"\n".join(map(case.scan.sources.__getitem__, case.scan.loaders))
     names = (name for same in stems.values() if len(same) > 1 for name in same)
     files = ((name, PurePosixPath(name).name.partition(".so")[0].encode()) for name in names)
@@ -168,8 +215,9 @@ def _torch_majors(library: ScannedLibrary, case: AuditCase) -> set[int]:
     """Return the CUDA majors of the allowed releases of PyTorch with a library's symbols."""
     needs = SymbolNeeds(case=case)
     fit = needs.torch_fit(library) if needs.is_torch_judged else None
+    fitting = fit.fitting if fit else needs.loads_with() or ()  # all of the wheel's are loaded
     allowed = needs.torch_requirement or SpecifierSet()
-    releases = (release.rpartition(".")[0] for release in (fit.fitting if fit else ()))
+    releases = (".".join(release.split(".")[:2]) for release in fitting)
     known = (r for r in releases if has_common_release(SpecifierSet(f"=={r}.*"), allowed))
     return {int(toolkit.partition(".")[0]) for r in known if (toolkit := torch_toolkit(r))}
 
@@ -290,7 +338,9 @@ def _older_findings(
         if extras_of(Requirement(line), case.markers) and has_common_release(older, allowed):
             fact = f"it needs {function}, which {project} has from {release} on, but "
             fact += f"{project}{allowed} is required"
-            yield finding(library, "needed library", fact, "warning")
+            # A bare name brings the newest release, unless an environment has an older one.
+            severity: Severity = "warning" if len(allowed) else "note"
+            yield finding(library, "needed library", fact, severity)
 
 
 def _exclude_findings(case: AuditCase) -> Iterator[AuditFinding]:

@@ -18,7 +18,7 @@ from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by, project_of_module
 from cuwheel.check.audit.python_code import Import, PythonCode, names_of, own_level
-from cuwheel.check.audit.rules.python.files import file_findings
+from cuwheel.check.audit.rules.python.files import REFUSES, file_findings, is_shared
 from cuwheel.check.audit.rules.python.imports import ImportOrder, constant_findings
 from cuwheel.check.audit.rules.python.projects import project_findings
 from cuwheel.check.audit.rules.python.releases import (
@@ -68,6 +68,15 @@ _PROGRAM = re.compile(r"(python|pip)(3(\.\d+)?)?|activate|easy_install|pyvenv|uv
 
 def python_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield findings about code that an import always runs, and about entry points."""
+    found = list(_code_findings(case))
+    refused = {case.code.modules[root] for root in case.code.roots}
+    refused &= {item.file for item in found if item.fact.endswith(REFUSES)}
+    for item in found:  # what else such a package has doesn't matter
+        if not refused or item.file in refused or item.severity == "note":
+            yield item
+
+
+def _code_findings(case: AuditCase) -> Iterator[AuditFinding]:
     code = case.code
     yield from _syntax_findings(code, case)
     yield from _rest_findings(code, case)
@@ -229,8 +238,9 @@ def _may_be_new(problem: SyntaxError, oldest: int | None) -> bool:
 def _missing_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield imports of modules that the wheel's own package doesn't have."""
     done: set[str] = set()
+    lost: dict[tuple[str, Severity], list[str]] = {}
     for item in (*code.imports, *code.rest_imports):
-        if _is_shared(item.module, case):
+        if is_shared(item.module, case):
             continue
         missing = [lacking] if (lacking := code.lacks(item.module)) else []
         is_module = item.module in code.modules and item.importer in code.run
@@ -241,16 +251,13 @@ def _missing_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFindin
         ]
         for name in missing:
             if name not in done:
-                fact = f"line {item.line} imports {name}, which isn't in the wheel"
                 is_run = item.importer in code.run or item.importer in case.started
-                yield finding(item.importer, _RULE, fact, "error" if is_run else "warning")
+                key: tuple[str, Severity] = (item.importer, "error" if is_run else "warning")
+                lost.setdefault(key, []).append(f"line {item.line} imports {name}")
             done.add(name)
-
-
-def _is_shared(module: str, case: AuditCase) -> bool:
-    """Return True if a required project may add modules to a package of the wheel."""
-    own = canonicalize_name(module.partition(".")[0])
-    return any(name.startswith(own) and name != case.project for name in case.required)
+    for (member, severity), places in lost.items():
+        verb = "aren't" if len(places) > 1 else "isn't"
+        yield finding(member, _RULE, f"{', '.join(places)}, which {verb} in the wheel", severity)
 
 
 def _undeclared_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFinding]:
@@ -274,7 +281,7 @@ def _undeclared_findings(code: PythonCode, case: AuditCase) -> Iterator[AuditFin
         # A plugin, `jax-cuda13-pjrt`, is imported by what it extends.
         if not any(name.startswith(f"{project}-") for name in (*case.required, case.project)):
             yield _undeclared(item, project, case)
-        done.add(project)
+        done |= {project, *((installed_by((project,)) or ()) if project in _FRAMEWORKS else ())}
 
 
 def _undeclared(item: Import, project: str, case: AuditCase) -> AuditFinding:

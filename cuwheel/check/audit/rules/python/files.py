@@ -11,9 +11,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from packaging.utils import canonicalize_name
+
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.check.audit.case import AuditCase
-from cuwheel.check.audit.findings import AuditFinding, finding
+from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by
 from cuwheel.check.audit.python_code import full_name, imported_names
 from cuwheel.check.audit.rules.python.machine import (
@@ -39,23 +41,19 @@ from cuwheel.check.audit.rules.python.values import (
     runs_of,
 )
 from cuwheel.check.cuda.suppliers import is_cuda_library, is_from_driver
+from cuwheel.check.cuda.toolkits import GONE_HEADERS, TOOLKITS
 
 _RULE = "Python code"
 # Methods of a path.
 _READERS = frozenset({"read_text", "read_bytes", "iterdir", "open", "stat", "chmod"})
 # Functions with a file's name: of Python, NumPy, pandas, PyTorch.
-_FUNCTIONS = LOADERS | {"open", "load", "loadtxt", "genfromtxt", "fromfile", "read_csv", "listdir"}
-_FUNCTIONS |= {
-    "chmod",
-    "fileConfig",
-    "scandir",
-    "stat",
-    "getsize",
-    "run_path",
-    "ZipFile",
-    "SourceFileLoader",
-    "ExtensionFileLoader",
-}
+_FUNCTIONS = frozenset(
+    {"open", "load", "loadtxt", "genfromtxt", "fromfile", "read_csv", "listdir", "chmod"}
+    | {"fileConfig", "scandir", "stat", "getsize", "run_path", "ZipFile", "SourceFileLoader"}
+    | {"ExtensionFileLoader"}
+)
+# Modules with functions of these names that pass a name on to the loader as it is.
+_OF_LOADERS = frozenset({"_ctypes", "cffi", "ctypes", "tensorflow", "torch"})
 # Functions with a package's and a file's.
 _DATA = frozenset({"get_data", "read_text", "read_binary", "open_text", "open_binary"})
 _DATA |= {"resource_string", "resource_stream", "resource_listdir"}
@@ -73,6 +71,14 @@ _RUNS_COMPILER = re.compile(rb"\bcpp_extension\b|nvrtc|RawModule|RawKernel|Sourc
 # No header of the toolkit's or PyTorch's has such a name in its own folder; of others no more than
 # the wheel's folders is known.
 _OWN_HEADERS = (".cuh", ".cu", ".inl")
+_ARCH_FLAG = re.compile(
+    rb"[\"' =,](?:arch=compute|-arch=sm|code=sm|--gpu-architecture=\w+)_(\d{2,3})\b"
+)
+_ASKS_CUDA = re.compile(rb"version\.cuda|(?i:cuda_version)|get_device_capability|runtimeGetV")
+_WITHOUT_TEXTURES = 13  # CUDA major
+_HERE = re.compile(rb"__file__|\bfiles\(|get_data|resource")
+# Functions with the folder of headers, libraries or a package for CMake.
+_GIVES = re.compile(r"^get_(\w+_)?(include|lib|library|cmake)(_?(dirs?|paths?|folder))?$")
 _LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEPTH = 4  # of calls
@@ -86,6 +92,8 @@ _ASKS = re.compile(rb"hasattr|getattr|AttributeError")
 _OF_C = frozenset({"calloc", "fflush", "free", "malloc", "memcpy", "memset", "printf", "strlen"})
 _SHARED = re.compile(r"/(tmp|var/tmp|dev/shm)/")  # folders of all users
 _MAX_ITEMS = 64  # of a loop
+REFUSES = "the import fails"
+"""The end of what is found about a module that raises an error."""
 _IMPORTERS = frozenset({"importlib.import_module", "builtins.__import__"})
 _FILES = frozenset({"builtins.open", "io.open", "os.makedirs", "os.mkdir", "logging.FileHandler"})
 
@@ -114,9 +122,11 @@ def file_findings(case: AuditCase) -> Iterator[AuditFinding]:
     yield from query_findings(dict.fromkeys(files.queries), case)
     yield from effect_findings(files.effects, case)
     yield from _compiled_findings(files, case)
+    yield from _later_findings(files, case)
     yield from _ninja_findings(case)
     yield from _symbol_findings(files, case)
     yield from _include_findings(case)
+    yield from _flag_findings(case)
 
 
 def _judged(opened: _Opened, case: AuditCase) -> Iterator[AuditFinding]:
@@ -160,6 +170,20 @@ def _written_findings(files: _Files, case: AuditCase) -> Iterator[AuditFinding]:
             yield finding(written.member, _RULE, fact, "warning")
 
 
+def _later_findings(files: _Files, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield files of the package that functions always read, and that aren't in it."""
+    for member in (*case.code.run, *case.code.rest):
+        source = case.code.sources[member]
+        if not _HERE.search(source) or _MAKES.search(source) or b"write" in source:
+            continue
+        for name, line, path in files.read_later(member):
+            own = PurePosixPath(os.path.normpath(path))
+            if own.is_relative_to(SITE) and _is_missing(own.relative_to(SITE), case):
+                fact = f"line {line}: calling {name} needs {own.relative_to(SITE)}, which isn't in "
+                yield finding(member, _RULE, f"{fact}the wheel", "warning")
+                break
+
+
 def _compiled_findings(files: _Files, case: AuditCase) -> Iterator[AuditFinding]:
     """Yield sources that functions compile when they are called, and that aren't there."""
     for member, source in case.scan.sources.items():
@@ -177,13 +201,15 @@ def _ninja_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield modules that compile with PyTorch, which needs ninja, where nothing names it."""
     named = any(b"ninja" in source for source in case.scan.sources.values())
     is_there = named or "ninja" in {*case.required, *(installed_by(case.required) or ())}
+    # Else such code is for users who have a PyTorch, and its tools.
+    severity: Severity = "warning" if "torch" in case.required else "note"
     for member in () if is_there else (*case.code.run, *case.code.rest):
         if _COMPILES.search(case.scan.sources[member]):
             names = imported_names(case.code.nodes(member))
             for call in (node for node in case.code.nodes(member) if isinstance(node, ast.Call)):
                 if full_name(call.func, names) in _JIT:
                     fact = f"line {call.lineno} compiles with PyTorch, which needs ninja: no "
-                    yield finding(member, _RULE, f"{fact}requirement installs it", "warning")
+                    yield finding(member, _RULE, f"{fact}requirement installs it", severity)
                     break
 
 
@@ -238,7 +264,14 @@ def _is_missing(path: PurePosixPath, case: AuditCase) -> bool:
     """Return True for a path in a package of the wheel, which has an `__init__`, without a file."""
     installed = set(filter(None, map(installed_path, case.scan.names)))
     is_there = path in installed or any(path in other.parents for other in installed)
+    is_there |= is_shared(path.parts[0], case)
     return not is_there and PurePosixPath(path.parts[0], "__init__.py") in installed
+
+
+def is_shared(module: str, case: AuditCase) -> bool:
+    """Return True if a required project may add files to a package of the wheel."""
+    own = canonicalize_name(module.partition(".")[0])
+    return any(name.startswith(own) and name != case.project for name in case.required)
 
 
 def _is_unversioned(name: str) -> bool:
@@ -312,6 +345,30 @@ class _Files:
             for call in (node for node in nodes if isinstance(node, ast.Call)):
                 yield from ((call.lineno, path) for path in _sources(call, inner))
 
+    def read_later(self, member: str) -> Iterator[tuple[str, int, str]]:
+        """Yield functions that surely read files of known names, with lines and these names."""
+        scope = self.scope(member)
+        for function in self._functions(member):
+            inner = scope.inner(dict.fromkeys(a.arg for a in function.args.args))
+            queue = list(function.body)
+            for node in queue:
+                if isinstance(node, ast.Assign):
+                    bind(node.targets[0], inner.of(node.value), inner)
+                elif isinstance(node, (ast.Import, ast.ImportFrom)):
+                    self._import(node, inner)
+                elif isinstance(node, ast.With):
+                    queue += node.body
+                elif not isinstance(node, (ast.Expr, ast.Return)):
+                    break  # what follows may not run
+                value = getattr(node, "value", None)
+                parts = [item.context_expr for item in getattr(node, "items", ())]
+                parts += [value] if value else []
+                for call, _ in (pair for part in parts for pair in _calls(part, inner)):
+                    yield from ((function.name, call.lineno, p) for p in _paths_of(call, inner))
+                is_folder = isinstance(node, ast.Return) and _GIVES.search(function.name)
+                if is_folder and (path := inner.text(value)) and path.startswith(str(SITE)):
+                    yield function.name, node.lineno, path
+
     def _functions(self, member: str) -> Iterator[ast.FunctionDef]:
         for node in self._code.statements(member):
             body = node.body if isinstance(node, ast.ClassDef) else [node]
@@ -363,7 +420,7 @@ class _Files:
             if isinstance(node, ast.Raise):
                 if self._depth == 0:
                     fact = f"raises {ast.unparse(node.exc)[:60] if node.exc else 'an error'}: "
-                    effect = Effect(self._member, node.lineno, f"{fact}the import fails", "error")
+                    effect = Effect(self._member, node.lineno, fact + REFUSES, "error")
                     self._add([effect])
                 return None
             if not self._step(node, values) and any(isinstance(n, _LEAVES) for n in ast.walk(node)):
@@ -611,14 +668,32 @@ def _paths_of(call: ast.Call, values: Values) -> Iterator[str]:
         path = values.folder(call.args[0])
     elif name in _DATA and len(call.args) > 1:
         path = joined([values.folder(call.args[0]), values.text(call.args[1])])
+    elif name in LOADERS and call.args:
+        path = _loaded_by(call, values)
     elif name in _FUNCTIONS and call.args and (name != "open" or _is_reading(call, 1)):
         is_path = name in {"SourceFileLoader", "ExtensionFileLoader"}
         path = values.text(call.args[-1 if is_path else 0])
         is_relative = name == "open" and isinstance(call.func, ast.Name)
-        path = path if path and (path.startswith("/") or name in LOADERS or is_relative) else None
+        path = path if path and (path.startswith("/") or is_relative) else None
     if path:
         yield path
     yield from _sources(call, values)
+
+
+def _loaded_by(call: ast.Call, values: Values) -> str | None:
+    """Return the library that a call loads; None: it isn't known, or the wheel's function does."""
+    function = values.of(call.func)
+    texts = values.texts(call.args)
+    if isinstance(function, Foreign) and function.name.startswith("numpy."):  # of ctypeslib
+        name, folder = (*texts, None, None)[:2]
+        file = name if not name or ".so" in name else f"{name}.so"
+        folder = str(PurePosixPath(folder or "").parent) if str(folder).endswith(".py") else folder
+        return joined([folder, file])
+    if isinstance(function, Foreign):
+        is_loader = function.name.partition(".")[0] in _OF_LOADERS
+    else:
+        is_loader = function is None and not isinstance(call.func, ast.Name)
+    return texts[0] if is_loader else None
 
 
 def _is_reading(call: ast.Call, position: int) -> bool:
@@ -661,6 +736,9 @@ def _include_findings(case: AuditCase) -> Iterator[AuditFinding]:
         source, _ = queue.popitem()
         done.add(source)
         for included in case.scan.includes.get(source, ()):
+            if included in GONE_HEADERS:
+                yield from _gone_findings(source, included, case)
+                continue
             there = _members_for(source, included, members[PurePosixPath(included).name])
             queue |= dict.fromkeys(name for name in there if name not in done)
             if (
@@ -670,6 +748,26 @@ def _include_findings(case: AuditCase) -> Iterator[AuditFinding]:
             ):
                 fact = f"it includes {included}, which isn't in the wheel, and is compiled when the"
                 yield finding(source, _RULE, f"{fact} package runs", "warning")
+
+
+def _gone_findings(source: str, header: str, case: AuditCase) -> Iterator[AuditFinding]:
+    if (case.named_cuda or max(case.cuda, default=0)) >= _WITHOUT_TEXTURES:
+        fact = f"it includes {header}, which CUDA {_WITHOUT_TEXTURES} doesn't have any more, and is"
+        yield finding(source, _RULE, f"{fact} compiled when the package runs", "warning")
+
+
+def _flag_findings(case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield archs that the nvcc of the named CUDA refuses, in options of what code compiles."""
+    major = case.named_cuda or max(case.cuda, default=0)
+    known = {arch for toolkit in TOOLKITS if toolkit.major == major for arch in toolkit.archs}
+    for member in (*case.code.run, *case.code.rest) if known else ():
+        source = case.code.sources[member]
+        if not _RUNS_COMPILER.search(source) or _ASKS_CUDA.search(source):
+            continue
+        archs = dict.fromkeys(match.decode() for match in _ARCH_FLAG.findall(source))
+        if wrong := [arch for arch in archs if arch not in known and int(arch) < int(min(known))]:
+            fact = f"it compiles with sm_{', sm_'.join(wrong)}, which the nvcc of CUDA {major} "
+            yield finding(member, _RULE, f"{fact}refuses", "warning")
 
 
 def _is_named(name: str, code: bytes) -> bool:

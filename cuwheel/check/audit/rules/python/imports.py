@@ -13,6 +13,7 @@ import re
 import symtable
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from cuwheel.check.audit.case import AuditCase
@@ -97,6 +98,9 @@ class ImportOrder:
         if not _is_for_types(node):
             for part in own_level(node):
                 self._bound[module].update(names_of(part))
+                if isinstance(part, ast.ImportFrom) and part.names[0].name == "*":
+                    target = self._code.target(module, part)
+                    self._bound[module] |= self._code.bound(target) or set()
 
     def _import(self, node: ast.Import, module: str) -> None:
         for alias in node.names:
@@ -133,7 +137,6 @@ class ImportOrder:
             self.faults.append(
                 ImportFault(self._code.modules[module], f"{fact}isn't defined", False)
             )
-        self._bound[module] |= self._code.bound(target) or set()
 
     def _is_late(self, target: str, name: str, module: str) -> bool:
         """Return True if a module that has only begun to run binds a name later."""
@@ -175,7 +178,7 @@ class ImportOrder:
         own = {part.id for part in names_in if not isinstance(part.ctx, ast.Load)}
         own |= {part.name for part in ast.walk(node) if isinstance(part, _SCOPES) and part != node}
         annotated = self._code.annotations(self._code.modules[module], node)
-        for part in (*evaluated_by(node), *annotated):
+        for part in (*evaluated_by(node), *chain.from_iterable(map(_sure_parts, annotated))):
             if isinstance(part, ast.Name) and part.id not in own:
                 is_bound = part.id in self._bound[module] or part.id in self._code.injected(module)
                 if not is_bound and part.id not in _KNOWN and not _is_implicit(part.id):

@@ -434,15 +434,23 @@ def possible_effects(node: ast.stmt, values: Values, member: str) -> Iterator[Ef
     tests = [part.test for part in ast.walk(node) if isinstance(part, (ast.If, ast.While))]
     if any(_DECIDED.search(ast.unparse(test)) for test in tests):
         return
+    tries = [part for part in ast.walk(node) if isinstance(part, ast.Try)]
+    tries = [part for part in tries if not any(map(_imports, part.body))]
+    failed = {call for part in tries for each in part.handlers for call in ast.walk(each)}
     for call in _possible_calls(node):
         name = called_name(call, values)
         if name in _ENDS:
             fact = "ends the program that imports it, under a condition: raise an ImportError"
-            yield Effect(member, call.lineno, fact)
+            # Where something failed, the import fails either way.
+            yield Effect(member, call.lineno, fact, "note" if call in failed else "warning")
         elif name in {*_STARTS, "os.system", "builtins.exec", "builtins.eval"}:
             for effect in effects_of_call(call, name, values, member):
                 if not effect.program:
                     yield effect
+
+
+def _imports(node: ast.stmt) -> bool:
+    return any(isinstance(part, (ast.Import, ast.ImportFrom)) for part in ast.walk(node))
 
 
 def _possible_calls(node: ast.AST) -> Iterator[ast.Call]:

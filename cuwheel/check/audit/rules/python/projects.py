@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 from typing import NamedTuple
@@ -17,10 +18,11 @@ from typing import NamedTuple
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from cuwheel.base.formats.wheel.metadata import parse_requirement
 from cuwheel.check.audit.case import AuditCase
-from cuwheel.check.audit.findings import AuditFinding, Severity, finding
+from cuwheel.check.audit.findings import AuditFinding, Severity, finding, worst_severity
 from cuwheel.check.audit.installed_projects import installed_by, package_of
 from cuwheel.check.audit.python_code import imported_names, parents_of
 from cuwheel.check.audit.rules.python.imports import evaluated_by
@@ -28,10 +30,11 @@ from cuwheel.check.audit.tags import minor_of
 from cuwheel.check.cuda.frameworks import extras_of, has_common_release
 
 _RULE = "Python code"
+_SHOWN = 3  # files in one finding
 _CHOICES = (ast.If, ast.Try, ast.For, ast.While)
 _REMOVED = {
     "numpy": {
-        "1.24": "int float complex object typeDict",
+        "1.24": "int float complex object str typeDict unicode bool<2.0 long<2.0",
         "2.0": "AxisError ComplexWarning DataSource Inf Infinity NAN NINF NZERO NaN PINF PZERO "
         "RankWarning TooHardError VisibleDeprecationWarning add_docstring add_newdoc "
         "add_newdoc_ufunc alltrue asfarray byte_bounds cast cfloat clongfloat compat complex_ "
@@ -186,11 +189,14 @@ class _Lack(NamedTuple):
     Attributes:
         severity: of a module that imports it.
         is_removed: newer releases lack it, so that a fresh installation does; else older ones.
+        release: the first without it, or with it.
     """
 
     fact: str
     severity: Severity
     is_removed: bool
+    project: str
+    release: str
 
 
 def project_findings(case: AuditCase) -> Iterator[AuditFinding]:
@@ -204,11 +210,29 @@ def project_findings(case: AuditCase) -> Iterator[AuditFinding]:
     faults = {
         name: fault
         for project in _REMOVED.keys() & allowed.keys()
-        for name, fault in _faults(project, allowed[project]).items()
+        for name, fault in _faults(project, allowed[project], case).items()
     }
     if faults:
-        yield from _imported_findings(faults, case)
-        yield from _used_findings(faults, case)
+        used = [*_imported_findings(faults, case), *_used_findings(faults, case)]
+        yield from _by_cause(used)
+
+
+def _by_cause(found: Iterable[tuple[str, _Lack, AuditFinding]]) -> Iterator[AuditFinding]:
+    """Yield one finding for a removed name, or for the newest of the names that were added."""
+    groups: dict[tuple[str, str], list[tuple[_Lack, AuditFinding]]] = {}
+    for name, lack, item in found:
+        kind = "note" if item.severity == "note" else ""
+        groups.setdefault((kind, name if lack.is_removed else lack.project), []).append(
+            (lack, item)
+        )
+    for items in groups.values():
+        worst = worst_severity(item for _, item in items)
+        same = [pair for pair in items if pair[1].severity == worst]
+        first = max(same, key=lambda pair: (Version(pair[0].release), -same.index(pair)))[1]
+        others = list(dict.fromkeys(i.file for _, i in items if i.file != first.file))
+        more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+        fact = f"{first.fact}; so it is in {', '.join(others[:_SHOWN])}{more}"
+        yield replace(first, fact=fact) if others else first
 
 
 def _python_findings(required: Requirement, case: AuditCase) -> Iterator[AuditFinding]:
@@ -239,39 +263,52 @@ def _range(text: str) -> str:
     return f">={first}" + (f",<={last}" if last else "")
 
 
-def _faults(project: str, allowed: SpecifierSet) -> dict[str, _Lack]:
+def _faults(project: str, allowed: SpecifierSet, case: AuditCase) -> dict[str, _Lack]:
     """Return the names that some allowed releases lack."""
     faults: dict[str, _Lack] = {}
+    oldest = oldest_wheel(project, case) if project in _WHEELS and case.tags else ""
+    served = allowed & SpecifierSet(f">={oldest}" if oldest else "")
     for table, before, has, lacks in (
         (_REMOVED, "before", "<", ">="),
         (_ADDED, "from", ">=", "<"),
     ):
         for release, names in table.get(project, {}).items():
-            if not has_common_release(SpecifierSet(f"{lacks}{release}"), allowed):
+            if not has_common_release(SpecifierSet(f"{lacks}{release}"), served):
                 continue
-            is_possible = has_common_release(SpecifierSet(f"{has}{release}"), allowed)
+            is_possible = has_common_release(SpecifierSet(f"{has}{release}"), served)
             fact = f"which {project} has only {before} {release}" + (" on" if has == ">=" else "")
             fact += f", and the wheel allows {project}{allowed}"
             severity: Severity = "warning" if is_possible else "error"
-            lack = _Lack(fact, severity, table is _REMOVED)
+            if table is _ADDED and not len(allowed):
+                severity = "note"  # a bare name brings the newest release
+            lack = _Lack(fact, severity, table is _REMOVED, project, release)
             package = _PACKAGES.get(project, project)
-            for name in names.split():
+            for text in names.split():
+                name, _, again = text.partition("<")  # one that came back
+                if again and has_common_release(SpecifierSet(f">={again}"), served):
+                    continue
                 faults[f"{package}.{name}" if package and name not in _TOPS else name] = lack
     return faults
 
 
-def _imported_findings(faults: Mapping[str, _Lack], case: AuditCase) -> Iterator[AuditFinding]:
+def _imported_findings(
+    faults: Mapping[str, _Lack], case: AuditCase
+) -> Iterator[tuple[str, _Lack, AuditFinding]]:
     for item in case.code.imports:
         parents = parents_of(item.module)  # `a.b` of `import a.b.c`
         for name in (*parents, item.module, *(f"{item.module}.{each}" for each in item.names)):
             if name in faults:
                 fact = f"line {item.line} imports {name}, {faults[name].fact}"
-                yield finding(item.importer, _RULE, fact, faults[name].severity)
+                found = finding(item.importer, _RULE, fact, faults[name].severity)
+                yield name, faults[name], found
 
 
-def _used_findings(faults: Mapping[str, _Lack], case: AuditCase) -> Iterator[AuditFinding]:
+def _used_findings(
+    faults: Mapping[str, _Lack], case: AuditCase
+) -> Iterator[tuple[str, _Lack, AuditFinding]]:
     """Yield names that code uses, where it doesn't look for them first."""
     pattern, noted = _pattern(tuple(faults)), set[str]()
+    last = frozenset(name.rpartition(".")[2] for name in faults)
     for member, source in case.scan.sources.items():
         if not pattern.search(source):
             continue
@@ -279,9 +316,9 @@ def _used_findings(faults: Mapping[str, _Lack], case: AuditCase) -> Iterator[Aud
         statements = case.code.statements(member) if is_user else ()
         parts = chain.from_iterable(map(_evaluated, _at_import(statements)))
         names = imported_names(case.code.statements(member))
-        used = [(*each, True) for each in _names_used(parts, names)]
+        used = [(*each, True) for each in _names_used(parts, names, last)]
         if not _GUARDS.search(source):
-            used += [(*each, False) for each in _names_used(case.code.nodes(member), names)]
+            used += [(*each, False) for each in _names_used(case.code.nodes(member), names, last)]
         for line, name, is_run in used:
             if name in faults:
                 lack = faults[name]
@@ -290,7 +327,8 @@ def _used_findings(faults: Mapping[str, _Lack], case: AuditCase) -> Iterator[Aud
                 fact = f"line {line} uses {name}, {lack.fact}"
                 if is_sure or name not in noted:
                     fails = is_run and member in case.code.run
-                    yield finding(member, _RULE, fact, lack.severity if fails else severity)
+                    severity = lack.severity if fails else severity
+                    yield name, lack, finding(member, _RULE, fact, severity)
                 noted.add(name)
                 break
 
@@ -317,18 +355,22 @@ def _evaluated(node: ast.stmt) -> Iterator[ast.AST]:
 @cache
 def _pattern(names: tuple[str, ...]) -> re.Pattern[bytes]:
     texts = sorted({re.escape(name.rpartition(".")[2]) for name in names})
-    return re.compile(rf"\.(?:{'|'.join(texts)})\b".encode())
+    return re.compile(rf"(?:\.|\bimport )(?:{'|'.join(texts)})\b".encode())
 
 
-def _names_used(nodes: Iterator[ast.AST], names: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+def _names_used(
+    nodes: Iterator[ast.AST], names: Mapping[str, str], last: frozenset[str]
+) -> Iterator[tuple[int, str]]:
     known = {**_ALIASES, **names}
     for node in nodes:
-        if isinstance(node, ast.Attribute):
+        if isinstance(node, ast.Attribute) and node.attr in last:
             first, dot, rest = ast.unparse(node).partition(".")
             if first in known and dot:
                 yield node.lineno, f"{known[first]}.{rest}"
         elif isinstance(node, ast.ImportFrom) and node.col_offset and node.module:  # in a function
             yield node.lineno, node.module
+        elif isinstance(node, ast.Import) and node.col_offset:
+            yield from ((node.lineno, alias.name) for alias in node.names)
 
 
 # Functions that raise PackageNotFoundError (importlib.metadata) or DistributionNotFound.

@@ -199,6 +199,7 @@ def _imported_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield imports from the standard library that some allowed Pythons don't have."""
     code, oldest = case.code, case.oldest_python
     done: set[tuple[str, str]] = set()
+    lost: dict[tuple[str, int, str, Severity], list[str]] = {}
     for item in (*code.imports, *code.rest_imports):
         is_run = item.importer in code.run
         for name in (item.module, *(f"{item.module}.{name}" for name in item.names)):
@@ -219,9 +220,12 @@ def _imported_findings(case: AuditCase) -> Iterator[AuditFinding]:
                     item.importer, f"line {item.line} imports {name}", case
                 )
             if oldest and removed <= case.newest_python and "setuptools" not in case.required:
-                fact = f"line {item.line} imports {name}, which Python has {_until(removed)}"
                 severity: Severity = "error" if is_run and removed <= oldest else "warning"
-                yield finding(item.importer, _RULE, fact, severity)
+                key = (item.importer, item.line, _until(removed), severity)
+                lost.setdefault(key, []).append(name)
+    for (member, line, until, severity), names in lost.items():
+        fact = f"line {line} imports {', '.join(names)}, which Python has {until}"
+        yield finding(member, _RULE, fact, severity)
 
 
 def _absent_findings(member: str, start: str, name: str, case: AuditCase) -> Iterator[AuditFinding]:
@@ -252,7 +256,8 @@ def _lacks(module: str, name: str) -> bool:
 def source_of(module: str) -> bytes:
     """Return the code of a module of the standard library; empty for one that isn't in Python."""
     try:
-        spec = PathFinder.find_spec(module, [sysconfig.get_path("stdlib")])
+        folder = Path(sysconfig.get_path("stdlib"), *module.split(".")[:-1])
+        spec = PathFinder.find_spec(module, [str(folder)])
         is_file = spec is not None and spec.origin and spec.origin.endswith(".py")
         is_module = is_file and spec is not None and not spec.submodule_search_locations
         return read_bytes(Path(spec.origin)) if is_module and spec and spec.origin else b""
