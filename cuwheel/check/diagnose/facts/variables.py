@@ -6,7 +6,9 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 # Those that any program may need, and one of `callers_environment`.
 _KEPT = re.compile(
@@ -35,16 +37,19 @@ class VariableChange:
     Attributes:
         taken: the part of its value that goes.
         rest: the value that stays; empty: the variable goes.
+        leads_to: the file that is read because of it; empty: not known.
     """
 
     name: str
     taken: str
     rest: str = ""
+    leads_to: str = field(default="", compare=False)
 
     @property
     def text(self) -> str:
         """What goes, `/a in PYTHONPATH` or `NAME=value`."""
-        return f"{self.taken} in {self.name}" if self.rest else f"{self.name}={self.taken}"
+        change = f"{self.taken} in {self.name}" if self.rest else f"{self.name}={self.taken}"
+        return f"{change} (it leads to {self.leads_to})" if self.leads_to else change
 
     @property
     def advice(self) -> str:
@@ -71,6 +76,17 @@ def without_entry(environ: Mapping[str, str], name: str, entry: str) -> Variable
     if len(rest) == len(entries):
         return None
     return VariableChange(name=name, taken=entry, rest=_JOINED.get(name, os.pathsep).join(rest))
+
+
+def file_behind(change: VariableChange, seen: Mapping[str, Any]) -> str:
+    """Return the file in the folder that a variable names, of those which an import has read.
+
+    Args:
+        seen: what an experiment has recorded; the files of its failure come first.
+    """
+    files = (*seen.get("frames", ()), *seen.get("origins", {}).values())
+    files += tuple(reversed(seen.get("opened", ())))
+    return next((file for file in files if Path(change.taken) in Path(file).parents), "")
 
 
 def find_culprit(

@@ -1,0 +1,120 @@
+"""Verdicts on failures: by a variable, by the message, or by what experiments have isolated."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from cuwheel.check.diagnose.facts.environment import Distribution
+from cuwheel.check.diagnose.facts.installed_files import Shadow
+from cuwheel.check.diagnose.facts.isolation import Isolation
+from cuwheel.check.diagnose.facts.startup import removal_of
+from cuwheel.check.diagnose.rules.context import RuleContext
+from cuwheel.check.diagnose.rules.import_failures import (
+    FIRST,
+    exception_in,
+    explain,
+    explain_variable,
+)
+from cuwheel.check.diagnose.rules.known_causes import judge_known
+from cuwheel.check.diagnose.rules.requirements import requirers
+from cuwheel.check.diagnose.rules.shadows import fix_shadow
+from cuwheel.check.diagnose.verdict import Diagnosis, broken
+
+_BACKENDS = ("torch", "jax", "tensorflow")  # of Keras
+_SHOWN = 300  # characters of a message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Something that fails.
+
+    Attributes:
+        what: fails, `jax 0.5.3 can't be imported`.
+        text: the end of a traceback.
+        owner: of what fails.
+        state: what is so where it doesn't fail.
+        remedy: the command (may be empty) of a fault that is to be fixed first; None: none is.
+    """
+
+    what: str
+    text: str
+    owner: Distribution
+    state: str = "it can be imported"
+    remedy: str | None = None
+
+
+def judge_cause(failure: Failure, context: RuleContext) -> Diagnosis | None:
+    """Return the verdict on a failure; None: neither a rule nor an experiment shows the cause.
+
+    Experiments take long: there are none where another fault is known, or the message is enough.
+    """
+    what, text, owner = failure.what, failure.text, failure.owner
+    if change := context.changes.get(owner.name):
+        anchor, line, fix, command = explain_variable(text, change, failure.state)
+        return broken(anchor, what, line, fix, command)
+    if known := judge_known(what, text, owner, context, failure.remedy):
+        return known
+    if failure.remedy is not None or not text or explain(text, "")[0] not in _UNCLEAR:
+        return None
+    isolation = context.isolate(owner.name)
+    return _judge(failure, isolation, context) if isolation else None
+
+
+_UNCLEAR = frozenset({"diagnose-import-failed", "numpy-abi-mismatch"})
+
+
+def _judge(failure: Failure, isolation: Isolation, context: RuleContext) -> Diagnosis | None:
+    line = explain(failure.text, "")[1]
+    if not isolation.kind:
+        return None
+    anchor, without, fix, command = _explain(isolation, context)
+    if command and command in context.printed():
+        fix = FIRST
+    state = "it fails otherwise" if isolation.rest else failure.state
+    cause = f"{line}; {without} {state}"
+    return broken(anchor, failure.what, f"{cause} ({isolation.evidence})", fix, command)
+
+
+def _explain(isolation: Isolation, context: RuleContext) -> tuple[str, str, str, str]:
+    """Return the entry, the change after which it works, and the fix in words and as a command."""
+    path, installed = isolation.path or Path(), context.environment.distributions
+    if isolation.kind == "package":
+        return _explain_package(installed[isolation.project], isolation, context)
+    if isolation.kind == "home":
+        words = f"look for settings and caches in {path}, and move them away one by one"
+        return "diagnose-import-failed", f"with another home folder than {path}", words, ""
+    away = shlex.join(("mv", str(path), f"{path}.off"))
+    if isolation.kind == "file":
+        fix, command = f"correct {path}, or move it away", "" if isolation.rest else away
+        backend = next((name for name in _BACKENDS if name in installed), "")
+        if path.name == "keras.json" and backend:
+            fix, command = f"correct {path}: {backend} is installed", f"KERAS_BACKEND={backend}"
+            command = f"export {command}"
+        return "diagnose-import-failed", f"without {path}", fix, command
+    if isolation.kind == "startup":
+        command = removal_of(path, "import", installed.values())
+        command = command if command.startswith("rm ") else away
+        fix = f"correct {path}, which each start of Python runs, or move it away"
+        return "diagnose-startup-file", f"without {path}", fix, command
+    if isolation.kind == "entry":
+        shadow = Shadow(distribution="", module="", path=path, entry=path)
+        fix, command = fix_shadow(context, shadow)
+        return "diagnose-shadowed-module", f"without {path} on sys.path", fix, command
+    fix = "no installed package has that file: rename it, or move it away"
+    return "diagnose-shadowed-module", f"without {path}", fix, away
+
+
+def _explain_package(
+    own: Distribution, isolation: Isolation, context: RuleContext
+) -> tuple[str, str, str, str]:
+    users = sorted(requirers(context.environment).get(own.name, {}))
+    alone = exception_in(isolation.failure)[:_SHOWN]
+    why = f"which fails alone too: {alone}, " if alone else "which nothing here requires, "
+    without = f"without {own.title}, {why * (not users or bool(alone))}"
+    if users:
+        fix = f"install {own.name} again, or another release: {', '.join(users)} requires it"
+        return "diagnose-import-failed", without, fix, context.installer.reinstall(own)
+    fix = f"remove {own.name}, which is optional, or install another release of it"
+    return "diagnose-import-failed", without, fix, context.installer.remove((own.name,))
