@@ -201,6 +201,7 @@ def _probe_import(
     # JAX takes most of a GPU's memory when it starts, which other users of the GPU would notice.
     env = {**environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     if experiment:
+        env["PYTHONDONTWRITEBYTECODE"] = "1"
         changed = {**request, "changes": experiment.request}
         limit = min(experiment.seconds, IMPORT_TIME_LIMIT)
         return probe_environment(

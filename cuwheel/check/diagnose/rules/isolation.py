@@ -68,13 +68,29 @@ _UNCLEAR = frozenset({"diagnose-import-failed", "numpy-abi-mismatch"})
 def _judge(failure: Failure, isolation: Isolation, context: RuleContext) -> Diagnosis | None:
     line = explain(failure.text, "")[1]
     if not isolation.kind:
-        return None
+        return _judge_place(failure, isolation, line, context)
     anchor, without, fix, command = _explain(isolation, context)
     if command and command in context.printed():
         fix = FIRST
     state = "it fails otherwise" if isolation.rest else failure.state
     cause = f"{line}; {without} {state}"
     return broken(anchor, failure.what, f"{cause} ({isolation.evidence})", fix, command)
+
+
+def _judge_place(
+    failure: Failure, isolation: Isolation, line: str, context: RuleContext
+) -> Diagnosis | None:
+    """Judge a failure that no experiment removes, in a file of another package."""
+    owner = context.environment.distributions.get(isolation.project)
+    if owner is None or owner.name == failure.owner.name or explain(failure.text, "")[2]:
+        return None
+    tried = f" ({isolation.evidence})" if isolation.trials else ""
+    return broken(
+        "diagnose-import-failed",
+        failure.what,
+        f"{line}; it comes from {isolation.path} of {owner.title}{tried}",
+        f"install {owner.title} again, or another release that {failure.owner.title} works with",
+    )
 
 
 def _explain(isolation: Isolation, context: RuleContext) -> tuple[str, str, str, str]:
