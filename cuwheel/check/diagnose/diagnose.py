@@ -35,6 +35,7 @@ from cuwheel.check.diagnose.facts.probe import TimedCall
 from cuwheel.check.diagnose.facts.startup import find_ending_file, find_endless_file
 from cuwheel.check.diagnose.facts.variables import find_culprit
 from cuwheel.check.diagnose.report import annotate_verdicts, print_report
+from cuwheel.check.diagnose.rules.absent import judge_active, judge_kernels
 from cuwheel.check.diagnose.rules.driver import judge_driver
 from cuwheel.check.diagnose.rules.variables import (
     judge_changed,
@@ -176,6 +177,8 @@ def diagnose(
         inner.judge(driver, host, verifies_files=options.verifies_files)
     if environment and inner:
         verdicts += judge_changed(environment, inner.unexplained, has_gpu=bool(driver.gpus))
+        verdicts += judge_active(chosen, environment, environ)
+        verdicts += judge_kernels(environment, environ)
     has_triton = "triton" in installed and not environ.get("CC")
     frameworks = inner.frameworks if inner else ()
     torch = next((known for known in frameworks if known.name == "torch"), None)

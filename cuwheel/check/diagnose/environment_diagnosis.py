@@ -319,7 +319,7 @@ class EnvironmentDiagnosis:
         unmet = UnmetJudge(
             context=context,
             unmet=lacking,
-            examined=frozenset(distribution.name for distribution in examined),
+            examined=self._needed(examined),  # what is required by what is required, too
             cuda={package.name: package.cuda for package in self.packages},
         ).judge()
         self.verdicts += files.judge()

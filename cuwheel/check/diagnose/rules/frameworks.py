@@ -273,9 +273,15 @@ def _trouble(
     if is_late(framework.trouble):
         return not_examined(f"CUDA in {name}", exception_in(framework.trouble))
     state = "it can" if framework.part else "it can report them"
-    text = framework.trouble
-    cause = Failure(what=what, text=text, owner=project, state=state, remedy=remedy)
-    if not _NVRTC.search(text) and (found := judge_cause(cause, context)):
+    cause = Failure(
+        what=what,
+        text=framework.trouble,
+        owner=project,
+        state=state,
+        remedy=remedy,
+        is_clear=bool(_NVRTC.search(framework.trouble)),
+    )
+    if found := judge_cause(cause, context):
         return found
     if match := _NVRTC.search(framework.trouble):
         fix, command = fix_opened(context, project, match[1])

@@ -36,6 +36,7 @@ class Failure:
         owner: of what fails.
         state: what is so where it doesn't fail.
         remedy: the command (may be empty) of a fault that is to be fixed first; None: none is.
+        is_clear: its message is enough, so that it needs no experiment.
     """
 
     what: str
@@ -43,6 +44,7 @@ class Failure:
     owner: Distribution
     state: str = "it can be imported"
     remedy: str | None = None
+    is_clear: bool = False
 
 
 def judge_cause(failure: Failure, context: RuleContext) -> Diagnosis | None:
@@ -56,7 +58,8 @@ def judge_cause(failure: Failure, context: RuleContext) -> Diagnosis | None:
         return broken(anchor, what, line, fix, command)
     if known := judge_known(what, text, owner, context, failure.remedy):
         return known
-    if failure.remedy is not None or not text or explain(text, "")[0] not in _UNCLEAR:
+    is_clear = failure.is_clear or explain(text, "")[0] not in _UNCLEAR
+    if failure.remedy is not None or is_clear or not text:
         return None
     isolation = context.isolate(owner.name)
     return _judge(failure, isolation, context) if isolation else None

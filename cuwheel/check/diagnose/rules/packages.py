@@ -204,9 +204,15 @@ class _PackageJudge:
         package, part = self.package, self.package.part or "use CUDA"
         own = self._own
         failure, what = package.without_cuda, f"{package.title} can't {part}"
-        is_program = bool(_NO_PROGRAM.search(failure))
-        cause = Failure(what=what, text=failure, owner=own, state="it can", remedy=self.remedy)
-        if not is_program and (found := judge_cause(cause, self.context)):
+        cause = Failure(
+            what=what,
+            text=failure,
+            owner=own,
+            state="it can",
+            remedy=self.remedy,
+            is_clear=bool(_NO_PROGRAM.search(failure) or _LACKS.search(exception_in(failure))),
+        )
+        if found := judge_cause(cause, self.context):
             yield found
         elif self.remedy is not None:
             anchor = explain(failure, "", "")[0]
