@@ -29,7 +29,7 @@ _RUNS = 30  # experiments with one import
 _FILES = 8  # settings that are tried one by one
 _SIZE = 1 << 26  # bytes of a setting that is copied
 _RESOLVED = 5  # modules that turn out to be required though nothing declares them
-_HOMES = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
+_NO_SETTINGS = frozenset({"HOME", "OLDPWD", "PWD", "PYTHONPATH", "PYTHONUSERBASE", "TMPDIR"})
 _FRAME = re.compile(r'File "(/[^"]+)", line \d+')
 _LACKING = re.compile(r"No module named '([\w.]+)'")
 _PLUGINS = re.compile(r"^\[(?!console_scripts|gui_scripts)", re.MULTILINE)
@@ -157,10 +157,21 @@ class Isolator:
         return None if rest else Isolation(kind="home", path=folders["HOME"])
 
     def _homes(self) -> dict[str, Path]:
-        """Return the folders with a user's settings, by variable."""
+        """Return the folders with a user's settings, by variable; the home folder is the last."""
         home = self.environ.get("HOME") or str(Path.home())
-        others = {name: value for name, value in self.environ.items() if name in _HOMES and value}
-        return {name: Path(value) for name, value in {**others, "HOME": home}.items()}
+        opened = list(map(Path, self._first.seen.get("opened", ())))
+        named = {
+            name: Path(value)
+            for name, value in self.environ.items()
+            if value.startswith("/") and name not in _NO_SETTINGS and value != home
+        }
+        used = {
+            name: folder
+            for name, folder in named.items()
+            if any(folder in path.parents for path in opened)
+            if not self.environment.prefix.is_relative_to(folder)
+        }
+        return {**used, "HOME": Path(home)}
 
     def _settings(self, folders: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
         """Yield what was read in these folders, the last first, without packages."""
@@ -177,7 +188,8 @@ class Isolator:
         own = {name: str(other / name) for name in folders}
         for folder in own.values():
             os.makedirs(folder, exist_ok=True)  # noqa: PTH103
-        return {**self.environ, "PYTHONUSERBASE": base, **own}
+        kept = {name: value for name, value in self.environ.items() if name[:4] != "XDG_"}
+        return {**kept, "PYTHONUSERBASE": base, **own}
 
     # Modules that the import can do without.
 

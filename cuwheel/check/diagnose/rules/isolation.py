@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,9 @@ from cuwheel.check.diagnose.rules.requirements import requirers
 from cuwheel.check.diagnose.rules.shadows import fix_shadow
 from cuwheel.check.diagnose.verdict import Diagnosis, broken
 
+_OF_BACKEND = re.compile(r"backend\b|No module named")
 _BACKENDS = ("torch", "jax", "tensorflow")  # of Keras
+_UNCLEAR = frozenset({"diagnose-import-failed", "numpy-abi-mismatch"})
 _SHOWN = 300  # characters of a message
 
 
@@ -65,14 +68,11 @@ def judge_cause(failure: Failure, context: RuleContext) -> Diagnosis | None:
     return _judge(failure, isolation, context) if isolation else None
 
 
-_UNCLEAR = frozenset({"diagnose-import-failed", "numpy-abi-mismatch"})
-
-
 def _judge(failure: Failure, isolation: Isolation, context: RuleContext) -> Diagnosis | None:
     line = explain(failure.text, "")[1]
     if not isolation.kind:
         return _judge_place(failure, isolation, line, context)
-    anchor, without, fix, command = _explain(isolation, context)
+    anchor, without, fix, command = _explain(isolation, line, context)
     if command and command in context.printed():
         fix = FIRST
     state = "it fails otherwise" if isolation.rest else failure.state
@@ -96,7 +96,7 @@ def _judge_place(
     )
 
 
-def _explain(isolation: Isolation, context: RuleContext) -> tuple[str, str, str, str]:
+def _explain(isolation: Isolation, line: str, context: RuleContext) -> tuple[str, str, str, str]:
     """Return the entry, the change after which it works, and the fix in words and as a command."""
     path, installed = isolation.path or Path(), context.environment.distributions
     if isolation.kind == "package":
@@ -108,9 +108,10 @@ def _explain(isolation: Isolation, context: RuleContext) -> tuple[str, str, str,
     if isolation.kind == "file":
         fix, command = f"correct {path}, or move it away", "" if isolation.rest else away
         backend = next((name for name in _BACKENDS if name in installed), "")
-        if path.name == "keras.json" and backend:
-            fix, command = f"correct {path}: {backend} is installed", f"KERAS_BACKEND={backend}"
-            command = f"export {command}"
+        if path.name == "keras.json" and backend and isolation.rest:  # it needs one all the same
+            choice = f"export KERAS_BACKEND={backend}"
+            fix = f"correct {path}: {backend} is installed"
+            command = choice if _OF_BACKEND.search(line) else f"{away} && {choice}"
         return "diagnose-import-failed", f"without {path}", fix, command
     if isolation.kind == "startup":
         command = removal_of(path, "import", installed.values())

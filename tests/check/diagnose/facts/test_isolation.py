@@ -79,7 +79,9 @@ def test_finds_cause_whose_removal_helps(env: Env, plant: Callable[[Env], Path])
 
     assert not others, [found, others]
     assert str(path) in found.cause or f"without {path.name} " in found.cause, found
-    changed = {file for file in env.folder.rglob("*") if file.stat().st_mtime_ns != before.get(file)}
+    changed = {
+        file for file in env.folder.rglob("*") if file.stat().st_mtime_ns != before.get(file)
+    }
     assert changed <= {env.folder / "made"}, "no experiment writes"
     env.shell(found.command)
     assert faults(env) == []
