@@ -47,6 +47,7 @@ class Isolation:
         project: the package; of no kind, the one with that file.
         failure: of the package alone.
         rest: how it fails without the cause; empty: it works.
+        is_cut: the experiments ended at their limit.
     """
 
     kind: str = ""
@@ -55,6 +56,7 @@ class Isolation:
     project: str = ""
     failure: str = ""
     rest: str = ""
+    is_cut: bool = False
 
     @property
     def evidence(self) -> str:
@@ -105,13 +107,12 @@ class Isolator:
         for search in (self._home, self._hidden, self._entries, self._startup):
             if found := search():
                 return replace(found, trials=(*self.trials,))
-        if self._is_over():
-            self.trials.append("the experiments ended at their limit")
         file, owner = next(self._frames(), ("", None))
         return Isolation(
             trials=(*self.trials,),
             path=Path(file) if file else None,
             project=owner.name if owner else "",
+            is_cut=self._is_over(),
         )
 
     def _is_over(self) -> bool:
@@ -243,7 +244,7 @@ class Isolator:
         top = module.partition(".")[0]
         installed = self.environment.distributions.values()
         named = {own.name for own in installed if top in {_stem(one) for one in self._tops(own)}}
-        files = (file for name, file in self._first.seen["origins"].items() if name == top)
+        files = (file for name, file in self._first.seen.get("origins", {}).items() if name == top)
         return named.union(files)
 
     # Folders of `sys.path`.

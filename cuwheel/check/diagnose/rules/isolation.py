@@ -84,6 +84,14 @@ def _judge_place(
     failure: Failure, isolation: Isolation, line: str, context: RuleContext
 ) -> Diagnosis | None:
     """Judge a failure that no experiment removes, in a file of another package."""
+    if isolation.is_cut:
+        name = failure.owner.name
+        return broken(
+            "diagnose-import-failed",
+            failure.what,
+            f"{line}; the search for the cause ended at its limit ({isolation.evidence})",
+            f"name it alone, which gives it all the time: nox -s diagnose -- {name}",
+        )
     owner = context.environment.distributions.get(isolation.project)
     if owner is None or owner.name == failure.owner.name or explain(failure.text, "")[2]:
         return None

@@ -118,5 +118,16 @@ def test_makes_no_experiment_where_all_works(env: Env, monkeypatch: pytest.Monke
 
 
 def faults(env: Env, **variables: str) -> list[Diagnosis]:
-    report = look_into(env, **variables)
+    report = look_into(env, recipes=(), **variables)
     return [one for one in report.verdicts if one.level in {"warning", "broken"}]
+
+
+def test_says_that_the_search_ended_at_its_limit(
+    env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_optional_package(env)
+    monkeypatch.setattr(isolation, "_RUNS", 1)
+
+    [found] = faults(env)
+
+    assert "ended at its limit" in found.cause
