@@ -302,7 +302,7 @@ class Isolator:
     def _is_loose(self, file: str) -> bool:
         """Return True for a module on the path that no distribution has."""
         path = Path(file)
-        return any(map(path.is_relative_to, self._folders)) and path.exists()
+        return any(map(path.is_relative_to, self._folders)) and path.is_file()
 
     @cached_property
     def _shared(self) -> frozenset[str]:

@@ -15,12 +15,13 @@ import contextlib
 import importlib.machinery
 import importlib.metadata
 import os
+import pkgutil
 import sys
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to import
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from types import ModuleType, TracebackType
+    from types import TracebackType
     from typing import Any
 
 _EVENTS = frozenset({"open", "os.listdir", "os.mkdir", "os.scandir"})
@@ -48,11 +49,11 @@ def record_of(errors: list[BaseException]) -> dict[str, object]:
     """
     frames = dict.fromkeys(path for error in reversed(errors) for path in _files_of(error))
     tops = {name: module for name, module in list(sys.modules.items()) if "." not in name}
-    origins = {name: _file_of(module) for name, module in tops.items()}
+    origins = {name: getattr(module, "__file__", None) for name, module in tops.items()}
     return {
         "frames": list(frames),
         "opened": list(_OPENED),
-        "origins": {name: file for name, file in origins.items() if file},
+        "origins": {name: str(file) for name, file in origins.items() if file},
     }
 
 
@@ -74,11 +75,6 @@ def _files_of(error: BaseException) -> Iterator[str]:
         calls.append(trace.tb_frame.f_code.co_filename)
         trace = trace.tb_next
     yield from reversed(calls)
-
-
-def _file_of(module: ModuleType | None) -> str:
-    folders = list(getattr(module, "__path__", ()))
-    return str(getattr(module, "__file__", None) or next(iter(folders), ""))
 
 
 def _run(file: str) -> None:
@@ -127,6 +123,15 @@ def _hide(hidden: tuple[str, ...]) -> None:
         found = find(*arguments, **named)
         return (one for one in found if not is_hidden(getattr(one, "_path", "")))
 
+    listed = pkgutil.iter_modules
+
+    def iter_modules(*arguments: Any, **named: Any) -> Iterator[Any]:
+        for module in listed(*arguments, **named):
+            place = os.path.join(getattr(module.module_finder, "path", ""), module.name)  # noqa: PTH118
+            if not is_hidden(place) and not is_hidden(place + ".py"):
+                yield module
+
+    pkgutil.iter_modules = iter_modules
     sys.meta_path.insert(0, Finder)
     setattr(importlib.metadata.MetadataPathFinder, "find_distributions", find_distributions)  # noqa: B010
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from cuwheel.check.diagnose.facts.environment import Distribution
 from cuwheel.check.diagnose.facts.installed_files import Shadow
 from cuwheel.check.diagnose.facts.isolation import Isolation
-from cuwheel.check.diagnose.facts.startup import removal_of
 from cuwheel.check.diagnose.rules.context import RuleContext
 from cuwheel.check.diagnose.rules.import_failures import (
     FIRST,
@@ -18,13 +17,12 @@ from cuwheel.check.diagnose.rules.import_failures import (
     explain,
     explain_variable,
 )
-from cuwheel.check.diagnose.rules.known_causes import judge_known
+from cuwheel.check.diagnose.rules.known_causes import BACKENDS, judge_known
 from cuwheel.check.diagnose.rules.requirements import requirers
 from cuwheel.check.diagnose.rules.shadows import fix_shadow
 from cuwheel.check.diagnose.verdict import Diagnosis, broken
 
 _OF_BACKEND = re.compile(r"backend\b|No module named")
-_BACKENDS = ("torch", "jax", "tensorflow")  # of Keras
 _UNCLEAR = frozenset({"diagnose-import-failed", "numpy-abi-mismatch"})
 _SHOWN = 300  # characters of a message
 
@@ -115,17 +113,15 @@ def _explain(isolation: Isolation, line: str, context: RuleContext) -> tuple[str
     away = shlex.join(("mv", str(path), f"{path}.off"))
     if isolation.kind == "file":
         fix, command = f"correct {path}, or move it away", "" if isolation.rest else away
-        backend = next((name for name in _BACKENDS if name in installed), "")
+        backend = next((name for name in (*BACKENDS, "tensorflow") if name in installed), "")
         if path.name == "keras.json" and backend and isolation.rest:  # it needs one all the same
             choice = f"export KERAS_BACKEND={backend}"
             fix = f"correct {path}: {backend} is installed"
             command = choice if _OF_BACKEND.search(line) else f"{away} && {choice}"
         return "diagnose-import-failed", f"without {path}", fix, command
     if isolation.kind == "startup":
-        command = removal_of(path, "import", installed.values())
-        command = command if command.startswith("rm ") else away
         fix = f"correct {path}, which each start of Python runs, or move it away"
-        return "diagnose-startup-file", f"without {path}", fix, command
+        return "diagnose-startup-file", f"without {path}", fix, away
     if isolation.kind == "entry":
         shadow = Shadow(distribution="", module="", path=path, entry=path)
         fix, command = fix_shadow(context, shadow)

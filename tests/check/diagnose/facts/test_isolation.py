@@ -66,9 +66,18 @@ def in_startup_file(env: Env) -> Path:
     return env.site / "a.pth"
 
 
+def in_namespace(env: Env) -> Path:
+    """A plugin in a folder of plugins, which is no module of its own."""
+    loads = "import pkgutil, plugs\nfor m in pkgutil.iter_modules(plugs.__path__):\n"
+    put_ext(env, f"{loads}    __import__('plugs.' + m.name)\n")
+    env.install("odd", {"plugs/odd/__init__.py": _ODD.encode()})
+    env.install("fine", {"plugs/fine/__init__.py": b""})
+    return env.site / "odd"
+
+
 @pytest.mark.parametrize(
     "plant",
-    [in_settings, in_optional_package, in_plugin, in_lost_file, in_startup_file],
+    [in_settings, in_optional_package, in_plugin, in_lost_file, in_startup_file, in_namespace],
     ids=lambda plant: plant.__name__,
 )
 def test_finds_cause_whose_removal_helps(env: Env, plant: Callable[[Env], Path]) -> None:
@@ -122,9 +131,7 @@ def faults(env: Env, **variables: str) -> list[Diagnosis]:
     return [one for one in report.verdicts if one.level in {"warning", "broken"}]
 
 
-def test_says_that_the_search_ended_at_its_limit(
-    env: Env, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_says_that_the_search_ended_at_its_limit(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     in_optional_package(env)
     monkeypatch.setattr(isolation, "_RUNS", 1)
 
