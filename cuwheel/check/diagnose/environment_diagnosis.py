@@ -138,6 +138,7 @@ class EnvironmentDiagnosis:
         self._loaded: dict[str, frozenset[str]] = {}  # what an import has loaded, by project
         self._answers: Mapping[str, FrameworkImport | PackageImport | None] = {}
         self._end = 0.0  # of experiments
+        self._isolated: dict[str, Isolation | None] = {}  # by project
         self._imports = start_imports(
             {name: partial(call, environ) for name, call in self._calls.items()}, environ
         )
@@ -274,7 +275,21 @@ class EnvironmentDiagnosis:
         return {name: change for name, change in found.items() if change}
 
     def _isolate(self, project: str) -> Isolation | None:
-        """Make experiments with an import that fails, within the time for those of a report."""
+        """Make experiments with an import that fails; without a result, first with the others.
+
+        All of them take no more than the time for those of a report.
+        """
+        isolator = self._isolator(project)
+        found = isolator.again(self._isolated.values()) or isolator.isolate()
+        self._isolated[project] = found
+        if found is None or found.kind:
+            return found
+        answers = self._answers.items()
+        failing = [self._project(name) for name, one in answers if one and one.problem]
+        others = [self._isolate(other) for other in failing if other not in self._isolated]
+        return isolator.again(others) or found
+
+    def _isolator(self, project: str) -> Isolator:
         name = next(name for name in self._calls if self._project(name) == project)
         is_import = bool(getattr(self._answers[name], "import_failure", ""))
 
@@ -295,7 +310,7 @@ class EnvironmentDiagnosis:
             project=project,
             required=frozenset(required_by(self._environment, (project,))),
             alone=run_alone,
-        ).isolate()
+        )
 
     def _owners_of(self, modules: Iterable[str]) -> frozenset[str]:
         """Return the projects that modules are of, which need not be required: numpy, for torch."""

@@ -9,17 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cuwheel.base.system.folders.temporary import temporary_folder
-from cuwheel.base.system.regular_files import read_text
+from cuwheel.base.system.regular_files import copy_regular, read_text
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.check.diagnose.facts.installed_files import module_files, named_files
 from cuwheel.check.diagnose.facts.probe import Experiment
@@ -134,6 +133,15 @@ class Isolator:
 
     def _note(self, without: str, *, works: bool) -> None:
         self.trials.append(f"{without} {'it works' if works else 'it fails too'}")
+
+    def again(self, known: Iterable[Isolation | None]) -> Isolation | None:
+        """Return the module or package of another failure, if this one vanishes without it too."""
+        causes = [one for one in known if one and one.kind in {"module", "package"}]
+        for one in causes if causes and self._run().failure else ():
+            part = str(one.path) if one.kind == "module" else one.project
+            if not self._without([part]).failure:
+                return replace(one, trials=(f"without {part} it works",))
+        return None
 
     # Settings below the home folder.
 
@@ -353,7 +361,7 @@ def _copy(source: Path, target: Path) -> bool:
         if not source.is_file() or source.stat().st_size > _SIZE:
             return False
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source, target)
+        copy_regular(source, target)
     except OSError:
         return False
     return True

@@ -117,6 +117,20 @@ def test_names_file_of_failure_without_cause(env: Env) -> None:
     assert "helper/__init__.py of helper 1.2.3" in found.cause
 
 
+def test_tries_what_explains_another_failure(env: Env) -> None:
+    """Of the second one the message and the traceback don't lead to the file."""
+    in_lost_file(env)
+    tries = "bad = 0\ntry:\n    import loose\nexcept ImportError:\n    pass\nexcept ValueError:\n"
+    tries += "    bad = 1\nif bad: raise OSError('no way')\n"
+    library = env.extension("", "libcuda.so.1")
+    env.install("second", {"second/__init__.py": tries.encode(), "second/lib.so": library})
+
+    found = faults(env)
+
+    assert [str(env.site / "loose.py") in one.cause for one in found] == [True, True]
+    assert len({one.command for one in found}) == 1
+
+
 def test_makes_no_experiment_where_all_works(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation.Isolator, "isolate", None)
     put_ext(env, _READS + _TRIES.format("odd"))
