@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ from cuwheel.check.cuda.frameworks import version_constants
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.check.diagnose.facts.machine import total_and_free_memory
 from cuwheel.check.diagnose.facts.probe import Answer, Experiment, TimedCall, probe_environment
-from cuwheel.check.diagnose.facts.variables import VariableChange, file_behind, find_culprit
+from cuwheel.check.diagnose.facts.variables import VariableChange, find_culprit, trace
 
 IMPORT_TIME_LIMIT = 60.0  # seconds; the first import of torch from a slow disk
 _LONGER = 2  # times that limit, for a second trial: the first was late, as under load
@@ -244,7 +244,7 @@ def find_variable(  # noqa: PLR0913 - each of another kind
     change = next((one for one in [*known] if works(one.apply(environ))), None)
     change = change or find_culprit(works, environ, fixed)
     if change and change.taken.startswith("/"):
-        change = replace(change, leads_to=file_behind(change, call(environ, Experiment()).seen))
+        change = trace(change, call(environ, Experiment()).seen)
     known += [change] if change and change not in known else []
     return change
 

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,19 +37,16 @@ class VariableChange:
     Attributes:
         taken: the part of its value that goes.
         rest: the value that stays; empty: the variable goes.
-        leads_to: the file that is read because of it; empty: not known.
     """
 
     name: str
     taken: str
     rest: str = ""
-    leads_to: str = field(default="", compare=False)
 
     @property
     def text(self) -> str:
         """What goes, `/a in PYTHONPATH` or `NAME=value`."""
-        change = f"{self.taken} in {self.name}" if self.rest else f"{self.name}={self.taken}"
-        return f"{change} (it leads to {self.leads_to})" if self.leads_to else change
+        return f"{self.taken} in {self.name}" if self.rest else f"{self.name}={self.taken}"
 
     @property
     def advice(self) -> str:
@@ -69,6 +66,18 @@ class VariableChange:
         return {**others, self.name: self.rest} if self.rest else others
 
 
+@dataclass(frozen=True, kw_only=True)
+class TracedChange(VariableChange):
+    """A change of a variable that leads to a file."""
+
+    leads_to: str
+
+    @property
+    def text(self) -> str:
+        """What goes, and the file."""
+        return f"{super().text} (it leads to {self.leads_to})"
+
+
 def without_entry(environ: Mapping[str, str], name: str, entry: str) -> VariableChange | None:
     """Return the change that takes a folder or file from a list; None if it isn't in there."""
     entries = entries_of(name, environ)
@@ -78,15 +87,18 @@ def without_entry(environ: Mapping[str, str], name: str, entry: str) -> Variable
     return VariableChange(name=name, taken=entry, rest=_JOINED.get(name, os.pathsep).join(rest))
 
 
-def file_behind(change: VariableChange, seen: Mapping[str, Any]) -> str:
-    """Return the file in the folder that a variable names, of those which an import has read.
+def trace(change: VariableChange, seen: Mapping[str, Any]) -> VariableChange:
+    """Return a change with the file in the folder that it takes away; the same without one.
 
     Args:
         seen: what an experiment has recorded; the files of its failure come first.
     """
     files = (*seen.get("frames", ()), *seen.get("origins", {}).values())
     files += tuple(reversed(seen.get("opened", ())))
-    return next((file for file in files if Path(change.taken) in Path(file).parents), "")
+    inside = (file for file in files if Path(change.taken) in Path(file).parents)
+    if file := next(inside, ""):
+        return TracedChange(name=change.name, taken=change.taken, rest=change.rest, leads_to=file)
+    return change
 
 
 def find_culprit(

@@ -135,8 +135,8 @@ def _explain_package(
 ) -> tuple[str, str, str, str]:
     users = sorted(requirers(context.environment).get(own.name, {}))
     alone = exception_in(isolation.failure)[:_SHOWN]
-    why = f"which fails alone too: {alone}, " if alone else "which nothing here requires, "
-    without = f"without {own.title}, {why * (not users or bool(alone))}"
+    why = f" (alone it fails too: {alone})" if alone else ""
+    without = f"without {own.title}{why}"
     if users:
         fix = f"install {own.name} again, or another release: {', '.join(users)} requires it"
         return "diagnose-import-failed", without, fix, context.installer.reinstall(own)
