@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -35,6 +36,7 @@ from cuwheel.check.diagnose.facts.probe import TimedCall
 from cuwheel.check.diagnose.facts.startup import find_ending_file, find_endless_file
 from cuwheel.check.diagnose.facts.variables import find_culprit
 from cuwheel.check.diagnose.report import annotate_verdicts, print_report
+from cuwheel.check.diagnose.rules.absent import judge_active, judge_kernels
 from cuwheel.check.diagnose.rules.driver import judge_driver
 from cuwheel.check.diagnose.rules.variables import (
     judge_changed,
@@ -176,6 +178,12 @@ def diagnose(
         inner.judge(driver, host, verifies_files=options.verifies_files)
     if environment and inner:
         verdicts += judge_changed(environment, inner.unexplained, has_gpu=bool(driver.gpus))
+        inner.verdicts = [one for one in inner.verdicts if not _is_known(one, verdicts)]
+        elsewhere = (
+            judge_active(chosen, environment, environ),
+            judge_kernels(environment, environ),
+        )
+        verdicts += itertools.chain.from_iterable(elsewhere)
     has_triton = "triton" in installed and not environ.get("CC")
     frameworks = inner.frameworks if inner else ()
     torch = next((known for known in frameworks if known.name == "torch"), None)
@@ -212,6 +220,13 @@ def diagnose(
         targets=targets,
         verdicts=tuple(sorted(verdicts, key=lambda verdict: LEVELS.index(verdict.level))),
     )
+
+
+def _is_known(found: Diagnosis, others: Iterable[Diagnosis]) -> bool:
+    """Return True if a startup file is why something fails, and another verdict names that file."""
+    words = shlex.split(found.command)
+    is_startup = found.anchor == "diagnose-startup-file" and words[:1] == ["mv"]
+    return is_startup and any(words[1] in shlex.split(one.command) for one in others)
 
 
 def _runs_programs(environ: Mapping[str, str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -50,9 +51,10 @@ from cuwheel.check.diagnose.facts.installed_files import (
     modules_of,
     read_installation,
 )
+from cuwheel.check.diagnose.facts.isolation import EXPERIMENTS_TIME_LIMIT, Isolation, Isolator, Run
 from cuwheel.check.diagnose.facts.library_pairs import LackingLibrary, find_lacking
 from cuwheel.check.diagnose.facts.machine import OF_SYSTEM, Driver, HostFacts
-from cuwheel.check.diagnose.facts.probe import Answer, Other, TimedCall
+from cuwheel.check.diagnose.facts.probe import Answer, Experiment, Other, TimedCall
 from cuwheel.check.diagnose.facts.shadows import (
     find_late_shadows,
     find_shadows,
@@ -134,6 +136,9 @@ class EnvironmentDiagnosis:
         self._calls |= {package.name: self._import_of(package) for package in self._chosen}
         self._changed: frozenset[str] = frozenset()  # projects that fail with a variable only
         self._loaded: dict[str, frozenset[str]] = {}  # what an import has loaded, by project
+        self._answers: Mapping[str, FrameworkImport | PackageImport | None] = {}
+        self._end = 0.0  # of experiments
+        self._isolated: dict[str, Isolation | None] = {}  # by project
         self._imports = start_imports(
             {name: partial(call, environ) for name, call in self._calls.items()}, environ
         )
@@ -169,6 +174,7 @@ class EnvironmentDiagnosis:
             if declared.check and driver.gpus
         }
         answers = {name: self._answer(name, call, None) for name, call in self._imports.items()}
+        self._answers = answers
         changes = self._find_variables(answers)
         self._changed = frozenset(map(self._project, changes))
         self.frameworks = tuple(
@@ -188,6 +194,8 @@ class EnvironmentDiagnosis:
             host=host,
             files_were_read=False,
             changes={self._project(name): change for name, change in changes.items()},
+            isolate=self._isolate,
+            printed=lambda: {verdict.command for verdict in self.verdicts},
         )
         failed = {
             self._project(name)
@@ -248,6 +256,7 @@ class EnvironmentDiagnosis:
     ) -> dict[str, VariableChange]:
         """Return the variables with which imports fail, by name of the import."""
         known: list[VariableChange] = []
+        self._end = time.monotonic() + EXPERIMENTS_TIME_LIMIT
         trials = {
             name: partial(
                 find_variable,
@@ -256,6 +265,7 @@ class EnvironmentDiagnosis:
                 self._fixed,
                 known,
                 is_import=bool(answer.import_failure),
+                end=self._end,
             )
             for name, answer in answers.items()
             if answer and answer.problem and not is_late(answer.problem)
@@ -263,6 +273,44 @@ class EnvironmentDiagnosis:
         calls = start_imports(trials, self._environ) if trials else {}
         found = {name: call.answer(None)[0] for name, call in calls.items()}
         return {name: change for name, change in found.items() if change}
+
+    def _isolate(self, project: str) -> Isolation | None:
+        """Make experiments with an import that fails; without a result, first with the others.
+
+        All of them take no more than the time for those of a report.
+        """
+        isolator = self._isolator(project)
+        found = isolator.again(self._isolated.values()) or isolator.isolate()
+        self._isolated[project] = found
+        if found is None or found.kind:
+            return found
+        answers = self._answers.items()
+        failing = [self._project(name) for name, one in answers if one and one.problem]
+        others = [self._isolate(other) for other in failing if other not in self._isolated]
+        return isolator.again(others) or found
+
+    def _isolator(self, project: str) -> Isolator:
+        name = next(name for name in self._calls if self._project(name) == project)
+        is_import = bool(getattr(self._answers[name], "import_failure", ""))
+
+        def run(environ: Mapping[str, str], experiment: Experiment) -> Run:
+            result = self._calls[name](environ, experiment)
+            return Run(result.import_failure if is_import else result.problem, result.seen)
+
+        def run_alone(own: Distribution, seconds: float) -> str:
+            experiment = Experiment(seconds=seconds)
+            modules = importable_modules(own)
+            return import_package(modules, (), self._environment, self._environ, experiment).failure
+
+        return Isolator(
+            call=run,
+            environment=self._environment,
+            environ=self._environ,
+            end=self._end,
+            project=project,
+            required=frozenset(required_by(self._environment, (project,))),
+            alone=run_alone,
+        )
 
     def _owners_of(self, modules: Iterable[str]) -> frozenset[str]:
         """Return the projects that modules are of, which need not be required: numpy, for torch."""
@@ -292,7 +340,7 @@ class EnvironmentDiagnosis:
         unmet = UnmetJudge(
             context=context,
             unmet=lacking,
-            examined=frozenset(distribution.name for distribution in examined),
+            examined=self._needed(examined),  # what is required by what is required, too
             cuda={package.name: package.cuda for package in self.packages},
         ).judge()
         self.verdicts += files.judge()
@@ -372,6 +420,7 @@ class EnvironmentDiagnosis:
             chosen = [
                 *(own for own in packages if own.name in read),
                 *(own for own in others if uses_gpu(own) or needs_any(own, absent)),
+                *(own for own in others if own.name == "keras" and self._has_backend()),
             ]
             # Without any of them, what is compiled shows whether the environment works.
             compiled = (own for own in others if own.libraries and importable_modules(own))
@@ -384,6 +433,13 @@ class EnvironmentDiagnosis:
             for own in named
             if own.name not in imported and (may_be_gpu_package(own) or importable_modules(own))
         ]
+
+    def _has_backend(self) -> bool:
+        """Return True if Keras doesn't wait for a program to choose its backend."""
+        home = Path(self._environ.get("HOME") or Path.home())
+        names = ("KERAS_BACKEND", "KERAS_HOME")
+        is_set = any(map(self._environ.get, names)) or (home / ".keras/keras.json").exists()
+        return is_set or "tensorflow" in self._frameworks
 
     def _absent_of_system(self) -> frozenset[str]:
         """Return the libraries that wheels leave to the system, and that its loader doesn't know.

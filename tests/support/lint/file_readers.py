@@ -94,6 +94,7 @@ READERS = {
     "build/sandbox/namespaces/enter": "the kernel's",
     "publish/rebuild/signing/bundles": "the engine's; a trust configuration read in bounds",
     "check/diagnose/probes/environment": "metadata in the environment that it runs in",
+    "check/diagnose/probes/experiment": "a startup file, which each start there reads",
 }
 # What parses by itself: anything that nests without end is a RecursionError there.
 PARSERS = {

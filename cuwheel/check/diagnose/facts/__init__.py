@@ -7,6 +7,7 @@ __all__ = [
     "imports",
     "installed_files",
     "installer_settings",
+    "isolation",
     "library_pairs",
     "machine",
     "probe",

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from cuwheel.base.system import machine
 from cuwheel.check.cuda.frameworks import version_constants
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.check.diagnose.facts.machine import total_and_free_memory
-from cuwheel.check.diagnose.facts.probe import Answer, TimedCall, probe_environment
-from cuwheel.check.diagnose.facts.variables import VariableChange, find_culprit
+from cuwheel.check.diagnose.facts.probe import Answer, Experiment, TimedCall, probe_environment
+from cuwheel.check.diagnose.facts.variables import VariableChange, find_culprit, trace
 
 IMPORT_TIME_LIMIT = 60.0  # seconds; the first import of torch from a slow disk
 _LONGER = 2  # times that limit, for a second trial: the first was late, as under load
@@ -30,6 +32,7 @@ OF_FRAMEWORK = {
 _REFUSAL = re.compile(
     r"JAX plugin .*not be used|Unable to load \w+\. Is it installed\?|Outdated .*found"
 )
+_UNKNOWN_CPU = re.compile(r"'\S+' is not a recognized (processor|feature)[^\n]*")  # of LLVM
 _EXCEPTION = re.compile(r"\w+(Error|Exception): ")
 # Its import takes long and prints much, so it is imported only as a package that is named.
 ONLY_READ = ("tensorflow",)
@@ -114,6 +117,7 @@ class PackageImport:
         call: the function of the package that loads more, `package.preload()`; empty: none.
         modules: the top-level modules that are imported then.
         part: what fails with `without_cuda`, `use CUDA`.
+        seen: what an experiment has recorded.
     """
 
     failure: str = ""
@@ -125,6 +129,7 @@ class PackageImport:
     called_libraries: tuple[Path, ...] = ()
     modules: tuple[str, ...] = ()
     part: str = ""
+    seen: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def import_failure(self) -> str:
@@ -143,10 +148,12 @@ class FrameworkImport:
 
     Attributes:
         modules: the top-level modules that are imported then.
+        seen: what an experiment has recorded.
     """
 
     facts: FrameworkFacts
     modules: tuple[str, ...] = ()
+    seen: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def import_failure(self) -> str:
@@ -159,7 +166,13 @@ class FrameworkImport:
         return self.facts.failure or self.facts.trouble
 
 
-ImportCall = Callable[[Mapping[str, str]], FrameworkImport | PackageImport]
+class ImportCall(Protocol):
+    """An import with other variables, in an experiment also with other changes."""
+
+    def __call__(
+        self, environ: Mapping[str, str], /, experiment: Experiment | None = None
+    ) -> FrameworkImport | PackageImport:
+        """Import it in a process of its own."""
 
 
 def start_imports(
@@ -179,11 +192,21 @@ def start_imports(
 
 
 def _probe_import(
-    request: Mapping[str, object], environment: PythonEnvironment, environ: Mapping[str, str]
+    request: Mapping[str, object],
+    environment: PythonEnvironment,
+    environ: Mapping[str, str],
+    experiment: Experiment | None,
 ) -> tuple[dict[str, Any], str, str]:
     """Run the probe; what is late gets more time once."""
     # JAX takes most of a GPU's memory when it starts, which other users of the GPU would notice.
     env = {**environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    if experiment:
+        env["PYTHONDONTWRITEBYTECODE"] = "1"
+        changed = {**request, "changes": experiment.request}
+        limit = min(experiment.seconds, IMPORT_TIME_LIMIT)
+        return probe_environment(
+            environment.python, changed, env, limit, options=experiment.options
+        )
     result = probe_environment(environment.python, request, env, IMPORT_TIME_LIMIT)
     if not is_late(result[2]):
         return result
@@ -195,27 +218,33 @@ def is_late(failure: str) -> bool:
     return failure.rpartition("\n")[2].startswith("no answer within")
 
 
-def find_variable(
+def find_variable(  # noqa: PLR0913 - each of another kind
     call: ImportCall,
     environ: Mapping[str, str],
     fixed: Iterable[str],
     known: list[VariableChange],
     *,
     is_import: bool,
+    end: float = math.inf,
 ) -> VariableChange | None:
     """Repeat what failed without variables, but `fixed`, and return which one is the cause.
 
     Args:
         known: those of other imports, which are tried first; gets this one's.
         is_import: the import itself failed; what follows may fail for another reason.
+        end: after which no trial begins, by `time.monotonic`.
     """
 
     def works(changed: Mapping[str, str]) -> bool:
+        if time.monotonic() > end:
+            return False
         result = call(changed)
         return not (result.import_failure if is_import else result.problem)
 
     change = next((one for one in [*known] if works(one.apply(environ))), None)
     change = change or find_culprit(works, environ, fixed)
+    if change and change.taken.startswith("/"):
+        change = trace(change, call(environ, Experiment()).seen)
     known += [change] if change and change not in known else []
     return change
 
@@ -236,6 +265,7 @@ def import_package(
     before: Iterable[str],
     environment: PythonEnvironment,
     environ: Mapping[str, str],
+    experiment: Experiment | None = None,
 ) -> PackageImport:
     """Import a package in a process of its own, and return which libraries are loaded then.
 
@@ -244,26 +274,33 @@ def import_package(
     """
     first = tuple(before)
     request = {"request": "package", "before": first, "modules": tuple(modules)}
-    answer, output, fault = _probe_import(request, environment, environ)
+    answer, output, fault = _probe_import(request, environment, environ, experiment)
     failure, module = answer.get("failure", ""), answer.get("module", "")
     if "libraries" not in answer:  # it crashed, or took too long
         module = answer.get("importing", "")
         failure = f"{output}\n{fault}".strip()
+    without_cuda, part = answer.get("without_cuda", ""), answer.get("part", "")
+    if not without_cuda and (match := _UNKNOWN_CPU.search(output)):
+        without_cuda, part = match[0], "compile for the CPU that is named"
     return PackageImport(
         failure="" if module in first else failure,
         module=module,
-        without_cuda=answer.get("without_cuda", ""),
-        part=answer.get("part", ""),
+        without_cuda=without_cuda,
+        part=part,
         available=answer.get("available"),
         libraries=tuple(map(Path, answer.get("libraries", ()))),
         call=answer.get("call", ""),
         called_libraries=tuple(map(Path, answer.get("called_libraries", ()))),
         modules=tuple(answer.get("modules", ())),
+        seen=answer.get("seen", {}),
     )
 
 
 def import_framework(
-    name: str, environment: PythonEnvironment, environ: Mapping[str, str]
+    name: str,
+    environment: PythonEnvironment,
+    environ: Mapping[str, str],
+    experiment: Experiment | None = None,
 ) -> FrameworkImport:
     """Import a framework in a process of its own; read its files if that fails.
 
@@ -274,13 +311,12 @@ def import_framework(
     if name in ONLY_READ:
         return FrameworkImport(facts=FrameworkFacts(name=name, version=distribution.version))
     request = {"request": "framework", "name": name}
-    answer, output, fault = _probe_import(request, environment, environ)
+    answer, output, fault = _probe_import(request, environment, environ, experiment)
+    modules, seen = tuple(answer.get("modules", ())), answer.get("seen", {})
     if "file" not in answer:
         failure = answer.get("failure") or f"{output}\n{fault}".strip() or "no message"
-        return FrameworkImport(
-            facts=read_framework(name, distribution, failure),
-            modules=tuple(answer.get("modules", ())),
-        )
+        facts = read_framework(name, distribution, failure)
+        return FrameworkImport(facts=facts, modules=modules, seen=seen)
     installed = environment.distributions
     majors = ("13", "12") if name == "jax" else ()
     plugins = (major for major in majors if f"jax-cuda{major}-plugin" in installed)
@@ -303,7 +339,7 @@ def import_framework(
         lacking=answer.get("lacking", {}),
         trouble=answer.get("trouble", "") or (f"{output}\n{fault}" if fault else ""),
     )
-    return FrameworkImport(facts=facts, modules=tuple(answer.get("modules", ())))
+    return FrameworkImport(facts=facts, modules=modules, seen=seen)
 
 
 def _refusals(output: str) -> Iterator[str]:

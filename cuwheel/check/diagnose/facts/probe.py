@@ -7,9 +7,11 @@ for either. So each call has a daemon thread, which doesn't keep the process fro
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -67,6 +69,21 @@ class TimedCall(Generic[Answer]):
                 self._limit = limit_error(problem)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """What is other in a run of a probe.
+
+    Attributes:
+        seconds: that it may take.
+        options: of the interpreter.
+        request: the `changes` of the probe (experiment.py); without any it only records.
+    """
+
+    seconds: float = math.inf
+    options: tuple[str, ...] = ()
+    request: Mapping[str, object] = field(default_factory=dict)
+
+
 class ProbePlace(Protocol):
     """A place where a program runs confined; `build.sandbox` has one."""
 
@@ -76,20 +93,23 @@ class ProbePlace(Protocol):
         """Return the command that runs a program there, started in `folder`, which it may write."""
 
 
-def probe_environment(
+def probe_environment(  # noqa: PLR0913 - what is other than usual comes last
     python: Path,
     request: Mapping[str, object],
     environ: Mapping[str, str],
     limit: float,
     place: ProbePlace | None = None,
+    *,
+    options: tuple[str, ...] = (),
 ) -> tuple[dict[str, Any], str, str]:
     """Run the probe of environments, as `run_probe`.
 
     Args:
         limit: seconds.
         place: where it runs; None: as any program of the caller.
+        options: of the interpreter.
     """
-    return run_probe([python, _ENVIRONMENT, json.dumps(request)], environ, limit, place)
+    return run_probe([python, *options, _ENVIRONMENT, json.dumps(request)], environ, limit, place)
 
 
 def run_probe(

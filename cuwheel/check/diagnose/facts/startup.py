@@ -17,6 +17,7 @@ from cuwheel.check.diagnose.facts.environment import Distribution
 from cuwheel.check.diagnose.facts.installed_files import named_files
 
 _IMPORTED = re.compile(r"^import\s+(\w+)", re.MULTILINE)
+_USUAL = "import importlib.metadata, json, platform, sysconfig, traceback"  # of any program
 _TIME_LIMIT = 5.0  # seconds
 # What `python -v` prints of them (`site.py`, `importlib._bootstrap_external`).
 _READ = re.compile(r"^(?:Processing \.pth file: |# code object from )'?(.*?)'?$", re.MULTILINE)
@@ -122,7 +123,7 @@ def removal_of(file: Path, text: str, installed: Iterable[Distribution]) -> str:
 
 def find_ending_file(python: Path, environ: Mapping[str, str]) -> str:
     """Return the startup file at which Python ends; empty if it starts, or fails without any."""
-    if _run(python, environ, "-c", "")[0] or not _run(python, environ, "-S", "-c", "")[0]:
+    if _run(python, environ, "-c", _USUAL)[0] or not _run(python, environ, "-S", "-c", _USUAL)[0]:
         return ""
     files = filter(_NAMES.search, _READ.findall(_run(python, environ, "-v", "-c", "")[1]))
     last = next(reversed(list(files)), "")

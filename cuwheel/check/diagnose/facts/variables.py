@@ -7,6 +7,8 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 # Those that any program may need, and one of `callers_environment`.
 _KEPT = re.compile(
@@ -64,6 +66,18 @@ class VariableChange:
         return {**others, self.name: self.rest} if self.rest else others
 
 
+@dataclass(frozen=True, kw_only=True)
+class TracedChange(VariableChange):
+    """A change of a variable that leads to a file."""
+
+    leads_to: str
+
+    @property
+    def text(self) -> str:
+        """What goes, and the file."""
+        return f"{super().text} (it leads to {self.leads_to})"
+
+
 def without_entry(environ: Mapping[str, str], name: str, entry: str) -> VariableChange | None:
     """Return the change that takes a folder or file from a list; None if it isn't in there."""
     entries = entries_of(name, environ)
@@ -71,6 +85,20 @@ def without_entry(environ: Mapping[str, str], name: str, entry: str) -> Variable
     if len(rest) == len(entries):
         return None
     return VariableChange(name=name, taken=entry, rest=_JOINED.get(name, os.pathsep).join(rest))
+
+
+def trace(change: VariableChange, seen: Mapping[str, Any]) -> VariableChange:
+    """Return a change with the file in the folder that it takes away; the same without one.
+
+    Args:
+        seen: what an experiment has recorded; the files of its failure come first.
+    """
+    files = (*seen.get("frames", ()), *seen.get("origins", {}).values())
+    files += tuple(reversed(seen.get("opened", ())))
+    inside = (file for file in files if Path(change.taken) in Path(file).parents)
+    if file := next(inside, ""):
+        return TracedChange(name=change.name, taken=change.taken, rest=change.rest, leads_to=file)
+    return change
 
 
 def find_culprit(

@@ -4,8 +4,8 @@ Run by path with the interpreter of the environment: `python environment.py REQU
 REQUEST is JSON: `{"request": "facts"}`, `{"request": "framework", "name": "torch"}`,
 `{"request": "package", "before": ["torch"], "modules": ["a"]}`, which are imported, or `{"request":
 "module", "name": "a"}`, which is run as `python -m` does. ANSWER is the file that gets the JSON
-answer, anew after each step: what comes before a crash or a hang is kept. Standard library only,
-Python 3.8 or newer.
+answer, anew after each step: what comes before a crash or a hang is kept. With `changes` it is an
+experiment (experiment.py). Standard library only, Python 3.8 or newer.
 """
 
 from __future__ import annotations
@@ -45,6 +45,12 @@ _TRACEBACK = 12  # last lines of a traceback that are kept
 _CHAIN = 10  # exceptions that are followed to the first
 _LINE = 400  # characters of an exception's message
 _ADVICE = 200  # characters of a message that is longer than a fact
+# Variables for what is written below the home folder at an import, where it isn't there yet.
+_WRITTEN = {
+    "KERAS_HOME": ("~/.keras/keras.json",),
+    "MPLCONFIGDIR": ("~/.config/matplotlib", "~/.cache/matplotlib", "~/.matplotlib"),
+}
+_ERRORS: list[BaseException] = []  # of the last failure, the first one that led to it last
 
 
 class EnvironmentAnswer:
@@ -199,6 +205,12 @@ def _read_torch(answer: EnvironmentAnswer, torch: Any) -> None:
         hip=getattr(torch.version, "hip", None) or "",
         cxx11_abi=bool(torch._C._GLIBCXX_USE_CXX11_ABI),  # noqa: SLF001
     )
+    if hasattr(torch, "ones"):
+        answer.write(part="compute on the CPU")
+        ones = torch.ones(2, 2) @ torch.ones(2, 2)
+        if importlib.util.find_spec("numpy"):
+            ones.numpy()
+        answer.write(part="")
     flags = getattr(torch._C, "_cuda_getArchFlags", None)  # noqa: SLF001
     answer.write(archs=str((flags and flags()) or "").split())
     cuda = torch.cuda
@@ -232,6 +244,9 @@ def _read_jax(answer: EnvironmentAnswer, jax: Any) -> None:
     answer.write(available=bool(devices), devices=devices)
     if not devices:
         answer.write(why_not=["it runs on %s" % jax.default_backend()])  # noqa: UP031
+    if jax.default_backend() == "cpu" and importlib.util.find_spec("jax.numpy"):
+        answer.write(part="compute on the CPU")
+        importlib.import_module("jax.numpy").ones(2).sum().block_until_ready()
     if importlib.util.find_spec("jax.scipy"):
         answer.write(part="import jax.scipy")  # which fails with a SciPy of another time
         importlib.import_module("jax.scipy.linalg")
@@ -294,7 +309,11 @@ def _kernel() -> None:
     """Do nothing, on a GPU."""
 
 
-def _read_numba(answer: EnvironmentAnswer, _: Any) -> None:
+def _read_numba(answer: EnvironmentAnswer, numba: Any) -> None:
+    if hasattr(numba, "njit"):
+        answer.write(part="compile a function for the CPU")
+        numba.njit(_kernel)()
+        answer.write(part="use CUDA")
     cuda = importlib.import_module("numba.cuda")
     answer.write(available=bool(cuda.is_available()))
     off = any(os.environ.get(name, "0") != "0" for name in _NUMBAS_SWITCHES)
@@ -332,12 +351,38 @@ def _read_triton(answer: EnvironmentAnswer, triton: Any) -> None:
 def _read_onnxruntime(answer: EnvironmentAnswer, onnxruntime: Any) -> None:
     providers = onnxruntime.get_available_providers()
     answer.write(available="CUDAExecutionProvider" in providers)
+    if importlib.util.find_spec("numpy"):
+        answer.write(part="run a model on the CPU")
+        session = onnxruntime.InferenceSession(_MODEL, providers=["CPUExecutionProvider"])
+        session.run(None, {"x": importlib.import_module("numpy").ones(1, "float32")})
+
+
+# y = Identity(x), of one float, in the format of onnx.proto.
+_MODEL = (
+    b'\x08\x08:7\n\x10\n\x01x\x12\x01y"\x08Identity\x12\x01g'
+    b"Z\x0f\n\x01x\x12\n\n\x08\x08\x01\x12\x04\n\x02\x08\x01"
+    b"b\x0f\n\x01y\x12\n\n\x08\x08\x01\x12\x04\n\x02\x08\x01B\x02\x10\x0d"
+)
+
+
+def _read_opencv(answer: EnvironmentAnswer, cv2: Any) -> None:
+    answer.write(part="resize and encode an image")
+    image = importlib.import_module("numpy").zeros((4, 4, 3), "uint8")
+    cv2.imencode(".png", cv2.resize(image, (2, 2)))
+
+
+def _read_keras(answer: EnvironmentAnswer, keras: Any) -> None:
+    answer.write(part="compute with its backend")
+    keras.ops.convert_to_numpy(keras.ops.add([1.0], [1.0]))
 
 
 def _read_tensorflow(answer: EnvironmentAnswer, tensorflow: Any) -> None:
     """Import Keras, which TensorFlow does at its first use."""
     answer.write(part="use Keras")
     _ = tensorflow.keras.layers
+    if hasattr(tensorflow, "constant"):
+        answer.write(part="compute on the CPU")
+        (tensorflow.constant([1.0]) + 1.0).numpy()
 
 
 def _read_bindings(answer: EnvironmentAnswer, _: Any) -> None:
@@ -350,6 +395,8 @@ def _read_bindings(answer: EnvironmentAnswer, _: Any) -> None:
 
 _PACKAGE_READERS = {
     "cuda.bindings": _read_bindings,
+    "cv2": _read_opencv,
+    "keras": _read_keras,
     "numba": _read_numba,
     "numba_cuda": _read_numba,
     "onnxruntime": _read_onnxruntime,
@@ -426,7 +473,9 @@ def _failure() -> str:
     """Return the end of the traceback, then its exception and the first cause, as one line."""
     chain: list[str] = []
     error = sys.exc_info()[1]
+    _ERRORS.clear()
     while error and len(chain) < _CHAIN:
+        _ERRORS.append(error)
         texts = (line.strip() for line in str(error).splitlines())
         text = " ".join(text for text in texts if text.strip("=-*~# "))[:_LINE]
         chain.append("%s: %s" % (type(error).__name__, text))  # noqa: UP031 - as everywhere here
@@ -470,7 +519,13 @@ def _is_stale(cached: str | None, origin: str | None) -> bool:
 def main(request: dict[str, Any], path: str) -> None:
     """Write the answer to one request."""
     faulthandler.enable()  # a crash names the line that it came from
+    for name, places in _WRITTEN.items():
+        if not any(os.path.exists(os.path.expanduser(one)) for one in places):  # noqa: PTH110, PTH111
+            os.environ.setdefault(name, os.path.dirname(path))  # noqa: PTH120
     answer = EnvironmentAnswer(path)
+    experiment = _experiment() if "changes" in request else None
+    if experiment:
+        experiment.prepare(request["changes"])
     if request["request"] == "facts":
         write_facts(answer)
     elif request["request"] == "framework":
@@ -479,7 +534,18 @@ def main(request: dict[str, Any], path: str) -> None:
         write_package(answer, request["before"], request["modules"])
     else:
         run_module(answer, request["name"])
+    if experiment:
+        answer.write(seen=experiment.record_of(_ERRORS))
     answer.write(complete=True)
+
+
+def _experiment() -> Any:
+    """Return the module of this folder, which isn't searched for modules."""
+    path = os.path.join(_OWN, "experiment.py")  # noqa: PTH118
+    spec: Any = importlib.util.spec_from_file_location("_cuwheel_experiment", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 if __name__ == "__main__":

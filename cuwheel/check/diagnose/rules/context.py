@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from cuwheel.check.diagnose.facts.environment import Distribution, PythonEnvironment
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts, frameworks_of
+from cuwheel.check.diagnose.facts.isolation import Isolation
 from cuwheel.check.diagnose.facts.machine import Driver, HostFacts
 from cuwheel.check.diagnose.facts.variables import VariableChange
 from cuwheel.check.diagnose.rules.installer import Installer
@@ -23,6 +24,8 @@ class RuleContext:
         host: None if it couldn't be read.
         files_were_read: the installed files were compared with what their RECORD lists.
         changes: of a variable, with which an import works that fails now, by project.
+        isolate: makes experiments with the import of a project that fails.
+        printed: returns the commands of the verdicts until now.
     """
 
     environment: PythonEnvironment
@@ -33,6 +36,8 @@ class RuleContext:
     host: HostFacts | None
     files_were_read: bool = True
     changes: Mapping[str, VariableChange] = field(default_factory=dict)
+    isolate: Callable[[str], Isolation | None] = lambda _: None
+    printed: Callable[[], Collection[str]] = frozenset
 
     def framework(self, name: str) -> FrameworkFacts | None:
         """Return an imported framework; None if it isn't installed, or wasn't imported."""

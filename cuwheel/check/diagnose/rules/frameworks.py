@@ -25,9 +25,8 @@ from cuwheel.check.diagnose.rules.import_failures import (
     crash_site,
     exception_in,
     explain,
-    explain_variable,
 )
-from cuwheel.check.diagnose.rules.known_causes import judge_known
+from cuwheel.check.diagnose.rules.isolation import Failure, judge_cause
 from cuwheel.check.diagnose.rules.requirements import (
     OTHER_VERSION,
     extra_fix,
@@ -108,17 +107,17 @@ def _import_fault(
 ) -> Iterator[Diagnosis]:
     what = f"{name} can't be imported"
     project = context.projects.get(framework.name)
-    change = context.changes.get(project.name) if project else None
     intact = "; its files are as they were installed, as far as RECORD lists them"
     intact *= context.files_were_read
-    if framework.failure and change:
-        anchor, line, fix, command = explain_variable(framework.failure, change)
-        yield broken(anchor, what, line, fix, command)
-    elif is_late(framework.failure):
+    if is_late(framework.failure):
         yield not_examined(f"the import of {name}", exception_in(framework.failure))
-    elif project and (known := judge_known(what, framework.failure, project, context, remedy)):
-        yield known
-    elif framework.failure:
+        return
+    if framework.failure and project:
+        failure = Failure(what=what, text=framework.failure, owner=project, remedy=remedy)
+        if found := judge_cause(failure, context):
+            yield found
+            return
+    if framework.failure:
         otherwise = f"python -c 'import {framework.name}' shows the full error{intact}"
         anchor, line, fix = explain(framework.failure, otherwise, remedy)
         yield broken(anchor, what, line, fix, remedy or "")
@@ -273,12 +272,17 @@ def _trouble(
         what = f"{name} can't {framework.part}"
     if is_late(framework.trouble):
         return not_examined(f"CUDA in {name}", exception_in(framework.trouble))
-    if change := context.changes.get(project.name):
-        state = "it can" if framework.part else "it can report them"
-        anchor, line, fix, command = explain_variable(framework.trouble, change, state)
-        return broken(anchor, what, line, fix, command)
-    if known := judge_known(what, framework.trouble, project, context, remedy):
-        return known
+    state = "it can" if framework.part else "it can report them"
+    cause = Failure(
+        what=what,
+        text=framework.trouble,
+        owner=project,
+        state=state,
+        remedy=remedy,
+        is_clear=bool(_NVRTC.search(framework.trouble)),
+    )
+    if found := judge_cause(cause, context):
+        return found
     if match := _NVRTC.search(framework.trouble):
         fix, command = fix_opened(context, project, match[1])
         return broken("libnvrtc-missing", f"{name} can't compile kernels", match[0], fix, command)

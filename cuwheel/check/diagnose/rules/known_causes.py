@@ -48,6 +48,7 @@ _GONE_FROM_NUMPY = {
     **dict.fromkeys(("in1d", "trapz"), "2.4"),
     "row_stack": "2.5",
 }
+BACKENDS = ("torch", "jax")  # of Keras, besides TensorFlow
 _OF_MACHINE = ("apt-get ", "ulimit ")
 _WITH_DISPLAY = re.compile(r"opencv-(contrib-)?python")  # each has a twin without
 
@@ -192,6 +193,22 @@ def _absent_module(
         f"install {project}",
         context.installer.install(project),
         f"{project_of(project)} isn't installed, though {owner.title} uses it",
+    )
+
+
+def _backend_of_keras(
+    _: re.Match[str], owner: Distribution, context: RuleContext
+) -> KnownCause | None:
+    """Return the cause where nothing names a backend, and TensorFlow isn't installed."""
+    backends = [name for name in BACKENDS if name in context.environment.distributions]
+    settings = Path(context.environ.get("HOME") or Path.home(), ".keras/keras.json")
+    if owner.name != "keras" or not backends or settings.exists():
+        return None
+    return KnownCause(
+        "diagnose-variable",
+        f"name the backend that is installed, {backends[0]}, or install tensorflow",
+        f"export KERAS_BACKEND={backends[0]}",
+        "Keras takes TensorFlow where neither KERAS_BACKEND nor ~/.keras/keras.json names another",
     )
 
 
@@ -394,6 +411,7 @@ _RULES: tuple[tuple[str, _Rule], ...] = (
     (r"No module named '(_\w+)'", _lacking_module),
     (r"No module named '(\w+\.\w+)'", _absent_part),
     (r"cannot import name '(?P<name>\w+)' from '(?P<package>\w+)' \(unknown loc", _absent_part),
+    (r"No module named 'tensorflow'", _backend_of_keras),
     (r"No module named '([\w.]+)'", _absent_module),
     (r"module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'", _other_interface),
     (r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)' \(/", _other_interface),

@@ -28,7 +28,7 @@ from cuwheel.check.diagnose.rules.import_failures import (
     explain_variable,
 )
 from cuwheel.check.diagnose.rules.installer import where_from
-from cuwheel.check.diagnose.rules.known_causes import judge_known
+from cuwheel.check.diagnose.rules.isolation import Failure, judge_cause
 from cuwheel.check.diagnose.rules.requirements import (
     SIBLINGS,
     cuda_of,
@@ -182,11 +182,11 @@ class _PackageJudge:
         return problem.anchor in _FATAL
 
     def _import_failure(self) -> Diagnosis:
-        package = self.package
-        own = self._own
+        package, own = self.package, self._own
         what = f"{package.title} can't be imported"
-        if known := judge_known(what, package.failure, own, self.context, self.remedy):
-            return known
+        failure = Failure(what=what, text=package.failure, owner=own, remedy=self.remedy)
+        if found := judge_cause(failure, self.context):
+            return found
         otherwise = f"python -c 'import {self._module}' shows the full error"
         anchor, line, fix = explain(package.failure, otherwise, self.remedy)
         command = self.remedy or ""
@@ -204,11 +204,16 @@ class _PackageJudge:
         package, part = self.package, self.package.part or "use CUDA"
         own = self._own
         failure, what = package.without_cuda, f"{package.title} can't {part}"
-        if change := self.context.changes.get(package.name):
-            anchor, line, fix, command = explain_variable(failure, change, "it can")
-            yield broken(anchor, what, line, fix, command)
-        elif known := judge_known(what, failure, own, self.context, self.remedy):
-            yield known
+        cause = Failure(
+            what=what,
+            text=failure,
+            owner=own,
+            state="it can",
+            remedy=self.remedy,
+            is_clear=bool(_NO_PROGRAM.search(failure) or _LACKS.search(exception_in(failure))),
+        )
+        if found := judge_cause(cause, self.context):
+            yield found
         elif self.remedy is not None:
             anchor = explain(failure, "", "")[0]
             yield broken(anchor, what, exception_in(failure), FIRST, self.remedy)

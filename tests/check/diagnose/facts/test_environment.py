@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -10,7 +11,12 @@ import pytest
 
 from cuwheel.base.errors import InterpreterNotFoundError
 from cuwheel.check.diagnose.facts import environment, imports
-from cuwheel.check.diagnose.facts.environment import find_environment
+from cuwheel.check.diagnose.facts.environment import (
+    ChosenPython,
+    find_environment,
+    read_environment,
+)
+from cuwheel.check.diagnose.rules.absent import judge_active, judge_kernels
 from tests.support.check.environments import Env, look_into, verdict_on
 from tests.support.machines.pythons import find_release
 from tests.support.requirements import lack
@@ -176,3 +182,46 @@ def test_explains_why_there_is_none(
 
     assert chosen.path is None
     assert fault.format(tmp_path) in chosen.fault
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_names_python_that_hides_the_active_environment(env: Env, *, is_same: bool) -> None:
+    folder = env.python.parent
+    path = f"{folder}:/usr/bin:/bin" if is_same else "/usr/bin:/bin"
+    chosen = ChosenPython(path=env.python, how="$VIRTUAL_ENV")
+    environ = {"PATH": path}
+
+    found = list(judge_active(chosen, read_environment(env.python, environ), environ))
+
+    assert [one.command for one in found] == [f". {folder}/activate"] * (not is_same)
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "program", "count"),
+    [
+        ("venv", "python3", "/usr/bin/python3", 1),
+        ("venv", "other", "/usr/bin/python3", 0),
+        ("venv", "python3", "python", 0),
+        ("venv", "python3", "{own}", 0),
+        ("home/.local", "other", "/usr/bin/python3", 0),
+        ("home/.local", "other", "/gone/bin/python", 1),
+        ("home/.local", "venv", "/usr/bin/python3", 1),
+        ("home/.local", "python3", "/usr/bin/python3", 1),
+    ],
+)
+def test_names_kernel_of_another_python(
+    env: Env, place: str, name: str, program: str, count: int
+) -> None:
+    env.install("ipykernel")
+    folder = env.folder / place / "share/jupyter/kernels" / name
+    folder.mkdir(parents=True)
+    words = [program.format(own=env.python), "-m", "ipykernel_launcher"]
+    (folder / "kernel.json").write_text(json.dumps({"argv": words}))
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(env.folder / "home")}
+
+    found = list(judge_kernels(read_environment(env.python, environ), environ))
+
+    assert len(found) == count
+    is_other = name == "other"
+    assert all(one.command == f"rm -r {folder}" for one in found if is_other)
+    assert all(f"--name {name}" in one.command for one in found if not is_other)
