@@ -35,7 +35,7 @@ from cuwheel.base.system.files import file_lock, write_atomically
 from cuwheel.base.system.folders.temporary import temporary_folder
 from cuwheel.base.system.process import run, which
 from cuwheel.base.system.quantities import MIB
-from cuwheel.base.system.regular_files import open_file, read_text
+from cuwheel.base.system.regular_files import open_file, read_json, read_text
 from cuwheel.lab.matrix.building import Task, TaskResult
 
 _MISSING = frozenset({errno.ENOENT, errno.ESTALE})
@@ -123,11 +123,8 @@ class Attempt:
     @property
     def submission(self) -> Submission | None:
         """What it was submitted in; None: it wasn't."""
-        path = self.folder / "submission.json"
-        if not path.exists():
-            return None
-        facts = json.loads(read_text(path))
-        return Submission(Path(facts["folder"]), facts["index"], facts["count"])
+        facts = read_json(self.folder / "submission.json")
+        return Submission(Path(facts["folder"]), facts["index"], facts["count"]) if facts else None
 
     def own(self, jobs: Iterable[SlurmJob]) -> list[SlurmJob]:
         """Return its jobs."""
@@ -244,7 +241,8 @@ def result_of(attempt: Attempt) -> TaskResult | None:
     """Return the result if there is one; listing the folder refreshes a network disk's cache."""
     if attempt.result not in attempt.folder.iterdir():
         return None
-    return TaskResult(**json.loads(read_text(attempt.result)))
+    facts = read_json(attempt.result)
+    return TaskResult(**facts) if facts else None
 
 
 @contextlib.contextmanager
