@@ -34,7 +34,7 @@ def test_names_rule_wheel_and_member(tmp_path: Path) -> None:
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
     assert len(rules) == len(set(rules))
     [result] = [item for item in run["results"] if item["ruleId"] == "audit-rpath"]
-    assert (result["level"], rules[result["ruleIndex"]]) == ("warning", "audit-rpath")
+    assert (result["level"], rules[result["ruleIndex"]]) == ("note", "audit-rpath")
     [location] = result["locations"]
     physical = location["physicalLocation"]
     assert physical["artifactLocation"]["uri"] == f"a%20b/{wheel.name}"

@@ -18,8 +18,9 @@ from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import installed_by, project_of_module
 from cuwheel.check.audit.python_code import Import, PythonCode, names_of, own_level
-from cuwheel.check.audit.rules.python.files import REFUSES, file_findings, is_shared
+from cuwheel.check.audit.rules.python.files import file_findings, is_shared
 from cuwheel.check.audit.rules.python.imports import ImportOrder, constant_findings
+from cuwheel.check.audit.rules.python.opened_files import REFUSES
 from cuwheel.check.audit.rules.python.projects import project_findings
 from cuwheel.check.audit.rules.python.releases import (
     STANDARD_MODULES,
