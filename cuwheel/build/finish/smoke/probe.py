@@ -53,11 +53,13 @@ class SmokeAnswer:
     Attributes:
         value: `repr()` of the call's value.
         failure: traceback of the error; empty when all went well.
+        turned_gil_on: the import that did so in a free-threaded Python; empty: none.
     """
 
     imported: tuple[str, ...]
     value: str
     failure: str
+    turned_gil_on: str
     suffixes: tuple[str, ...]
     sources: tuple[Path, ...]
     files: tuple[Path, ...]
@@ -160,6 +162,7 @@ class Probe:
                 imported=tuple(map(str, content["imported"])),
                 value=str(content["value"]),
                 failure=str(content["failure"]),
+                turned_gil_on=str(content["turned_gil_on"]),
                 suffixes=tuple(map(str, content["suffixes"])),
                 sources=tuple(Path(str(path)) for path in content["sources"]),
                 files=files,

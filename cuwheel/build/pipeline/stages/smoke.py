@@ -83,6 +83,13 @@ def smoke(job: Job) -> SmokeResult:
         emulator=emulator.version if emulator else "",
     )
     _report(passed, wheel, job)
+    for name in dict.fromkeys(answer.turned_gil_on for answer in tried.answers):
+        if name:
+            job.workspace.console.warn(
+                f"{target.id}: importing {name} turns the GIL on, so that threads take turns: its "
+                "extension module, or one that it imports, doesn't declare Py_MOD_GIL_NOT_USED "
+                "(pybind11: `py::mod_gil_not_used()`); PYTHON_GIL=0 keeps it off"
+            )
     remove_tree(folder)
     return passed
 

@@ -8,6 +8,7 @@ import pytest
 
 from cuwheel.base.errors import SmokeError
 from cuwheel.build.finish.smoke import probe
+from cuwheel.build.finish.smoke.probes.smoke import answer_to
 from cuwheel.build.pipeline.stages.smoke import smoke
 from cuwheel.build.recipe.target import Target
 from cuwheel.build.workspace.workspace import Workspace
@@ -82,3 +83,17 @@ def test_refuses_library_with_a_crashing_constructor(
 )
 def test_gives_a_fix_for_the_driver(line: str, fix: str) -> None:
     assert fix in probe._hint(line)
+
+
+@pytest.mark.parametrize(("states", "name"), [("0001", "wave"), ("0000", ""), ("11", "")])
+def test_names_import_that_turns_the_gil_on(
+    monkeypatch: pytest.MonkeyPatch, states: str, name: str
+) -> None:
+    turns = map(int, states)
+    monkeypatch.setattr("sys._is_gil_enabled", lambda: next(turns), raising=False)
+    monkeypatch.setattr("gc.collect", lambda: 0)
+    nothing = {"ahead": "", "stub": "", "call": "", "script": "", "libraries": ()}
+
+    answer = answer_to({**nothing, "imports": ("json", "wave")})
+
+    assert (answer["failure"], answer["turned_gil_on"]) == ("", name)

@@ -25,7 +25,7 @@ import traceback
 def answer_to(request: dict[str, object]) -> dict[str, object]:
     """Return imported modules, the call's value, the failure, every loaded library."""
     imported: list[str] = []
-    value = failure = ""
+    value = failure = turned_gil_on = ""
     if request["ahead"]:
         sys.path.insert(0, str(request["ahead"]))
     try:
@@ -37,7 +37,10 @@ def answer_to(request: dict[str, object]) -> dict[str, object]:
         # Collecting garbage all the time takes a fifth of PyTorch's import: once is enough.
         gc.disable()
         for name in list(request["imports"]):  # type: ignore[call-overload]
+            is_without = not has_gil()
             importlib.import_module(name)
+            if is_without and has_gil():
+                turned_gil_on = name
             top = name.partition(".")[0]
             namespace[top] = sys.modules[top]
             imported.append(name)
@@ -57,10 +60,20 @@ def answer_to(request: dict[str, object]) -> dict[str, object]:
         "imported": imported,
         "value": value,
         "failure": failure,
+        "turned_gil_on": turned_gil_on,
         "suffixes": importlib.machinery.EXTENSION_SUFFIXES,
         "sources": sorted(filter(None, (_source(module) for module in [*sys.modules.values()]))),
         "libraries": loaded_libraries(),
     }
+
+
+def has_gil() -> bool:
+    """Return False where threads run Python code at once: a free-threaded release, 3.13 or newer.
+
+    An extension module that doesn't declare `Py_MOD_GIL_NOT_USED` turns the lock on:
+    https://docs.python.org/3/howto/free-threading-extensions.html
+    """
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 def _source(module: object) -> str:
