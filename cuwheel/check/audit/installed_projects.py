@@ -129,6 +129,11 @@ def installed_by(required: Iterable[str]) -> frozenset[str] | None:
     return installed.union(*(_REQUIRES[name].split() for name in installed))
 
 
+def is_brought(project: str, required: Iterable[str]) -> bool:
+    """Return True if one of the required projects is, or is known to require, a project."""
+    return any(project == name or project in _REQUIRES.get(name, "").split() for name in required)
+
+
 def misnamed(project: str) -> str:
     """Return why a requirement can't mean a project; empty: it can."""
     fallback = "has no wheel of that name: the number is CUDA's major release"
@@ -151,7 +156,10 @@ def released(project: str) -> str:
     match = _RELEASED.fullmatch(project)
     if match is None:
         return ""
-    # No release of CUDA had more than nine minor ones.
+    # No release of CUDA had more than nine minor ones; but cuBLAS counts its own: 11.11.3.6 is for
+    # CUDA 11.8, and there is a 13.10.0.20.
+    if "cublas" in project:
+        return f">={match[1]},<{int(match[1]) + 1}" if match[1] else ">=13"
     return f">={match[1]},<{match[1]}.10" if match[1] else ">=13,<13.10 or >=14"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,10 @@ from cuwheel.check.audit.symbols import SymbolNeeds
 
 # Of what libraries need: one cause in the wheel, as its requirements or the machine that built it,
 # is behind the same words.
-_OF_COPIES = ("platform tag", "needed library", "mixed CUDA majors")
+_OF_COPIES = ("platform tag", "needed library", "mixed CUDA majors", "framework ABI", "rpath")
+# In a fact, what is alike in libraries that were built together: the releases of PyTorch without
+# symbols, the tag; which symbols these are differs.
+_CAUSE = re.compile(r", which (torch [\d.]+.* lacks?\b.*|\S+ doesn't guarantee)")
 _SHOWN = 3  # files in one finding
 _Rule = Callable[[AuditCase], Iterable[AuditFinding]]
 
@@ -126,12 +130,21 @@ def _merged(findings: Iterable[AuditFinding], case: AuditCase) -> Iterator[Audit
     for item in dict.fromkeys(findings):
         is_copied = item.rule in _OF_COPIES and not case.contract
         file = "" if is_copied else item.file
-        groups.setdefault((item.severity, item.rule, item.fact, file), []).append(item)
-    for first, *others in groups.values():
+        cause = None if file else _CAUSE.search(item.fact)
+        fact = cause[1] if cause else item.fact
+        groups.setdefault((item.severity, item.rule, fact, file), []).append(item)
+    for group in groups.values():
+        first, *others = sorted(group, key=_newest_system)
         places = ", ".join(item.file for item in others[:_SHOWN])
         more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
         fact = f"{first.fact}; the same in {places}{more}"
         yield replace(first, fact=fact) if others else first
+
+
+def _newest_system(item: AuditFinding) -> int:
+    """Return a key that puts the library first which needs the newest glibc."""
+    release = re.search(r"; manylinux_2_(\d+)\w* does", item.fact)
+    return -int(release[1]) if release else 0
 
 
 def facts_of(case: AuditCase) -> AuditResult:

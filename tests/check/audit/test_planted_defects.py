@@ -1354,6 +1354,8 @@ SOUND = (
         package("import distutils\n"),
         {"requires": ("setuptools",)},
     ),
+    Plant("distutils by torch", None, package("import distutils\n"), {"requires": ("torch>=2.5",)}),
+    Plant("cuBLAS 11.11", None, package(""), {"requires": ("nvidia-cublas-cu11>=11.11.3.6",)}),
     Plant("placeholder", None, {"pkg/a.py": f"T = 'hf_{'x' * 34}'\nA = 'AKIAIOSFODNN7EXAMPLE'\n"}),
     Plant(
         "C++ runtime for musl",

@@ -11,8 +11,9 @@ from packaging.version import InvalidVersion
 from cuwheel.base.errors import UnsafeArchiveError
 from cuwheel.check.audit import verdict
 from cuwheel.check.audit.case import AuditCase
-from cuwheel.check.audit.findings import AuditFinding
-from cuwheel.check.audit.verdict import audit_wheel, facts_of, unreadable
+from cuwheel.check.audit.findings import AuditFinding, finding
+from cuwheel.check.audit.scan import WheelScan
+from cuwheel.check.audit.verdict import _merged, audit_wheel, facts_of, unreadable
 from tests.support.factories import compile_cuda, compile_library
 from tests.support.packages.defective_wheels import (
     CU13,
@@ -150,3 +151,30 @@ def test_failing_rule_keeps_findings_of_others(
 
     assert [f.rule for f in result.findings] == ["metadata", "not checked"]
     assert "InvalidVersion in fail: pkg" in result.findings[1].fact
+
+
+_ABI = "it needs {}, which torch {} to 2.15 lacks; torch>=2 is required, it loads with 2.3"
+_TAG = "it needs {}, which manylinux_2_5_x86_64 doesn't guarantee; manylinux_2_{}_x86_64 does"
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts", "count"),
+    [
+        ("framework ABI", (_ABI.format("a", "2.6"), _ABI.format("b", "2.6")), 1),
+        ("framework ABI", (_ABI.format("a", "2.6"), _ABI.format("b", "2.4")), 2),
+        ("platform tag", (_TAG.format("a", 24), _TAG.format("b", 34)), 1),
+        ("rpath", ("the entry x is here", "the entry x is here"), 1),
+    ],
+)
+def test_one_finding_for_libraries_with_one_cause(
+    rule: str, facts: tuple[str, ...], count: int
+) -> None:
+    case = AuditCase(scan=WheelScan(file_name="pkg-1.0-py3-none-any.whl", size=1), contract=None)
+    found = [finding(f"pkg/{number}.so", rule, fact) for number, fact in enumerate(facts)]
+
+    merged = list(_merged(found, case))
+
+    assert len(merged) == count
+    if count == 1:  # the one that needs the newest system stands for all
+        first = int(rule == "platform tag")
+        assert merged[0].fact == f"{facts[first]}; the same in pkg/{1 - first}.so"

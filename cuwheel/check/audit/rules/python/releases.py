@@ -21,6 +21,7 @@ from cuwheel.base.formats.wheel.metadata import header
 from cuwheel.base.system.regular_files import read_bytes
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
+from cuwheel.check.audit.installed_projects import is_brought
 from cuwheel.check.audit.python_code import PythonCode, names_of
 from cuwheel.check.audit.rules.python.imports import evaluated_by
 
@@ -219,7 +220,9 @@ def _imported_findings(case: AuditCase) -> Iterator[AuditFinding]:
                 yield from _windows_findings(
                     item.importer, f"line {item.line} imports {name}", case
                 )
-            if oldest and removed <= case.newest_python and "setuptools" not in case.required:
+            # setuptools has a distutils; it is in the environments of those who require it.
+            is_served = top == "distutils" and is_brought("setuptools", case.required)
+            if oldest and removed <= case.newest_python and not is_served:
                 severity: Severity = "error" if is_run and removed <= oldest else "warning"
                 key = (item.importer, item.line, _until(removed), severity)
                 lost.setdefault(key, []).append(name)
