@@ -42,8 +42,9 @@ from cuwheel.base.formats.wheel.metadata import is_library
 from cuwheel.base.formats.wheel.record import Content, ContentHash, record_faults
 from cuwheel.base.formats.wheel.zip_reader import SeekableMember
 from cuwheel.base.system.files import sha256_of_file
-from cuwheel.base.system.regular_files import open_file
+from cuwheel.base.system.regular_files import open_file, parse_module
 from cuwheel.check.audit.leaked_paths import Leak, LeakFinder
+from cuwheel.check.audit.python_code import NEWER
 from cuwheel.check.cuda.suppliers import cuda_major_of, stem_of
 from cuwheel.check.cuda.toolkits import GONE_HEADERS
 
@@ -210,7 +211,7 @@ class WheelScan:
         executables: members that a user may start.
         byte_code: the magic numbers of compiled modules, by name.
         pointers: members that are pointers of Git LFS.
-        configs: files for builds against the package, and what is wrong with each.
+        configs: files for builds against the package, stubs, and what is wrong with each.
         odd_modes: members that a system wouldn't let everybody read, and no one else write.
         includes: files that small sources of C++ and CUDA include in quotes, by name.
     """
@@ -311,7 +312,9 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
 
 
 def _config_fault(member: MemberReading, names: Iterable[str]) -> str:
-    """Return what a build against the package doesn't find; empty: nothing that is known."""
+    """Return what a build against the package doesn't find, or why no checker reads a stub."""
+    if member.is_small and member.name.endswith(".pyi"):
+        return _stub_fault(bytes(member.text))
     if not (member.is_small and member.name.endswith(_CONFIGS)):
         return ""
     if path := _BUILT_IN.search(member.text):
@@ -322,6 +325,18 @@ def _config_fault(member: MemberReading, names: Iterable[str]) -> str:
         file = PurePosixPath(found.decode(errors="replace")).name
         if file not in files and "$" not in file:
             return f"it names {file}, which isn't in the wheel: builds against it fail"
+    return ""
+
+
+def _stub_fault(text: bytes) -> str:
+    """Return why type checkers refuse a stub; empty: they don't, or it is for a newer Python."""
+    try:
+        parse_module(text)
+    except SyntaxError as problem:
+        if not NEWER.search(text):
+            return f"line {problem.lineno}: {problem.msg}: type checkers refuse the stub"
+    except ValueError:
+        pass
     return ""
 
 

@@ -2724,6 +2724,7 @@ UNSEEN = (
             ("pkg/.DS_Store", "", "build path", note, {}),
             ("pkg/a.nsys-rep", "", "build path", note, {}),
             ("pkg/x.pc", "prefix=/home/me/pkg\n", "build path", note, {}),
+            ("pkg/_C.pyi", "def f(x: int) -> int\n", PY, warning, {}),
             ("pkg/model.onnx", POINTER, "archive", warning, {}),
             ("pkg/k.cubin", "x", "library", warning, {}),
             ("pkg/k.ptx", "x", "library", warning, {}),
@@ -2852,6 +2853,7 @@ ALIKE = (
         for name, text, wheel in (
             ("pkg/console.py", "", ANY),
             ("pkg/x.pc", "prefix=${pcfiledir}/../..\n", {}),
+            ("pkg/_C.pyi", "def f[T](x: T, /) -> T: ...\n", {}),
             ("pkg/k.ptx", PTX, {}),
             ("pkg/k.ptx", f"{PTX.replace('_90', '_90a')}wgmma.fence.sync.aligned;\n", {}),
             ("pkg/k.ptx", f"{PTX}// wgmma.fence\n", {}),
