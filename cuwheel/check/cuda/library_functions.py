@@ -2,9 +2,8 @@
 
 A library that needs one can't be loaded with an older release, which a requirement may allow. Those
 of the runtime: names that `libcudart.so.12` of a wheel exports and the one before doesn't, from
-nvidia-cuda-runtime-cu12 12.0.146 to 12.9.79, and from nvidia-cuda-runtime 13.0.96 to 13.5.37.
-Those of NCCL: likewise, from nvidia-nccl-cu12 2.16.5
-to 2.32.3, the newest of each minor release.
+nvidia-cuda-runtime-cu12 12.0.146 to 12.9.79, and from nvidia-cuda-runtime 13.0.96 to 13.5.37. Those
+of NCCL: likewise, from nvidia-nccl-cu12 2.16.5 to 2.32.3, the newest of each minor release.
 
 runtime_functions.txt has all names of the runtime, each under the CUDA majors of which a release
 exports it: nvidia-cuda-runtime-cu11 11.8.89, -cu12 12.0.107 to 12.9.79, nvidia-cuda-runtime 13.0.48
