@@ -33,11 +33,11 @@ _ADDS = re.compile(
     rb"meta_path|path_hooks|sys\.path\s*(\+?=|\.)|addsitedir"
     rb"|sys\.modules\s*(\[[^\]]*\]\s*=[^=]|\.(setdefault|update))"
 )
-# Of 3.8 to 3.14: `:=`, `/` in parameters, `match`, `with (`, `except*`, types.
-_NEWER = re.compile(
+NEWER = re.compile(
     rb":=|/\s*[,)]|^\s*(match|case|type)\s|\bwith\s*\(|except\s*\*|(def|class)\s+\w+\[",
     re.MULTILINE,
 )
+"""Of 3.8 to 3.14: `:=`, `/` in parameters, `match`, `with (`, `except*`, types."""
 # Of errors about statements that are too new: how they begin, the node of the statement.
 _LATE = {"Pattern matching": "Match", "Exception groups": "TryStar"}
 _GLOBAL = re.compile(rb"^\s+global\s+(.*)", re.MULTILINE)  # a statement in a function
@@ -145,7 +145,7 @@ class PythonCode:
             return parsed if isinstance(parsed, SyntaxError) else self._compile_fault(member)
         source = self.sources.get(member, b"")
         try:
-            if _NEWER.search(source):
+            if NEWER.search(source):
                 parse_module(source, minor)
         except SyntaxError as problem:
             problem.lineno = self._line_of(problem, member)

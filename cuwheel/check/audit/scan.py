@@ -42,8 +42,9 @@ from cuwheel.base.formats.wheel.metadata import is_library
 from cuwheel.base.formats.wheel.record import Content, ContentHash, record_faults
 from cuwheel.base.formats.wheel.zip_reader import SeekableMember
 from cuwheel.base.system.files import sha256_of_file
-from cuwheel.base.system.regular_files import open_file
+from cuwheel.base.system.regular_files import open_file, parse_module
 from cuwheel.check.audit.leaked_paths import Leak, LeakFinder
+from cuwheel.check.audit.python_code import NEWER
 from cuwheel.check.cuda.suppliers import cuda_major_of, stem_of
 from cuwheel.check.cuda.toolkits import GONE_HEADERS
 
@@ -80,10 +81,21 @@ _OPENED_BY_PATH = re.compile(rb"\0(/[\w./+-]{1,200}/lib[\w+-]{1,60}\.so(?:\.\d+)
 _PRIVATE_KEY = rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+(?:b3Blbn[\w+/]+\s+)?([\w+/=\s]{100})"
 # Sources that a package may compile when it runs, and the files that they include.
 _COMPILED = (".cu", ".cuh", ".cpp", ".cc", ".h", ".hpp", ".inl")
+_TEXTURE = (
+    rb"(?:static[ \t]+)?texture[ \t]*<[ \t]*(?:unsigned[ \t]+)?(?:float|u?int|u?char|u?short)"
+    rb"[1-4]?\b[ \t\w,]*>[ \t]*\w+[ \t]*[;=,]"
+)
 _DIRECTIVE = re.compile(
-    rb'^[ \t]*#[ \t]*(?:(if\w*)|(endif)|include[ \t]*(?:"([^"\n]{1,200})"|<([^>\n]{1,200})>))',
+    rb'^[ \t]*(?:#[ \t]*(?:(if\w*)|(endif)|include[ \t]*(?:"([^"\n]{1,200})"|<([^>\n]{1,200})>))'
+    rb"|(%b))" % _TEXTURE,
     re.MULTILINE,
 )
+TEXTURE = re.compile(rb"^[ \t]*" + _TEXTURE, re.MULTILINE)
+TEXTURES = "texture references"
+"""Stand among the included files of a source that has them."""
+# Of PTX: instructions of one kind of GPU, for which the target's name has a letter more.
+_OF_ONE_KIND = re.compile(rb"^[ \t]*(?:@!?%\w+[ \t]+)?(wgmma|tcgen05)\.", re.MULTILINE)
+_TARGET = re.compile(rb"^\.target[ \t]+sm_(\d+)[ \t]*($|[,/\r\n])", re.MULTILINE)
 # A key of its owner, or a token of a service, in the forms that GitHub's secret scanning lists.
 _SECRETS = (
     (b"PRIVATE KEY-----", "a private key", _PRIVATE_KEY),
@@ -199,7 +211,7 @@ class WheelScan:
         executables: members that a user may start.
         byte_code: the magic numbers of compiled modules, by name.
         pointers: members that are pointers of Git LFS.
-        configs: files for builds against the package, and what is wrong with each.
+        configs: files for builds against the package, stubs, and what is wrong with each.
         odd_modes: members that a system wouldn't let everybody read, and no one else write.
         includes: files that small sources of C++ and CUDA include in quotes, by name.
     """
@@ -300,7 +312,9 @@ def scan_wheel(path: Path, *, private_paths: tuple[str, ...]) -> WheelScan:
 
 
 def _config_fault(member: MemberReading, names: Iterable[str]) -> str:
-    """Return what a build against the package doesn't find; empty: nothing that is known."""
+    """Return what a build against the package doesn't find, or why no checker reads a stub."""
+    if member.is_small and member.name.endswith(".pyi"):
+        return _stub_fault(bytes(member.text))
     if not (member.is_small and member.name.endswith(_CONFIGS)):
         return ""
     if path := _BUILT_IN.search(member.text):
@@ -311,6 +325,18 @@ def _config_fault(member: MemberReading, names: Iterable[str]) -> str:
         file = PurePosixPath(found.decode(errors="replace")).name
         if file not in files and "$" not in file:
             return f"it names {file}, which isn't in the wheel: builds against it fail"
+    return ""
+
+
+def _stub_fault(text: bytes) -> str:
+    """Return why type checkers refuse a stub; empty: they don't, or it is for a newer Python."""
+    try:
+        parse_module(text)
+    except SyntaxError as problem:
+        if not NEWER.search(text):
+            return f"line {problem.lineno}: {problem.msg}: type checkers refuse the stub"
+    except ValueError:
+        pass
     return ""
 
 
@@ -480,6 +506,8 @@ class MemberReading:
         """Return why a file isn't the library that its name promises; empty: nothing is wrong."""
         if self._fatbins.has_too_many:
             return _TOO_MANY_FATBINS
+        if self.name.endswith(".ptx") and _TARGET.search(self.text):
+            return _target_fault(self.text)
         is_called_so = is_library(self.name)
         if not is_called_so or self._start.startswith(_OTHER_LIBRARIES):
             return ""
@@ -570,17 +598,28 @@ def _read_symbols(stream: IO[bytes], elf: Elf) -> tuple[tuple[str, ...], Exports
 def _includes_of(text: bytearray) -> tuple[str, ...]:
     """Return what a source includes in quotes, outside of conditions but a guard of the whole.
 
-    In angle brackets only headers count that CUDA has no more.
+    In angle brackets only headers count that CUDA has no more; texture references do too.
     """
     names: list[str] = []
     depth = 0
-    for number, (start, end, quoted, angled) in enumerate(_DIRECTIVE.findall(text)):
+    for number, (start, end, quoted, angled, texture) in enumerate(_DIRECTIVE.findall(text)):
         is_guard = number == 0 and start == b"ifndef"
         depth += bool(start) - bool(end and depth) - is_guard
         name = (quoted or angled).decode(errors="replace")
         is_counted = bool(name) and depth == 0 and (bool(quoted) or name in GONE_HEADERS)
         names += [name] if is_counted else []
+        names += [TEXTURES] if texture and depth == 0 and TEXTURES not in names else []
     return tuple(names[: limits.FAULTS])
+
+
+def _target_fault(text: bytearray) -> str:
+    """Return why drivers refuse PTX for a plain target; empty: they don't."""
+    target, used = _TARGET.search(text), _OF_ONE_KIND.search(text)
+    if not (target and used):
+        return ""
+    kind = "sm_90a" if used[1] == b"wgmma" else "one as sm_100a or sm_100f"
+    fact = f"it has {used[1].decode()} instructions, which need the .target {kind}: drivers refuse"
+    return f"{fact} it for its sm_{target[1].decode()}"
 
 
 def join_codes(codes: Iterable[DeviceCode]) -> DeviceCode:

@@ -36,7 +36,8 @@ from cuwheel.check.linkage.search_path import resolve_entry
 _PREFIX = PurePosixPath("/")  # `sys.prefix`, and where site-packages is below it
 _SITE = PurePosixPath("/lib/python3/site-packages")
 _SCRIPT = re.compile(r"\.data/(scripts|data/bin)/")
-_OWN_CODE = "the wheel's Python code"
+OWN_CODE = "the wheel's Python code"
+"""A loader of libraries, in place of a project's name."""
 _TORCH_FOLDER = PurePosixPath(component_by_name("torch").site_folder)
 _OF_TORCH = frozenset({"libgomp.so.1"})
 # Code that may load other libraries, none, or all of a folder.
@@ -182,7 +183,7 @@ class Chain:
             return Supply(library.name, soname, "wheel")
         is_opened = self._is_opened(library, soname)
         if is_opened and self._has_soname(soname):
-            return _loaded_before(Supply(library.name, soname, "wheel"), _OWN_CODE)
+            return _loaded_before(Supply(library.name, soname, "wheel"), OWN_CODE)
         fault = self._lost_in_wheel(library, soname)
         if is_opened:
             is_run = self.case.code.is_always_loaded(library.name)
@@ -353,7 +354,7 @@ class Chain:
             return None, ""
         # What starts a program imports nothing into its process.
         loader = "" if library.is_program else self.conditions.loader_of(soname, component, library)
-        loader = loader or (_OWN_CODE if self._is_opened(library, soname) else "")
+        loader = loader or (OWN_CODE if self._is_opened(library, soname) else "")
         if loader and not self.case.contract:
             return None, loader
         if self.case.gpu_projects and self.case.scan.loaders and not library.is_program:

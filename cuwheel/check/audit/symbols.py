@@ -279,6 +279,15 @@ class SymbolNeeds:
         return any(map(_LOADS_DRIVER.search, texts)) or bool(texts and self.case.unknown_projects)
 
     @cached_property
+    def _may_load_cuda(self) -> bool:
+        """True if something may load libraries of CUDA for all others; a requirement loads none."""
+        case = self.case
+        is_brought = any(dep.by != dep.distribution for dep in case.dependencies)
+        is_needed = any(map(is_cuda_library, case.needed))
+        may_load = is_brought or is_needed or bool(case.scan.loaders or case.unknown_projects)
+        return bool(case.dependencies) and may_load
+
+    @cached_property
     def _has_torch(self) -> bool:
         is_required = any(dep.by == "torch" for dep in self.case.dependencies)
         return is_required or "torch" in self.case.assumed
@@ -343,7 +352,7 @@ class SymbolNeeds:
             not is_kept(name) or is_judged(name) or torch_exports().releases_with(name)
         ):
             return True
-        may_be_cuda = not kinds.isdisjoint({"cuda", "system"}) or bool(self.case.dependencies)
+        may_be_cuda = not kinds.isdisjoint({"cuda", "system"}) or self._may_load_cuda
         if _RUNTIME.match(name) and min(runtimes, default=0) >= _OLDEST_RUNTIME:
             return not runtimes.isdisjoint(runtime_majors(name))
         return may_be_cuda and bool(_CUDA.match(name))

@@ -82,6 +82,13 @@ def is_older(driver: str, least: str) -> bool:
     return bool(driver and least) and key < version_key(least)[: len(key)]
 
 
+def is_before(driver: str, release: str) -> bool:
+    """Return True if a driver is surely older than that of a release, which may be a newer one."""
+    newest = max(_BY_RELEASE, key=version_key)
+    is_newer = version_key(release) > version_key(newest)
+    return is_older(driver, _BY_RELEASE[newest] if is_newer else driver_of_release(release))
+
+
 def code_fault(code: DeviceCode, capability: str, driver: str, newest_cuda: str = "") -> str:
     """Return why a driver can't run code on a GPU that has code for it; empty if it can.
 

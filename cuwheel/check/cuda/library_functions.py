@@ -2,8 +2,8 @@
 
 A library that needs one can't be loaded with an older release, which a requirement may allow. Those
 of the runtime: names that `libcudart.so.12` of a wheel exports and the one before doesn't, from
-nvidia-cuda-runtime-cu12 12.0.146 to 12.9.79. Those of NCCL: likewise, from nvidia-nccl-cu12 2.16.5
-to 2.32.3, the newest of each minor release.
+nvidia-cuda-runtime-cu12 12.0.146 to 12.9.79, and from nvidia-cuda-runtime 13.0.96 to 13.5.37. Those
+of NCCL: likewise, from nvidia-nccl-cu12 2.16.5 to 2.32.3, the newest of each minor release.
 
 runtime_functions.txt has all names of the runtime, each under the CUDA majors of which a release
 exports it: nvidia-cuda-runtime-cu11 11.8.89, -cu12 12.0.107 to 12.9.79, nvidia-cuda-runtime 13.0.48
@@ -32,6 +32,18 @@ _ADDED = {
     "cudaLibraryGetGlobal cudaLibraryGetKernel cudaLibraryGetKernelCount cudaLibraryGetManaged "
     "cudaLibraryGetUnifiedFunction cudaLibraryLoadData cudaLibraryLoadFromFile cudaLibraryUnload "
     "cudaMemcpy3DBatchAsync cudaMemcpyBatchAsync cudaStreamGetDevice",
+    "13.1": "cudaDevResourceGenerateDesc cudaDevSmResourceSplit cudaDevSmResourceSplitByCount "
+    "cudaDeviceGetDevResource cudaDeviceGetExecutionCtx cudaExecutionCtxDestroy "
+    "cudaExecutionCtxGetDevResource cudaExecutionCtxGetDevice cudaExecutionCtxGetId "
+    "cudaExecutionCtxRecordEvent cudaExecutionCtxStreamCreate cudaExecutionCtxSynchronize "
+    "cudaExecutionCtxWaitEvent cudaGraphConditionalHandleCreate_v2 cudaGraphExecGetId "
+    "cudaGraphGetId cudaGraphNodeGetContainingGraph cudaGraphNodeGetLocalId "
+    "cudaGraphNodeGetToolsId cudaGreenCtxCreate cudaStreamGetDevResource",
+    "13.2": "cudaFuncGetParamCount cudaGraphNodeGetParams cudaLaunchHostFunc_v2 "
+    "cudaMemcpy3DWithAttributesAsync cudaMemcpyWithAttributesAsync",
+    "13.3": "cudaStreamBeginRecaptureToGraph cudaSubgridCreate cudaSubgridWorkerGridCreate "
+    "cudaSubgridWorksetCreate",
+    "13.4": "cudaMemGetLocationInfo",
     "2.18": "ncclCommSplit",
     "2.19": "ncclCommDeregister ncclCommRegister ncclMemAlloc ncclMemFree",
     "2.22": "ncclGroupSimulateEnd",
@@ -42,7 +54,7 @@ _RELEASES = {name: release for release, names in _ADDED.items() for name in name
 
 
 def release_with(function: str) -> str:
-    """Return the release of CUDA 12 or NCCL that added a function; empty: not known."""
+    """Return the release of CUDA 12 or 13, or of NCCL, that added a function; empty: not known."""
     return _RELEASES.get(_plain(function), "")
 
 

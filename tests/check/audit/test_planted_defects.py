@@ -82,6 +82,7 @@ def entry(text: str, code: str = "def main(): ...\n") -> dict[str, str | Code]:
 
 
 PY, START, TOP, META = "Python code", "program", "top level", "metadata"
+META_FILE = "METADATA"
 LIB, TOOL, SYMBOL, NEEDED = "pkg/libx.so", "pkg/bin/tool", "undefined symbol", "needed library"
 TLS = '__thread char block[{}] __attribute__((tls_model("initial-exec")));\n'
 TLS += "char *f(void) {{ return block; }}\n"
@@ -2590,7 +2591,101 @@ NOT_AT_IMPORT = tuple(
 )
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 12\n"
 STATED = {"modes": {SCRIPT: 0o755}}
+CUPY13 = {"requires": ("cupy-cuda13x", "pycuda")}
+KERNEL = """extern "C" __global__ void f(float *y) {
+  if (y[0] > 1'000) { y[0] = '}'; /* } */ }  // {
+}
+"""
+MANGLED = KERNEL.replace('extern "C"', "")
+TEXTURED = "texture<float, 1> t;\n" + KERNEL
+COMPILED = "import cupy, pycuda.compiler\nS = {!r}\n".format
+PRELOAD13 = f"""import ctypes, os
+here = os.path.dirname(os.path.dirname(__file__))
+ctypes.CDLL(os.path.join(here, "nvidia", "cu13", "lib", "{CUDART13}"), mode=ctypes.RTLD_GLOBAL)
+"""
+NVRTC = "import ctypes\ndef f():\n    return ctypes.CDLL('libnvrtc.so.13')\n"
+LOAD_CU = (
+    f"import os\ndef f():\n    {LOAD}    return load('x', [os.path.dirname(__file__) + '/k.cu'])\n"
+)
+LIBDEVICE = "import triton.language as tl\ndef f(x):\n    return tl.libdevice.rsqrt(x)\n"
+OF_PTX13 = requiring(f"{RUNTIME13}<14", metadata="\nNeeds NVIDIA driver 580 or newer.\n")
+NEW13 = {EXTENSION: Code(calling("cudaGreenCtxCreate") + MODULE, (CUDART13,), RPATH13)}
+UNLINKED = {EXTENSION: Code(calling("cudaMalloc") + MODULE)}
+UNFOUND = {EXTENSION: Code(MODULE, (CUDART13,))}
 UNSEEN = (
+    *(
+        Plant(
+            f"JIT: {use}", warning(PY, "pkg/__init__.py"), package(COMPILED(source) + use), CUPY13
+        )
+        for source, use in (
+            (KERNEL.replace("// {", "{"), "cupy.RawKernel(S, 'f')\n"),
+            (KERNEL + "}", "cupy.RawModule(code=S)\n"),
+            (KERNEL, "cupy.RawKernel(S, 'g')\n"),
+            (KERNEL, "cupy.RawKernel(S + ' ', name='K')\n"),
+            (KERNEL, "m = cupy.RawModule(code=S)\ng = m.get_function('g')\n"),
+            (MANGLED, "pycuda.compiler.SourceModule(S).get_function('g')\n"),
+            (MANGLED, "cupy.RawKernel(S, 'f')\n"),
+            (TEXTURED, "cupy.RawModule(code=S)\n"),
+        )
+    ),
+    Plant(
+        "JIT: textures",
+        warning(PY, "pkg/k.cu"),
+        {**package(LOAD_CU), "pkg/k.cu": TEXTURED, **NEEDS13},
+        requiring("torch>=2.9", "ninja", f"{RUNTIME13}<14"),
+    ),
+    Plant("NVRTC", warning(PY, "pkg/__init__.py"), package(NVRTC), requiring(f"{RUNTIME13}<14")),
+    Plant(
+        "removed from Triton",
+        warning(PY, "pkg/__init__.py"),
+        package(LIBDEVICE),
+        requiring("triton>=3.3"),
+    ),
+    Plant(
+        "loaded too late",
+        error(NEEDED, EXTENSION),
+        {**package("from . import _C\n" + PRELOAD13), **UNFOUND},
+        requiring(f"{RUNTIME13}<14", tag=CP312),
+    ),
+    Plant(
+        "folder of CUDA 12",
+        error(PY, "pkg/__init__.py"),
+        package(PRELOAD13.replace("cu13", "cuda_runtime")),
+        requiring(f"{RUNTIME13}<14"),
+    ),
+    Plant(
+        "loaded by nothing",
+        error(SYMBOL, EXTENSION),
+        {**package("from . import _C\n"), **UNLINKED},
+        requiring(f"{RUNTIME13}<14", tag=CP312),
+    ),
+    Plant(
+        "function of 13.1",
+        warning(NEEDED, EXTENSION),
+        {**package("from . import _C\n"), **NEW13},
+        requiring(f"{RUNTIME13}>=13.0,<14", tag=CP312),
+    ),
+    Plant(
+        "static program",
+        warning(START, TOOL),
+        {TOOL: Code("void _start(void) {}\n", (), ("-static", "-nostdlib", "-no-pie"), True)},
+        {"modes": {TOOL: 0o644}},
+    ),
+    Plant(
+        "driver for newer PTX",
+        warning("driver", META_FILE),
+        {**NEEDS13, "pkg/k.ptx": PTX.replace("9.0", "9.9")},
+        OF_PTX13,
+    ),
+    *(
+        Plant(text, warning("archs", META_FILE), {"pkg/k.ptx": PTX}, {"metadata": f"\n{text}\n"})
+        for text in (
+            "Supported GPUs: A100 (sm_80) and H100.",
+            "Runs on RTX 3090 and B200.",
+            "It supports compute capability 8.6 or 9.0.",
+            "Tested on V100 and H100.",
+        )
+    ),
     *(
         Plant(code, breach(PY, "pkg/__init__.py"), package(f"{code}\n"), w)
         for code, breach, w in AT_IMPORT
@@ -2631,9 +2726,11 @@ UNSEEN = (
             ("pkg/.DS_Store", "", "build path", note, {}),
             ("pkg/a.nsys-rep", "", "build path", note, {}),
             ("pkg/x.pc", "prefix=/home/me/pkg\n", "build path", note, {}),
+            ("pkg/_C.pyi", "def f(x: int) -> int\n", PY, warning, {}),
             ("pkg/model.onnx", POINTER, "archive", warning, {}),
             ("pkg/k.cubin", "x", "library", warning, {}),
             ("pkg/k.ptx", "x", "library", warning, {}),
+            ("pkg/k.ptx", f"{PTX}wgmma.fence.sync.aligned;\n", "library", error, {}),
             ("sub/_init_.py", "", PY, warning, {}),
             (f"{INFO}/INSTALLER", "pip\n", META, note, {}),
             ("pkg/.aws/credentials", "", "secret", warning, {}),
@@ -2695,6 +2792,55 @@ UNSEEN = (
     ),
 )
 ALIKE = (
+    *(
+        Plant(f"JIT: {use}", None, package(COMPILED(source) + use), CUPY13)
+        for source, use in (
+            (KERNEL, "cupy.RawKernel(S, 'f')\n"),
+            (KERNEL, "m = cupy.RawModule(code=S)\ng = m.get_function('f')\n"),
+            (KERNEL, "cupy.RawKernel(S.replace('f', 'g'), 'g')\n"),
+            (MANGLED, "cupy.RawModule(code=S, name_expressions=['g']).get_function('g')\n"),
+            (MANGLED, "cupy.RawKernel(S, '_Z1fPf')\n"),
+            (MANGLED, "pycuda.compiler.SourceModule(S).get_function('f')\n"),
+            (
+                "#define BEGIN {\n" + KERNEL.replace(") {\n", ") BEGIN\n"),
+                "cupy.RawModule(code=S)\n",
+            ),
+            ("#define K(n) __global__ void n##_k()\n", "cupy.RawKernel(S, 'f_k')\n"),
+            ("// texture<float, 1> t;\n", "cupy.RawModule(code=S)\n"),
+        )
+    ),
+    Plant("NVRTC", None, package(NVRTC), requiring(f"{RUNTIME13}<14", "nvidia-cuda-nvrtc<14")),
+    Plant("NVRTC of a toolkit", None, package(NVRTC)),
+    Plant("Triton's extra", None, package(LIBDEVICE), requiring("triton<3")),
+    Plant(
+        "loaded in time",
+        None,
+        {**package(PRELOAD13 + "from . import _C\n"), **UNFOUND},
+        requiring(f"{RUNTIME13}<14", tag=CP312),
+    ),
+    Plant(
+        "loaded by code",
+        None,
+        {**package(PRELOAD13 + "from . import _C\n"), **UNLINKED},
+        requiring(f"{RUNTIME13}<14", tag=CP312),
+    ),
+    Plant(
+        "function of 13.1",
+        None,
+        {**package("from . import _C\n"), **NEW13},
+        requiring(f"{RUNTIME13}>=13.1,<14", tag=CP312),
+    ),
+    Plant("driver for its PTX", None, {**NEEDS13, "pkg/k.ptx": PTX}, OF_PTX13),
+    *(
+        Plant(text, None, {"pkg/k.ptx": PTX}, {"metadata": f"\n{text}\n"})
+        for text in (
+            "Supported GPUs: H100 and B200.",
+            "It runs on A100 only when built from source.",
+            "Tested on V100 with CUDA 12.",
+            "Twice as fast as on an A100.",
+            "V100 isn't supported; it supports H100.",
+        )
+    ),
     *(Plant(code, None, package(f"{code}\n"), w) for code, w in NOT_AT_IMPORT),
     *(
         Plant(f"command {name}", None, entry(f"{name} = pkg.cli:main"))
@@ -2709,7 +2855,10 @@ ALIKE = (
         for name, text, wheel in (
             ("pkg/console.py", "", ANY),
             ("pkg/x.pc", "prefix=${pcfiledir}/../..\n", {}),
+            ("pkg/_C.pyi", "def f[T](x: T, /) -> T: ...\n", {}),
             ("pkg/k.ptx", PTX, {}),
+            ("pkg/k.ptx", f"{PTX.replace('_90', '_90a')}wgmma.fence.sync.aligned;\n", {}),
+            ("pkg/k.ptx", f"{PTX}// wgmma.fence\n", {}),
             (
                 "pkg/a.txt",
                 "https://user:password@a.example/x https://{user}:{token}@a.example\n",

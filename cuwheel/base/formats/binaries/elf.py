@@ -285,7 +285,8 @@ def _named(names: Iterable[str], start: str) -> tuple[str, ...]:
 
 def _is_program(image: ElfImage) -> bool:
     """Return True for a program; some libraries have an interpreter too, which prints a version."""
-    return _is_executable(image) and any(s.kind == _INTERPRETER for s in image.segments)
+    has_interpreter = any(segment.kind == _INTERPRETER for segment in image.segments)
+    return image.kind == _PROGRAM or (has_interpreter and _is_executable(image))
 
 
 def _is_executable(image: ElfImage) -> bool:

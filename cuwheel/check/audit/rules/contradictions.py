@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from cuwheel.base.formats.binaries.archs import describe_code, runs_on
+from cuwheel.base.formats.binaries.archs import DeviceCode, describe_code, runs_on
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
 from cuwheel.check.audit.installed_projects import FOR_CUDA, package_of
@@ -21,6 +21,7 @@ from cuwheel.check.audit.scan import join_codes
 from cuwheel.check.audit.supply import Chain
 from cuwheel.check.audit.symbols import SymbolNeeds
 from cuwheel.check.cuda.components import KNOWN_COMPONENTS, Component
+from cuwheel.check.cuda.drivers import is_before, release_of_ptx
 from cuwheel.check.cuda.frameworks import extras_of, has_common_release, is_known
 
 _FILE = "METADATA"
@@ -34,6 +35,7 @@ _DRIVER = re.compile(
     rf"|driver[^.\n]{{0,30}}?(?:>=|≥|at least) ?{_NUMBER}\b",
     re.IGNORECASE,
 )
+_CUDA = re.compile(r"(?i)\bcuda[ -]?(1[1-9])\b")
 _THREE_DIGITS = re.compile(r"(?<![\d.])[3-9]\d\d(?!\d)")
 _GENERATIONS = {"volta": "70", "turing": "75", "ampere": "80", "ada": "89", "hopper": "90"}
 _PROMISED = re.compile(
@@ -46,6 +48,42 @@ _CAPABILITY = re.compile(
     r"|compute capability (?:of )?(?:>=|≥|at least) ?(\d)\.(\d)",
     re.IGNORECASE,
 )
+
+# Sentences that state which GPUs are supported, and words that take such a statement back.
+_SUPPORTS = re.compile(
+    r"\bsupported (?:\w+ )?(?:gpus?|hardware|devices|archs|architectures)\b"
+    r"|\b(?:runs?|works?) on\b|\btested (?:\w+ )?on\b"
+    r"|\bsupports? (?:nvidia |compute |all |both |the )*(?:gpus?|capabilit|rtx"
+    r"|[abhv]\d00|gb?200|ampere|hopper|blackwell|volta|sm_)",
+    re.IGNORECASE,
+)
+_TAKEN_BACK = re.compile(
+    r"\b(?:not?|never|cannot|except|only|without|unless|until|before|dropp?e?d?|drops|deprecated"
+    r"|removed|older|planned|plans?|will|soon|future|todo|roadmap|experimental|fall(?:s|ing)? ?back"
+    r"|slow(?:er)?|from source|build|compil\w+|benchmarks?|rocm|amd|jit|triton)\b|n't\b|[✗✘❌]",
+    re.IGNORECASE,
+)
+_GPUS = {
+    **dict.fromkeys(("A100", "A30"), "80"),
+    **dict.fromkeys(("A40", "A6000", "RTX30"), "86"),
+    **dict.fromkeys(("L40", "L40S", "RTX40"), "89"),
+    **dict.fromkeys(("H100", "H200", "GH200"), "90"),
+    **dict.fromkeys(("T4", "RTX20"), "75"),
+    **dict.fromkeys(("B200", "GB200"), "100"),
+    "V100": "70",
+    "RTX50": "120",
+    **dict.fromkeys(("B300", "GB300"), "103"),
+}
+_GPU = re.compile(
+    r"\b(T4|A100|A30|A40|A6000|L40S?|V100|H100|G?H200|G?B[23]00|RTX ?[2-5]0(?=[5-9]0))"
+    r"(?:[5-9]0)?\b|\bsm_(\d{2,3})\b"
+)
+_CAPABILITIES = re.compile(
+    r"compute capabilit(?:y|ies):? "
+    r"(\d{1,2}\.\d(?:(?:, | or | and |, or |, and |/)\d{1,2}\.\d)*)(?!\d)",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+(?=\s*[-*#|\d]|\s*\n)|\n\n+")
 
 
 def conflict_findings(chain: Chain) -> Iterator[AuditFinding]:
@@ -206,15 +244,20 @@ def _description_findings(case: AuditCase) -> Iterator[AuditFinding]:
     raw, _ = parse_email(case.scan.metadata)
     text = raw.get("description") or ""
     stated = {int(first or second) for first, second in _DRIVER.findall(text)}
+    code = join_codes(code for _, code in device_codes(case))
     needed = [driver for _, driver in case.drivers]
     least = min(needed, key=lambda driver: int(driver.partition(".")[0]), default="")
     newest = max(map(int, _THREE_DIGITS.findall(text)), default=0)
     # With several, as for each CUDA, one of them may be meant for this wheel.
-    if len(stated) == 1 and least and newest < int(least.partition(".")[0]):
+    release = release_of_ptx(code.ptx_version) if code.ptx and not code.sass else ""
+    if len(stated) == 1 and newest in stated and release and is_before(f"{newest}", release):
+        fact = f"the description states driver {newest} or newer, its code is PTX alone, which only"
+        yield finding(_FILE, "driver", f"{fact} drivers of CUDA {release} and newer run", "warning")
+    elif len(stated) == 1 and least and newest < int(least.partition(".")[0]):
         fact = f"the description states driver {max(stated)} or newer, its code needs {least}"
         yield finding(_FILE, "driver", fact, "warning")
-    code = join_codes(code for _, code in device_codes(case))
     if (code.sass or code.ptx) and not (code.lto or code.tile):
+        yield from _supported_findings(text, code, case)
         promised = [_GENERATIONS[name.lower()] for name in _PROMISED.findall(text)]
         promised += ["".join(digits) for digits in _CAPABILITY.findall(text)]
         arch = max(promised, key=int, default="")  # older ones may be of other wheels
@@ -225,6 +268,25 @@ def _description_findings(case: AuditCase) -> Iterator[AuditFinding]:
         for name, part in device_codes(case) if arch else ():
             if (part.sass or part.ptx) and not runs_on(part, arch):
                 yield finding(name, "archs", f"{fact}it: {describe_code(part)}", "note")
+
+
+def _supported_findings(text: str, code: DeviceCode, case: AuditCase) -> Iterator[AuditFinding]:
+    """Yield GPUs that a sentence says are supported, and that don't run any of the code."""
+    lacking: dict[str, str] = {}
+    for sentence in _SENTENCE.split(text):
+        majors = set(map(int, _CUDA.findall(sentence)))
+        is_other = majors and majors.isdisjoint(case.cuda)  # of another build
+        if is_other or not _SUPPORTS.search(sentence) or _TAKEN_BACK.search(sentence):
+            continue
+        gpus = list(_GPU.finditer(sentence))
+        named = [(gpu[0], gpu[2] or _GPUS.get(gpu[1].replace(" ", ""), "")) for gpu in gpus]
+        for numbers in _CAPABILITIES.findall(sentence):
+            named += [(n, n.replace(".", "")) for n in re.findall(r"\d+\.\d", numbers)]
+        lacking |= {name: arch for name, arch in named if arch and not runs_on(code, arch)}
+    if lacking:
+        names = ", ".join(dict.fromkeys(lacking))
+        fact = f"the description says that {names} can be used, but no code runs there: "
+        yield finding(_FILE, "archs", f"{fact}{describe_code(code)}", "warning")
 
 
 def _arch_findings(case: AuditCase) -> Iterator[AuditFinding]:

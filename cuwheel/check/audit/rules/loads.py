@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -13,7 +13,8 @@ from cuwheel.check.audit.findings import AuditFinding, finding
 from cuwheel.check.audit.python_code import Import
 from cuwheel.check.audit.rules.python.releases import STANDARD_MODULES
 from cuwheel.check.audit.rules.python.values import LOADERS, name_of
-from cuwheel.check.audit.supply import Chain
+from cuwheel.check.audit.supply import OWN_CODE, Chain
+from cuwheel.check.cuda.components import KNOWN_COMPONENTS
 from cuwheel.check.cuda.frameworks import preloads
 from cuwheel.check.cuda.suppliers import components_of, is_cuda_library, is_from_driver
 
@@ -22,9 +23,8 @@ _BY_CHOICE = (ast.Try, ast.If, ast.IfExp, ast.BoolOp)  # one way of several
 _LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _HARMLESS = frozenset({"numpy", "packaging", "typing_extensions", "yaml"})  # import no framework
 # What may import a framework, or load its libraries.
-_MAY_IMPORT = (
-    r"(import|from)[ \t]+{0}\b|import_module|__import__|exec\(|CDLL|load_library|dlopen|pathfinder"
-)
+_MAY_IMPORT = r"(import|from)[ \t]+({0})\b|"
+_MAY_LOAD = r"import_module|__import__|exec\(|CDLL|load_library|dlopen|pathfinder"
 
 
 class _Load(NamedTuple):
@@ -63,13 +63,20 @@ def _bare_findings(case: AuditCase) -> Iterator[AuditFinding]:
                 fact += " without its folder: the loader doesn't search the wheel's"
                 severity = "error" if is_run else "warning"
                 yield finding(member, "Python code", fact, severity)  # type: ignore[arg-type]
-            elif is_run and _is_of_nvidia(load.name, case):
-                part = components_of(file)[0]
+            elif _is_of_nvidia(load.name, case):
+                part, installed = (
+                    components_of(file)[0],
+                    {d.distribution for d in case.dependencies},
+                )
                 fact += f" without its folder, {part.site_folder}"
-                if part.distribution not in {dep.distribution for dep in case.dependencies}:
+                is_there = part.distribution in installed
+                if not is_there:
                     fact = f"line {load.line} loads {load.name} of {part.distribution}, which no "
                     fact += f"requirement installs, and without its folder, {part.site_folder}"
-                yield finding(member, "Python code", fact, "warning")
+                # A function may be for users of a toolkit, unless the wheel gets CUDA from PyPI.
+                is_expected = any(each.distribution in installed for each in KNOWN_COMPONENTS)
+                if is_run or (is_expected and not is_there):
+                    yield finding(member, "Python code", fact, "warning")
 
 
 def _mentions(file: str, case: AuditCase) -> int:
@@ -118,11 +125,14 @@ def _library_of(call: ast.Call) -> str:
 
 
 def _order_findings(chain: Chain) -> Iterator[AuditFinding]:
-    """Yield extension modules that are imported before the framework whose libraries they need."""
-    frameworks: dict[str, str] = {}
+    """Yield extension modules that are imported before what loads the libraries they need."""
+    frameworks, loaded = dict[str, str](), dict[str, str]()
     for supply in chain.supplies:
         if supply.loader and preloads(supply.loader):
             frameworks[supply.library] = supply.loader
+        elif supply.loader == OWN_CODE and supply.supplier != "wheel":
+            loaded[supply.library] = supply.soname
+    yield from _early_findings(chain.case, loaded)
     if not frameworks:
         return
     graph, done = chain.case.loader_graph, set()
@@ -136,13 +146,30 @@ def _order_findings(chain: Chain) -> Iterator[AuditFinding]:
                 yield finding(member, "needed library", fact)
 
 
+def _early_findings(case: AuditCase, loaded: Mapping[str, str]) -> Iterator[AuditFinding]:
+    """Yield extension modules that are imported before code loads a library that they need.
+
+    Args:
+        loaded: the library, by the name of the wheel's that needs it.
+    """
+    for root in case.code.roots if loaded else ():
+        for item, member in _Run(case, set()).modules(root):
+            needing = [name for name in case.loader_graph.loaded_by(member) if name in loaded]
+            if needing:
+                fact = f"line {item.line} of {item.importer} imports it before code loads "
+                fact += f"{loaded[needing[0]]}, which it doesn't find by itself"
+                yield finding(member, "needed library", fact)
+                return
+
+
 class _Run:
     """The import of a package, up to the first statement that may import a framework."""
 
     def __init__(self, case: AuditCase, frameworks: set[str]) -> None:
         self._code, self._sources = case.code, case.scan.sources
         words = "|".join(map(re.escape, sorted(frameworks)))
-        self._may_import = re.compile(_MAY_IMPORT.format(f"({words})").encode())
+        imports = _MAY_IMPORT.format(words) if words else ""
+        self._may_import = re.compile((imports + _MAY_LOAD).encode())
         self._done: set[str] = set()
         self._has_ended = False
         self._imports: dict[str, list[Import]] = {}

@@ -446,10 +446,12 @@ def _build_tree_findings(case: AuditCase) -> Iterator[AuditFinding]:
     if caches:
         fact = f"{plural(len(caches), 'file')} that a build, a tool or a profiler left"
         yield finding(caches[0], "build path", fact, "note")
-    configs = list(case.scan.configs.items())
+    configs = [pair for pair in case.scan.configs.items() if not pair[0].endswith(".pyi")]
     for name, fact in configs[:1]:
         more = f"; {len(configs) - 1} other such files" if len(configs) > 1 else ""
         yield finding(name, "build path", f"{fact}{more}", "note")
+    for name in sorted(case.scan.configs.keys() - dict(configs).keys())[:1]:
+        yield finding(name, "Python code", case.scan.configs[name], "warning")
 
 
 def _replaced_findings(case: AuditCase) -> Iterator[AuditFinding]:

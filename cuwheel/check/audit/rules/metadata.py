@@ -172,14 +172,15 @@ def _tag_findings(case: AuditCase) -> Iterator[AuditFinding]:
     if case.host_libraries and is_pure:
         fact = (
             "Root-Is-Purelib isn't false: on systems with two site-packages folders its "
-            "libraries are installed into the one for pure Python code, where their rpath "
-            "entries don't work"
+            "libraries are installed into the one for pure Python code"
         )
         graph = case.loader_graph
-        own = {path.parts[0] for path in map(installed_path, scan.names) if path}
+        # NVIDIA's wheels, whose libraries rpath entries lead to, are installed there too.
+        own = {path.parts[0] for path in map(installed_path, scan.names) if path} | {"nvidia"}
         folders = (folder for name in graph.elves for folder in graph.folders(name))
         leaves = any(folder.parts and folder.parts[0] not in own for folder in folders)
         has_modules = any(elf.python_modules for _, elf in case.host_libraries)
+        fact += ", where some of their rpath entries don't work" if leaves else ""
         severity = case.severity("warning" if has_modules and leaves else "note")
         yield finding("WHEEL", "tag", fact, severity)
     for tag in sorted(case.tags, key=str):

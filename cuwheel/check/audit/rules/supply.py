@@ -249,7 +249,7 @@ def _unused_findings(chain: Chain) -> Iterator[AuditFinding]:
     opened = {stem_of(name) for library, _ in case.host_libraries for name in library.opened}
     for part in KNOWN_COMPONENTS:
         stems = set(map(stem_of, part.sonames))
-        if not stems.isdisjoint(opened) or any(map(case.is_opened, stems)):
+        if not stems.isdisjoint(opened) or any(map(case.is_opened, {*stems, *part.sonames})):
             used.add(part.distribution)
     known = {part.distribution for part in KNOWN_COMPONENTS if part.cuda is not None}
     for name in sorted(case.required & known):
@@ -309,15 +309,17 @@ def _release_findings(chain: Chain) -> Iterator[AuditFinding]:
     case = chain.case
     for library, elf in case.host_libraries:
         nccl = [name for name in library.undefined if name.startswith("nccl")]
-        for start, functions in (
-            ("nvidia-nvjitlink", elf.nvjitlink_functions),
-            ("nvidia-cuda-runtime-cu12", elf.runtime_functions),
-            ("nvidia-nccl", nccl),
+        of_runtime = {name: release_with(name) for name in elf.runtime_functions}
+        for project, functions in (
+            ("nvidia-nvjitlink.*", elf.nvjitlink_functions),
+            ("nvidia-cuda-runtime-cu12", [n for n, has in of_runtime.items() if has < "13"]),
+            ("nvidia-cuda-runtime", [n for n, has in of_runtime.items() if has >= "13"]),
+            ("nvidia-nccl.*", nccl),
         ):
             releases = {name: _release_of(name) for name in functions}
             newest = max(functions, key=lambda name: version_key(releases[name]), default="")
             if release := releases.get(newest):
-                yield from _older_findings(library.name, newest, release, start, case)
+                yield from _older_findings(library.name, newest, release, project, case)
 
 
 def _release_of(function: str) -> str:
@@ -326,12 +328,12 @@ def _release_of(function: str) -> str:
 
 
 def _older_findings(
-    library: str, function: str, release: str, start: str, case: AuditCase
+    library: str, function: str, release: str, pattern: str, case: AuditCase
 ) -> Iterator[AuditFinding]:
     for line in case.requires:
         project = project_of(line)
         is_pinned = any(d.distribution == project != d.by for d in case.declared)
-        if not project.startswith(start) or is_pinned:
+        if not re.fullmatch(pattern, project) or is_pinned:
             continue
         allowed = Requirement(line).specifier
         older = SpecifierSet(f">={release.partition('.')[0]},<{release}")

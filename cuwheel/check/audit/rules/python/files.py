@@ -26,7 +26,7 @@ from cuwheel.check.audit.rules.python.values import (
     SITE,
     name_of,
 )
-from cuwheel.check.cuda.suppliers import is_cuda_library, is_from_driver
+from cuwheel.check.cuda.suppliers import components_of, is_cuda_library, is_from_driver
 
 _RULE = "Python code"
 _COMPILES = re.compile(rb"\bcpp_extension\b")
@@ -70,6 +70,9 @@ def _judged(opened: OpenedFile, case: AuditCase) -> Iterator[AuditFinding]:
     fact = f"line {opened.line} opens {path.relative_to(SITE) if is_own else path}, which "
     if is_own and _is_missing(path.relative_to(SITE), case):
         yield finding(opened.member, _RULE, f"{fact}isn't in the wheel")
+    elif is_own and (folder := _folder_of(path.relative_to(SITE), case)):
+        fact += f"no release of NVIDIA's wheels has: {path.name} is in {folder}"
+        yield finding(opened.member, _RULE, fact)
     elif not path.is_absolute() and ".so" not in path.name:
         fact += "is looked for in the current folder of the program"
         yield finding(opened.member, _RULE, fact)
@@ -204,6 +207,13 @@ def _is_missing(path: PurePosixPath, case: AuditCase) -> bool:
     is_there = path in installed or any(path in other.parents for other in installed)
     is_there |= is_shared(path.parts[0], case)
     return not is_there and PurePosixPath(path.parts[0], "__init__.py") in installed
+
+
+def _folder_of(path: PurePosixPath, case: AuditCase) -> str:
+    """Return where NVIDIA's wheels have a library; empty: there, or it isn't one of theirs."""
+    folders = [part.site_folder for part in components_of(path.name)]
+    is_other = path.parts[0] == "nvidia" and path.name not in case.own
+    return folders[0] if is_other and folders and str(path.parent) not in folders else ""
 
 
 def is_shared(module: str, case: AuditCase) -> bool:

@@ -85,7 +85,7 @@ _REMOVED = {
     },
     "torchaudio": {"2.9": "backend io kaldi_io sox_effects"},
     "torchvision": {"0.13": "models.utils", "0.17": "transforms.functional_tensor"},
-    "triton": {"3.2": "ops"},
+    "triton": {"3.0": "language.libdevice", "3.2": "ops"},
     "cupy": {
         "13.0": "cuda.compile_with_cache",
         "14.0": "array_api cuda.cudnn cudnn cusolver cusparse cutensor prof sparse",
