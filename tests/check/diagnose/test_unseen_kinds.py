@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import platform
 import subprocess
@@ -17,7 +19,7 @@ from cuwheel.check.diagnose.facts.variables import find_culprit
 from cuwheel.check.diagnose.rules import known_causes
 from cuwheel.check.diagnose.rules.known_causes import find_known_cause
 from cuwheel.check.diagnose.verdict import Diagnosis
-from tests.check.diagnose.samples import make_context, make_distribution
+from tests.check.diagnose.samples import make_context, make_distribution, make_environment
 from tests.support.check.environments import Env, look_into, verdict_on
 
 _EXTRA = "python -m pip install 'own[cu12]==1.0'"
@@ -144,6 +146,10 @@ def test_uses_no_pip_without_its_files(env: Env) -> None:
         ),
         ("ModuleNotFoundError: No module named 'setuptools'", "python -m pip install setuptools"),
         (
+            "ModuleNotFoundError: No module named 'pkg_resources'",
+            "python -m pip install 'setuptools<81'",
+        ),
+        (
             "OSError: libcudnn.so.9: cannot open shared object file",
             "python -m pip install nvidia-cudnn-cu12",
         ),
@@ -172,11 +178,33 @@ def test_knows_causes_by_their_message(
     monkeypatch.setattr(known_causes, "modules_of", lambda own: (own.name,))
     installed = [make_distribution(name) for name in ("nvidia-cublas-cu12", "nvidia-cufft-cu12")]
     installed.append(make_distribution("numpy", version="2.5.0"))
+    if "pkg_resources" in exception:
+        installed.append(make_distribution("setuptools", version="84.0.0"))
     owner = make_distribution("own", requires=('cuda-bindings; extra == "cu12"',))
 
     cause = find_known_cause(exception, owner, make_context(owner, *installed))
 
     assert (cause and cause.command) == command
+
+
+@pytest.mark.parametrize("is_editable", [False, True])
+def test_names_compiled_module_of_another_python(env: Env, *, is_editable: bool) -> None:
+    package = (env.folder / "project" if is_editable else env.site) / "ext"
+    package.mkdir(parents=True)
+    (package / "_core.cpython-36-x86_64-linux-gnu.so").touch()
+    origin = {"url": (env.folder / "project").as_uri(), "dir_info": {"editable": is_editable}}
+    metadata = env.folder / "ext.dist-info"
+    metadata.mkdir()
+    (metadata / "direct_url.json").write_text(json.dumps(origin))
+    owner = make_distribution("ext", env.site, metadata=metadata)
+    environment = dataclasses.replace(make_environment(owner), sites=(env.site,))
+    context = make_context(owner, environment=environment)
+
+    cause = find_known_cause("ModuleNotFoundError: No module named 'ext._core'", owner, context)
+
+    assert cause is not None
+    assert cause.why.startswith(f"{package}/_core.cpython-36-x86_64-linux-gnu.so is for another")
+    assert ("pip install -e" in cause.fix) == is_editable
 
 
 @pytest.mark.parametrize("has_folder", [False, True])

@@ -410,10 +410,11 @@ def judge_nvidia_wheels(
     elif len(majors) > 1 and not (used and faulty.issuperset(others)):
         of = next((f", {user.name}'s is {user.cuda}" for user in used.values()), "")
         names = (f"CUDA {major}: {_few(names)}" for major, names in sorted(majors.items()))
-        spare = _spare(environment, others, faulty) if used else []
+        spare = _spare(environment, others, faulty)
         # What nothing requires is loaded by nothing, so it does no harm.
         is_harmless = {*others} == {*spare} and needed.isdisjoint(cuda_majors(others))
         judged = notes if spare and is_harmless else warns
+        spare = spare if used else []
         yield judged(
             "diagnose-mixed-cuda",
             f"the NVIDIA wheels are for CUDA {listed}{of}",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cuwheel.base.formats.wheel.metadata import project_of
@@ -186,14 +187,34 @@ def _absent_module(
     optional = {project_of(line) for line in owner.requires}
     project = _OF_SETUPTOOLS.get(top, canonicalize_name(top))
     is_known = top in _OF_SETUPTOOLS or project in optional
-    if not is_known or project_of(project) in context.environment.distributions:
-        return None
+    there = context.environment.distributions.get(project_of(project))
+    if there and not Requirement(project).specifier.contains(there.version, prereleases=True):
+        why = f"{there.title} has no {top} any more, which {owner.title}, or what it imports, uses"
+    elif is_known and there is None:
+        why = f"{project_of(project)} isn't installed, though {owner.title} uses it"
+    else:
+        return _for_other_python(match[1], owner, context)
     return KnownCause(
-        "diagnose-versions",
-        f"install {project}",
-        context.installer.install(project),
-        f"{project_of(project)} isn't installed, though {owner.title} uses it",
+        "diagnose-versions", f"install {project}", context.installer.install(project), why
     )
+
+
+def _for_other_python(module: str, owner: Distribution, context: RuleContext) -> KnownCause | None:
+    """Return the cause where a compiled module is there, but for another Python."""
+    *folders, name = module.split(".")
+    source = owner.editable_folder
+    places = [*context.environment.sites, *(Path(source, part) for part in ("", "src") if source)]
+    for place in places if folders else ():
+        for file in sorted(place.joinpath(*folders).glob(f"{name}.*.so")):
+            if file.name.removeprefix(name) not in context.environment.suffixes:
+                again = f"build it with this Python: python -m pip install -e {shlex.quote(source)}"
+                return KnownCause(
+                    "python-version-unsupported",
+                    again if source else "install it with this Python",
+                    "" if source else context.installer.reinstall(owner),
+                    f"{file} is for another Python than {context.environment.release}",
+                )
+    return None
 
 
 def _backend_of_keras(

@@ -169,6 +169,13 @@ def test_names_mixed_majors(env: Env) -> None:
     ]
 
 
+def test_unused_wheels_of_two_majors_are_a_note(env: Env) -> None:
+    env.install("nvidia_cublas_cu12")
+    env.install("nvidia_cublas")
+
+    assert verdict_on(look_into(env), "diagnose-mixed-cuda").level == "note"
+
+
 def test_removes_only_wheels_that_nothing_requires(env: Env) -> None:
     env.install_torch()
     env.install("nvidia_cublas")
