@@ -92,7 +92,7 @@ _DIRECTIVE = re.compile(
 )
 TEXTURE = re.compile(rb"^[ \t]*" + _TEXTURE, re.MULTILINE)
 TEXTURES = "texture references"
-"""Stand among the included files of a source that has them."""
+"""The entry in `includes` for a source that has them: what CUDA 12 removed, as some headers."""
 # Of PTX: instructions of one kind of GPU, for which the target's name has a letter more.
 _OF_ONE_KIND = re.compile(rb"^[ \t]*(?:@!?%\w+[ \t]+)?(wgmma|tcgen05)\.", re.MULTILINE)
 _TARGET = re.compile(rb"^\.target[ \t]+sm_(\d+)[ \t]*($|[,/\r\n])", re.MULTILINE)

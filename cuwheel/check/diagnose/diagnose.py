@@ -36,8 +36,8 @@ from cuwheel.check.diagnose.facts.probe import TimedCall
 from cuwheel.check.diagnose.facts.startup import find_ending_file, find_endless_file
 from cuwheel.check.diagnose.facts.variables import find_culprit
 from cuwheel.check.diagnose.report import annotate_verdicts, print_report
-from cuwheel.check.diagnose.rules.absent import judge_active, judge_kernels
 from cuwheel.check.diagnose.rules.driver import judge_driver
+from cuwheel.check.diagnose.rules.elsewhere import judge_active, judge_kernels
 from cuwheel.check.diagnose.rules.variables import (
     judge_changed,
     judge_named,
@@ -277,9 +277,8 @@ def _judge_start(python: Path, environ: Mapping[str, str], fault: str) -> Diagno
         what = f"{python} doesn't start: {configuration} isn't written in UTF-8"
         return broken("python-not-found", what, fault, "write it again in UTF-8", command)
     judges = [_judge_start_variable, _judge_ending]
-    if (
-        _LATE in fault
-    ):  # with a start that doesn't end each trial of a variable takes its whole time
+    # With a start that doesn't end each trial of a variable takes its whole time.
+    if _LATE in fault:
         judges.reverse()
     for judge in judges:
         if verdict := judge(python, environ, fault):

@@ -61,9 +61,9 @@ from cuwheel.check.diagnose.facts.shadows import (
     find_standard_shadows,
 )
 from cuwheel.check.diagnose.facts.variables import VariableChange
-from cuwheel.check.diagnose.rules.absent import judge_absent
 from cuwheel.check.diagnose.rules.caches import judge_caches
 from cuwheel.check.diagnose.rules.context import RuleContext
+from cuwheel.check.diagnose.rules.elsewhere import judge_absent
 from cuwheel.check.diagnose.rules.frameworks import (
     judge_frameworks,
     judge_nvidia_wheels,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,15 +84,18 @@ def smoke(job: Job) -> SmokeResult:
         emulator=emulator.version if emulator else "",
     )
     _report(passed, wheel, job)
-    for name in dict.fromkeys(answer.turned_gil_on for answer in tried.answers):
-        if name:
-            job.workspace.console.warn(
-                f"{target.id}: importing {name} turns the GIL on, so that threads take turns: its "
-                "extension module, or one that it imports, doesn't declare Py_MOD_GIL_NOT_USED "
-                "(pybind11: `py::mod_gil_not_used()`); PYTHON_GIL=0 keeps it off"
-            )
+    _warn_of_gil(tried.answers, job)
     remove_tree(folder)
     return passed
+
+
+def _warn_of_gil(answers: Iterable[SmokeAnswer], job: Job) -> None:
+    for name in filter(None, dict.fromkeys(answer.turned_gil_on for answer in answers)):
+        job.workspace.console.warn(
+            f"{job.target.id}: importing {name} turns the GIL on, so that threads take turns: its "
+            "extension module, or one that it imports, doesn't declare Py_MOD_GIL_NOT_USED "
+            "(pybind11: `py::mod_gil_not_used()`); PYTHON_GIL=0 keeps it off"
+        )
 
 
 def prepare(job: Job, stop: Stop) -> None:

@@ -64,10 +64,8 @@ def _bare_findings(case: AuditCase) -> Iterator[AuditFinding]:
                 severity = "error" if is_run else "warning"
                 yield finding(member, "Python code", fact, severity)  # type: ignore[arg-type]
             elif _is_of_nvidia(load.name, case):
-                part, installed = (
-                    components_of(file)[0],
-                    {d.distribution for d in case.dependencies},
-                )
+                part = components_of(file)[0]
+                installed = {dependency.distribution for dependency in case.dependencies}
                 fact += f" without its folder, {part.site_folder}"
                 is_there = part.distribution in installed
                 if not is_there:

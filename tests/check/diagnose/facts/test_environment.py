@@ -16,7 +16,7 @@ from cuwheel.check.diagnose.facts.environment import (
     find_environment,
     read_environment,
 )
-from cuwheel.check.diagnose.rules.absent import judge_active, judge_kernels
+from cuwheel.check.diagnose.rules.elsewhere import judge_active, judge_kernels
 from tests.support.check.environments import Env, look_into, verdict_on
 from tests.support.machines.pythons import find_release
 from tests.support.requirements import lack

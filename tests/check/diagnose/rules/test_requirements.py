@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel.check.diagnose.facts.imports import FrameworkFacts
-from cuwheel.check.diagnose.rules.absent import judge_absent
+from cuwheel.check.diagnose.rules.elsewhere import judge_absent
 from cuwheel.check.diagnose.rules.requirements import (
     UnmetJudge,
     extra_fix,

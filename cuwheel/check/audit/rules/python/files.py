@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from cuwheel.base.formats.wheel.metadata import installed_path
 from cuwheel.check.audit.case import AuditCase
 from cuwheel.check.audit.findings import AuditFinding, Severity, finding
-from cuwheel.check.audit.installed_projects import installed_by
+from cuwheel.check.audit.installed_projects import is_brought
 from cuwheel.check.audit.python_code import full_name, imported_names
 from cuwheel.check.audit.rules.python.jit_sources import jit_findings
 from cuwheel.check.audit.rules.python.machine import (
@@ -141,7 +141,7 @@ def _compiled_findings(files: CodeFiles, case: AuditCase) -> Iterator[AuditFindi
 def _ninja_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield modules that compile with PyTorch, which needs ninja, where nothing names it."""
     named = any(b"ninja" in source for source in case.scan.sources.values())
-    is_there = named or "ninja" in {*case.required, *(installed_by(case.required) or ())}
+    is_there = named or is_brought("ninja", case.required)
     # Else such code is for users who have a PyTorch, and its tools.
     severity: Severity = "warning" if "torch" in case.required else "note"
     for member in () if is_there else (*case.code.run, *case.code.rest):

@@ -88,7 +88,7 @@ def _include_findings(case: AuditCase) -> Iterator[AuditFinding]:
 
 def _gone_findings(source: str, name: str, case: AuditCase) -> Iterator[AuditFinding]:
     first = _WITHOUT.get(name, _WITHOUT_HEADERS)
-    if (case.named_cuda or max(case.cuda, default=0)) >= first:
+    if _cuda_of(case) >= first:
         verb = "uses" if name == TEXTURES else "includes"
         fact = f"it {verb} {name}, which CUDA {first} doesn't have any more, and is compiled when "
         yield finding(source, _RULE, f"{fact}the package runs", "warning")
@@ -96,7 +96,7 @@ def _gone_findings(source: str, name: str, case: AuditCase) -> Iterator[AuditFin
 
 def _flag_findings(case: AuditCase) -> Iterator[AuditFinding]:
     """Yield archs that the nvcc of the named CUDA refuses, in options of what code compiles."""
-    major = case.named_cuda or max(case.cuda, default=0)
+    major = _cuda_of(case)
     known = {arch for toolkit in TOOLKITS if toolkit.major == major for arch in toolkit.archs}
     for member in (*case.code.run, *case.code.rest) if known else ():
         source = case.code.sources[member]
@@ -142,15 +142,12 @@ class _Sources:
             if (bracket := _unclosed(code)) and code not in done:
                 fact = f"{start} compiles a source with an unpaired {bracket}: it doesn't compile"
                 yield finding(self._member, _RULE, fact, "warning")
-            if TEXTURE.search(code.encode()) and self._cuda() >= _WITHOUT[TEXTURES]:
+            if TEXTURE.search(code.encode()) and _cuda_of(self._case) >= _WITHOUT[TEXTURES]:
                 fact = f"{start} compiles a source with {TEXTURES}, which CUDA {_WITHOUT[TEXTURES]}"
                 yield finding(self._member, _RULE, f"{fact} doesn't have any more", "warning")
             done.add(code)
             if not {"name_expressions", "jitify", None} & words.keys():
                 yield from self._name_findings(call, kind, code)
-
-    def _cuda(self) -> int:
-        return self._case.named_cuda or max(self._case.cuda, default=0)
 
     def _name_findings(self, call: ast.Call, kind: str, code: str) -> Iterator[AuditFinding]:
         """Yield kernels that are looked up by a name which the compiled code doesn't have."""
@@ -203,6 +200,11 @@ class _Sources:
             parts = (self._text(node.left), self._text(node.right))
             return None if None in parts else "".join(map(str, parts))
         return None
+
+
+def _cuda_of(case: AuditCase) -> int:
+    """Return the CUDA major that a wheel's name has, or its newest library; 0: neither."""
+    return case.named_cuda or max(case.cuda, default=0)
 
 
 def _without_texts(source: str) -> str:
