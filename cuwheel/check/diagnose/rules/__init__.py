@@ -1,10 +1,10 @@
 """Rules that turn facts into verdicts: what is wrong, why, and what fixes it."""
 
 __all__ = [
-    "absent",
     "caches",
     "context",
     "driver",
+    "elsewhere",
     "frameworks",
     "import_failures",
     "installed_files",
